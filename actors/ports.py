@@ -1,0 +1,87 @@
+"""Ports: what the group actor needs of the world, whoever provides it.
+
+`actors.coordination` and `actors.meta` hold the adapters. All calls block; the group actor makes them from a
+thread of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from merge.position import GroupPosition
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLease:
+    """Who holds a client id, as far as the coordinator remembers."""
+
+    client_id: str
+    #: name of the holder for people: host, process, whatever it called itself
+    holder: str
+    #: fencing epoch of the holder; every call of the consumer carries it
+    epoch: int
+
+
+class Coordinator(Protocol):
+    """Who is active: one server for a destination, one consumer for a client id."""
+
+    def campaign(self) -> int:
+        """Wait until this server is the active one of its destination and return its fencing epoch.
+
+        Epochs grow with each election, for ever.
+        """
+
+    def check_active(self) -> None:
+        """Return if this server can still know that it is the active one.
+
+        Cheap: asks no server. Called before every delivery.
+
+        Raises:
+            CoordinatorUnavailable: cut off for so long that somebody else may be active.
+            FencedError: somebody else is.
+        """
+
+    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
+        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+
+        The caller has made sure that no other consumer is alive.
+        """
+
+    def release_consumer(self, client_id: str) -> None:
+        """Take the client id's running node away; its epoch stays."""
+
+    def consumers(self) -> list[ConsumerLease]:
+        """Return the last holder of each client id, with its epoch, as it is remembered across restarts."""
+
+    def close(self) -> None:
+        """Give up activity in good order: the next server can take over at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A client id's durable state."""
+
+    client_id: str
+    #: canal's comma-separated regular expressions on `schema.table`; empty: everything
+    filter: str
+    #: None until the first position is known
+    cursor: GroupPosition | None
+
+
+class CursorStore(Protocol):
+    """Cursors and subscriptions of one destination, durable as far as the adapter's name promises."""
+
+    def load(self) -> list[Subscription]:
+        """Return every subscription."""
+
+    def save(self, subscription: Subscription, epoch: int) -> None:
+        """Write a subscription atomically, if `epoch` is still the server's current one.
+
+        Raises:
+            FencedError: a newer epoch has been seen; nothing was written.
+            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
+        """
+
+    def forget(self, client_id: str, epoch: int) -> None:
+        """Remove a subscription and its cursor, under the same condition."""

@@ -1,0 +1,79 @@
+"""Headers: what the control plane knows of a transaction.
+
+A header is one fixed-size record of a transaction, or of one fragment of a transaction too large for one
+chunk. Rows never travel with it. Headers are numpy structured arrays of `HEADER`; strings (binlog file names,
+GTID sources) stand once in a tuple of names beside the array, and a header holds their index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Headers: TypeAlias = NDArray[np.void]
+
+
+class Flag(IntFlag):
+    """Bits of a header's `flags`."""
+
+    #: the first fragment of its transaction
+    BEGIN = 1
+    #: the last fragment of its transaction; a transaction in one piece has BEGIN and END
+    END = 2
+    #: a statement that changes definitions, not rows; always BEGIN | END
+    DDL = 4
+    #: its commit time lies behind what its shard had promised; its key was raised
+    LATE = 8
+
+
+WHOLE = Flag.BEGIN | Flag.END
+
+HEADER = np.dtype(
+    [
+        ("sequence", "<i8"),  # place in the shard's ring, from 0, without gaps
+        ("shard", "<u2"),  # shard_index within the group
+        ("flags", "<u2"),  # bits of Flag
+        ("rows", "<i4"),  # row changes (or statements) kept by the sink
+        ("row_begin", "<i8"),  # ordinals of its row changes in the source's transaction: row_begin inclusive,
+        ("row_end", "<i8"),  # row_end exclusive; changes that the sink dropped are counted
+        ("bytes", "<i8"),  # bytes of its rows in memory
+        ("commit_us", "<i8"),  # commit time as the source wrote it, microseconds since 1970 UTC
+        ("key_us", "<i8"),  # its place in the timeline: never smaller than the shard's previous key
+        ("file", "<u4"),  # index of the binlog file in names
+        ("begin_offset", "<i8"),  # where its transaction begins in the file
+        ("end_offset", "<i8"),  # where it ends: the next event's offset
+        ("gtid_source", "<u4"),  # index of the GTID's source in names: "uuid", "uuid:tag" or "domain-server"
+        ("gtid_number", "<i8"),  # number within the source; 0: no GTID
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRun:
+    """Consecutive headers of one shard, with the names their indexes point to."""
+
+    headers: Headers
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+
+def no_headers() -> Headers:
+    """Return an empty array of headers."""
+    return np.empty(0, dtype=HEADER)
+
+
+def gtid_text(source: str, number: int) -> str:
+    """Return a transaction's GTID as its server prints it; empty where it has none."""
+    if not number:
+        return ""
+    return f"{source}{':' if len(source) >= UUID_CHARS else '-'}{number}"
+
+
+#: length of a server's uuid in text; a MariaDB source ("domain-server") is always shorter
+UUID_CHARS = 36

@@ -1,0 +1,148 @@
+"""Positions: a comparable place in one binlog, and the vector of one per shard.
+
+A `GroupPosition` is the cursor of a subscriber and one JSON value, written atomically: keys in stable order, no
+floats, so that equal positions are equal text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from merge.errors import UsageError
+from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+
+_FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d+)$")
+
+
+def file_order(file: str) -> tuple[str, int]:
+    """Return the sort key of a binlog file name: its base name, then its number.
+
+    The number is compared as one: `mysql-bin.999999` is followed by `mysql-bin.1000000`.
+
+    Raises:
+        UsageError: the name does not end in a dot and a number.
+    """
+    match = _FILE.match(file)
+    if match is None:
+        raise UsageError(f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001.")
+    return match["base"], int(match["number"])
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in one shard's binlog: everything before `offset` of `file` has been read.
+
+    Positions of one source compare by file number, offset and rows. Those of two sources (base names differ) do
+    not compare: UsageError.
+    """
+
+    #: binlog file name
+    file: str
+    #: bytes from the file's start to the next event
+    offset: int
+    #: every transaction before this place, as far as the source has GTIDs
+    gtid_set: GtidSet = NO_GTIDS
+    #: commit time of the last transaction before this place; 0 unknown
+    commit_us: int = 0
+    #: timeline key of the last transaction before this place; 0 unknown
+    key_us: int = 0
+    #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
+    rows_into_transaction: int = 0
+
+    def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
+        if base != other_base:
+            raise UsageError(
+                f"Positions in {self.file} and {other.file} do not compare.",
+                hint="They come from two servers, or the server's log_bin was renamed.",
+            )
+        return (
+            (number, self.offset, self.rows_into_transaction),
+            (other_number, other.offset, other.rows_into_transaction),
+        )
+
+    def __lt__(self, other: Position) -> bool:
+        mine, theirs = self._order(other)
+        return mine < theirs
+
+    def __le__(self, other: Position) -> bool:
+        mine, theirs = self._order(other)
+        return mine <= theirs
+
+    def __str__(self) -> str:
+        inside = f"+{self.rows_into_transaction} rows" if self.rows_into_transaction else ""
+        return f"{self.file}:{self.offset}{inside}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the position as a JSON object."""
+        return {
+            "file": self.file,
+            "offset": self.offset,
+            "gtid_set": str(self.gtid_set),
+            "commit_us": self.commit_us,
+            "key_us": self.key_us,
+            "rows_into_transaction": self.rows_into_transaction,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Position:
+        """Return the position that `to_dict` described.
+
+        Raises:
+            UsageError: a field is missing or of the wrong type.
+        """
+        try:
+            position = cls(
+                file=str(value["file"]),
+                offset=int(value["offset"]),
+                gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
+                commit_us=int(value.get("commit_us", 0)),
+                key_us=int(value.get("key_us", 0)),
+                rows_into_transaction=int(value.get("rows_into_transaction", 0)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{value!r} is no position ({type(error).__name__}: {error}).",
+                hint='Expected {"file": "mysql-bin.000001", "offset": 4, ...}.',
+            ) from error
+        file_order(position.file)
+        return position
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """One position per shard, and the next merged sequence: a subscriber's cursor."""
+
+    shards: Mapping[str, Position] = field(default_factory=dict)
+    #: number of row changes (and statements) that the merged stream has passed
+    sequence: int = 0
+
+    def with_shard(self, shard: str, position: Position) -> GroupPosition:
+        """Return a copy in which `shard` stands at `position`."""
+        return replace(self, shards={**self.shards, shard: position})
+
+    def to_json(self) -> str:
+        """Return the position as JSON text with stable key order; equal positions give equal text."""
+        value = {
+            "sequence": self.sequence,
+            "shards": {name: position.to_dict() for name, position in self.shards.items()},
+        }
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> GroupPosition:
+        """Return the position that `to_json` wrote.
+
+        Raises:
+            UsageError: the text is no group position.
+        """
+        try:
+            value = json.loads(text)
+            shards, sequence = dict(value["shards"]), int(value["sequence"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(f"{text!r} is no group position ({error}).") from error
+        return cls({name: Position.from_dict(position) for name, position in shards.items()}, sequence)
