@@ -1,0 +1,1 @@
+"""Keeps a shard's chunks until every subscriber has acknowledged them."""

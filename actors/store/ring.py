@@ -1,0 +1,321 @@
+"""The ring store of one shard: canal's memory store, columnar.
+
+A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`. Three cursors grow from -1:
+
+    ack <= get <= put       last sequence acknowledged, handed out, stored
+
+with the bytes up to each beside them. Rows stay in the chunks they came in; a chunk is freed when its last header
+is acknowledged.
+
+Rules:
+
+1. `items` mode bounds slots. `memory` mode bounds bytes too, checked before adding: one header is always admitted
+   into a ring below its bound, however large it is.
+2. A put that waits admits a chunk in parts as there is room. A timed put or a try admits all of it or nothing.
+3. A get hands out at least one header where there is one, within its bounds. A DDL leaves alone if isolation is on.
+4. Every method may be called from any thread. `close` ends every wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from merge.chunk import Chunk
+from merge.cut import cut
+from merge.errors import ShardUnavailable, StoreFull, UsageError
+from merge.header import HEADER, Flag, HeaderRun, Headers
+from merge.names import Names
+from merge.position import Position
+
+
+class BatchMode(StrEnum):
+    """What bounds a ring; canal's MEMSIZE and ITEMSIZE."""
+
+    MEMORY = "memory"
+    ITEMS = "items"
+
+
+@dataclass(frozen=True, slots=True)
+class RingBounds:
+    """How much a ring holds."""
+
+    mode: BatchMode = BatchMode.MEMORY
+    #: headers; a power of two
+    size: int = 16_384
+    #: bytes that one slot stands for: `size * memunit_bytes` bound the rows in memory mode
+    memunit_bytes: int = 1_024
+    #: let a DDL leave alone
+    ddl_isolation: bool = False
+
+    @property
+    def bytes_max(self) -> int:
+        """Bytes of rows at which a ring in memory mode is full."""
+        return self.size * self.memunit_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A chunk, or a part of one, as it lies in the ring."""
+
+    #: sequence of the chunk's header `header_begin`
+    first_sequence: int
+    chunk: Chunk
+    #: headers of the chunk: begin inclusive, end exclusive
+    header_begin: int
+    header_end: int
+
+
+class RingStore:
+    """A bounded queue of chunks that forgets only what is acknowledged; see the module's rules."""
+
+    def __init__(self, bounds: RingBounds) -> None:
+        if bounds.size < 1 or bounds.size & (bounds.size - 1):
+            raise UsageError(f"The ring's size is {bounds.size}; it must be a power of two.")
+        self._bounds = bounds
+        self._ring = np.zeros(bounds.size, dtype=HEADER)
+        self._mask = bounds.size - 1
+        self._names = Names()
+        self._lock = threading.Lock()
+        self._not_full = threading.Condition(self._lock)
+        self._not_empty = threading.Condition(self._lock)
+        self._closed = False
+        self._wakes = 0
+        self._payload: deque[Stored] = deque()
+        #: sequences, from -1; ack <= get <= put
+        self._put = self._get = self._ack = -1
+        #: bytes of all headers up to each cursor
+        self._put_bytes = self._get_bytes = self._ack_bytes = 0
+
+    # ---- put -------------------------------------------------------------------------------------------
+
+    def put(self, chunk: Chunk) -> None:
+        """Store a chunk, waiting for room as long as it takes.
+
+        Raises:
+            ShardUnavailable: the ring was closed; a part of the chunk may be in it.
+        """
+        with self._lock:
+            done = 0
+            while done < len(chunk.headers):
+                self._check_open()
+                count = self._room(chunk.headers[done:])
+                if not count:
+                    self._not_full.wait()
+                    continue
+                self._admit(chunk, done, done + count)
+                done += count
+
+    def try_put(self, chunk: Chunk) -> bool:
+        """Store a chunk if there is room for all of it now; return whether it was stored."""
+        with self._lock:
+            self._check_open()
+            if self._room(chunk.headers) < len(chunk.headers):
+                return False
+            self._admit(chunk, 0, len(chunk.headers))
+            return True
+
+    def put_within(self, chunk: Chunk, timeout_s: float) -> None:
+        """Store a chunk, waiting so long for room for all of it.
+
+        Raises:
+            StoreFull: there was no room in time; nothing was changed.
+            ShardUnavailable: the ring was closed.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            while self._room(chunk.headers) < len(chunk.headers):
+                self._check_open()
+                if not self._not_full.wait(deadline - time.monotonic()):
+                    raise StoreFull(f"No room for {len(chunk.headers)} headers within {timeout_s} s.")
+            self._check_open()
+            self._admit(chunk, 0, len(chunk.headers))
+
+    def _room(self, headers: Headers) -> int:
+        """Return how many of the headers can be admitted now."""
+        count = min(len(headers), self._bounds.size - (self._put - self._ack))
+        if self._bounds.mode is BatchMode.MEMORY:
+            used = self._put_bytes - self._ack_bytes
+            before = used + np.cumsum(headers["bytes"][:count]) - headers["bytes"][:count]
+            count = int(np.searchsorted(before, self._bounds.bytes_max, side="left"))
+        return count
+
+    def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
+        headers = self._names.adopt(HeaderRun(chunk.headers[begin:end], chunk.names))
+        first = self._put + 1
+        headers["sequence"] = np.arange(first, first + len(headers))
+        self._ring[headers["sequence"] & self._mask] = headers
+        self._payload.append(Stored(first, chunk, begin, end))
+        self._put += len(headers)
+        self._put_bytes += int(headers["bytes"].sum())
+        self._not_empty.notify_all()
+
+    # ---- get -------------------------------------------------------------------------------------------
+
+    def try_get(self, items_max: int | None = None, memunits_max: int | None = None) -> HeaderRun:
+        """Hand out the next headers, up to so many, or so much memory; none if there are none.
+
+        Args:
+            items_max: bound on headers.
+            memunits_max: bound on bytes, in units of `memunit_bytes`.
+        """
+        with self._lock:
+            return self._take(items_max, memunits_max)
+
+    def get(self, items_max: int | None = None, memunits_max: int | None = None) -> HeaderRun:
+        """Hand out the next headers, waiting for the first as long as it takes.
+
+        Raises:
+            ShardUnavailable: the ring was closed.
+        """
+        with self._lock:
+            while self._get == self._put:
+                self._check_open()
+                self._not_empty.wait()
+            return self._take(items_max, memunits_max)
+
+    def get_within(
+        self, timeout_s: float, items_max: int | None = None, memunits_max: int | None = None
+    ) -> HeaderRun:
+        """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
+
+        Raises:
+            ShardUnavailable: the ring was closed.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            wakes = self._wakes
+            while self._get == self._put and self._wakes == wakes:
+                self._check_open()
+                if not self._not_empty.wait(deadline - time.monotonic()):
+                    break
+            return self._take(items_max, memunits_max)
+
+    def _take(self, items_max: int | None, memunits_max: int | None) -> HeaderRun:
+        upto = self._put if items_max is None else min(self._put, self._get + items_max)
+        headers = self._between(self._get, upto)
+        bytes_max = None if memunits_max is None else memunits_max * self._bounds.memunit_bytes
+        count = cut(
+            headers, bytes_max=bytes_max, ddl_isolation=self._bounds.ddl_isolation
+        )
+        taken = headers[:count]
+        self._get += count
+        self._get_bytes += int(taken["bytes"].sum())
+        return HeaderRun(taken, self._names.as_tuple())
+
+    # ---- ack, rollback ---------------------------------------------------------------------------------
+
+    def ack(self, sequence: int) -> None:
+        """Forget everything up to and with `sequence`, which was handed out. An older one changes nothing.
+
+        Raises:
+            UsageError: it was not handed out; nothing was changed.
+        """
+        with self._lock:
+            if sequence > self._get:
+                raise UsageError(f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out.")
+            if sequence <= self._ack:
+                return
+            self._ack_bytes += int(self._between(self._ack, sequence)["bytes"].sum())
+            self._ack = sequence
+            while self._payload and _last_sequence(self._payload[0]) <= sequence:
+                self._payload.popleft()
+            self._not_full.notify_all()
+
+    def rollback(self) -> None:
+        """Hand out again everything that is not acknowledged."""
+        with self._lock:
+            self._get, self._get_bytes = self._ack, self._ack_bytes
+            self._not_empty.notify_all()
+
+    def close(self) -> None:
+        """End every wait, now and later, with ShardUnavailable."""
+        with self._lock:
+            self._closed = True
+            self._not_empty.notify_all()
+            self._not_full.notify_all()
+
+    def wake(self) -> None:
+        """End the waits of `get_within`: something beside the headers is new."""
+        with self._lock:
+            self._wakes += 1
+            self._not_empty.notify_all()
+
+    # ---- look ------------------------------------------------------------------------------------------
+
+    def fetch(self, begin: int, end: int) -> list[Stored]:
+        """Return the stored parts of chunks that hold the sequences `begin <= sequence < end`, in order.
+
+        Raises:
+            UsageError: a part of the range is acknowledged already or not there yet.
+        """
+        with self._lock:
+            if begin <= self._ack or end > self._put + 1:
+                raise UsageError(
+                    f"Sequences {begin} to {end} are not in the ring, which holds {self._ack + 1} to {self._put + 1}."
+                )
+            payload = list(self._payload)
+        start = max(bisect_right(payload, begin, key=lambda stored: stored.first_sequence) - 1, 0)
+        found: list[Stored] = []
+        for stored in payload[start:]:
+            if stored.first_sequence >= end:
+                break
+            low = max(begin - stored.first_sequence, 0)
+            high = min(end - stored.first_sequence, stored.header_end - stored.header_begin)
+            if low < high:
+                part = (stored.header_begin + low, stored.header_begin + high)
+                found.append(Stored(stored.first_sequence + low, stored.chunk, *part))
+        return found
+
+    @property
+    def cursors(self) -> tuple[int, int, int]:
+        """The cursors (ack, get, put)."""
+        with self._lock:
+            return self._ack, self._get, self._put
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of rows that are not acknowledged."""
+        with self._lock:
+            return self._put_bytes - self._ack_bytes
+
+    def first_position(self) -> Position | None:
+        """Return where the last acknowledged header ends; None before the first acknowledgement."""
+        with self._lock:
+            return self._position(self._ack)
+
+    def latest_position(self) -> Position | None:
+        """Return where the last stored header ends; None if nothing was ever stored."""
+        with self._lock:
+            return self._position(self._put)
+
+    def _position(self, sequence: int) -> Position | None:
+        if sequence < 0:
+            return None
+        header = self._ring[sequence & self._mask]
+        whole = bool(header["flags"] & Flag.END)
+        return Position(
+            file=self._names.as_tuple()[header["file"]],
+            offset=int(header["end_offset"] if whole else header["begin_offset"]),
+            commit_us=int(header["commit_us"]),
+            rows_into_transaction=0 if whole else int(header["row_end"]),
+        )
+
+    def _between(self, after: int, upto: int) -> Headers:
+        """Return copies of the headers with `after < sequence <= upto`."""
+        headers: Headers = self._ring[np.arange(after + 1, upto + 1) & self._mask]
+        return headers
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShardUnavailable("The ring store is closed.", retry_after_s=0.1)
+
+
+def _last_sequence(stored: Stored) -> int:
+    return stored.first_sequence + stored.header_end - stored.header_begin - 1

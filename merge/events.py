@@ -1,0 +1,312 @@
+"""What a group is told, in the past tense, and what it wants done, in the imperative.
+
+A `call` is an opaque number that the shell gives to a request; the answer, `Reply` or `Refuse`, carries it.
+Times are microseconds of the shell's monotonic clock, unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from merge.errors import CanalGroupError
+from merge.header import HeaderRun
+from merge.position import GroupPosition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerState:
+    """A subscription as it was found in the cursor store, and its last holder."""
+
+    client_id: str
+    filter: str
+    cursor: GroupPosition | None
+    holder: str
+    epoch: int
+
+
+# ---- events ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """This server became the active one; these subscriptions exist."""
+
+    at_us: int
+    consumers: tuple[ConsumerState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOpened:
+    """A shard reads from `position`; its ring holds nothing older."""
+
+    shard: int
+    generation: int
+    position: Position
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReported:
+    """A shard has new headers, or a new promise made after all of its headers, or both."""
+
+    shard: int
+    generation: int
+    run: HeaderRun | None
+    #: source time in microseconds since 1970 UTC; None: no promise
+    frontier_us: int | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardLost:
+    """A shard's ring is gone, with what it held."""
+
+    shard: int
+    generation: int
+    reason: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFailed:
+    """A shard stopped at data it cannot process; an operator must act."""
+
+    shard: int
+    generation: int
+    error: CanalGroupError
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequested:
+    """`holder` wants to consume as `client_id`."""
+
+    call: int
+    client_id: str
+    holder: str
+    filter: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLeased:
+    """The coordinator gave the client id to `holder`, under a new epoch."""
+
+    call: int
+    client_id: str
+    epoch: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFailed:
+    """The coordinator could not give the client id away."""
+
+    call: int
+    client_id: str
+    error: CanalGroupError
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTouched:
+    """The consumer is alive."""
+
+    call: int
+    client_id: str
+    epoch: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetRequested:
+    """The consumer wants the next batch, and waits for it until `GetTimedOut`."""
+
+    call: int
+    client_id: str
+    epoch: int
+    rows_max: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetTimedOut:
+    """The consumer waits no longer."""
+
+    call: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequested:
+    """The gateway wants the headers of an outstanding batch once more."""
+
+    call: int
+    client_id: str
+    epoch: int
+    batch_id: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckRequested:
+    """The consumer has finished a batch."""
+
+    call: int
+    client_id: str
+    epoch: int
+    batch_id: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorSaved:
+    """The cursor store holds what `SaveCursor` of this call asked for."""
+
+    call: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CursorNotSaved:
+    """The cursor store refused, or may have."""
+
+    call: int
+    client_id: str
+    error: CanalGroupError
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRequested:
+    """The consumer gives back a batch and every later one, or all (`batch_id` None)."""
+
+    call: int
+    client_id: str
+    epoch: int
+    batch_id: int | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeRequested:
+    """The consumer gives up its subscription and cursor."""
+
+    call: int
+    client_id: str
+    epoch: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    """The consumer goes, in good order; its subscription and cursor stay."""
+
+    call: int
+    client_id: str
+    epoch: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time went on."""
+
+    at_us: int
+
+
+Event: TypeAlias = (
+    Started
+    | ShardOpened
+    | ShardReported
+    | ShardLost
+    | ShardFailed
+    | SubscribeRequested
+    | ConsumerLeased
+    | LeaseFailed
+    | ConsumerTouched
+    | GetRequested
+    | GetTimedOut
+    | PlanRequested
+    | AckRequested
+    | CursorSaved
+    | CursorNotSaved
+    | RollbackRequested
+    | UnsubscribeRequested
+    | ReleaseRequested
+    | Ticked
+)
+
+# ---- instructions ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShard:
+    """Make the shard read on from `position` (None: where its settings say), under a new generation."""
+
+    shard: int
+    generation: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRing:
+    """Let the shard's ring forget everything up to and with `sequence`."""
+
+    shard: int
+    generation: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConsumer:
+    """Make `holder` the active consumer, under a new epoch."""
+
+    call: int
+    client_id: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseConsumer:
+    """Take the consumer's running node away."""
+
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCursor:
+    """Write subscription and cursor durably, under the server's epoch."""
+
+    call: int
+    client_id: str
+    filter: str
+    cursor: GroupPosition | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetClient:
+    """Remove subscription and cursor, under the server's epoch."""
+
+    call: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a call."""
+
+    call: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a call with an error; nothing was changed."""
+
+    call: int
+    error: CanalGroupError
+
+
+Instruction: TypeAlias = (
+    OpenShard | FreeRing | LeaseConsumer | ReleaseConsumer | SaveCursor | ForgetClient | Reply | Refuse
+)

@@ -1,0 +1,165 @@
+"""The ledger of one subscriber: which batches are delivered and not yet acknowledged.
+
+Rules:
+
+1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
+2. A refused call raises and changes nothing.
+3. Ids grow for ever, also across restarts: the server's epoch stands above a counter.
+4. A rolled back batch is gone: its id is never delivered again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
+from merge.header import Headers
+from merge.position import GroupPosition
+from merge.progress import Progress
+
+_COUNTER_BITS = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """A contiguous run of the merged stream, delivered under one id."""
+
+    batch_id: int
+    #: where the stream stood before it
+    before: Progress
+    #: where it stands behind it
+    after: Progress
+    #: its headers in merged order, with final keys
+    headers: Headers
+    #: what the headers' indexes point to
+    names: tuple[str, ...]
+    #: the merged log's index of its first header, and the one behind its last
+    log_start: int
+    log_stop: int
+    #: incarnation of the shards' rings that hold its rows
+    generation: int
+
+    @property
+    def rows(self) -> int:
+        """Number of row changes and statements in it."""
+        return int(self.headers["rows"].sum())
+
+    @property
+    def start(self) -> GroupPosition:
+        """Where the stream stood before it."""
+        return self.before.end
+
+    @property
+    def ack(self) -> GroupPosition:
+        """What the cursor becomes when it is acknowledged."""
+        return self.after.ack
+
+    @property
+    def end(self) -> GroupPosition:
+        """Where the stream stands behind it."""
+        return self.after.end
+
+
+class Ledger:
+    """Outstanding batches of one subscriber; see the module's rules.
+
+    Args:
+        epoch: fencing epoch of the server; 1 <= epoch < 2**31.
+        outstanding_max: bound on batches delivered and not acknowledged.
+    """
+
+    def __init__(self, epoch: int, outstanding_max: int) -> None:
+        assert 0 < epoch < 1 << (63 - _COUNTER_BITS), "ids are signed 64-bit numbers"
+        self._outstanding: dict[int, Batch] = {}
+        self._outstanding_max = outstanding_max
+        self._next_id = (epoch << _COUNTER_BITS) + 1
+        self._first_id = self._next_id
+        self._acked_id = self._next_id - 1
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next batch to deliver."""
+        return self._next_id
+
+    @property
+    def outstanding(self) -> list[Batch]:
+        """Delivered and not acknowledged, oldest first."""
+        return list(self._outstanding.values())
+
+    def check_room(self) -> None:
+        """Return if one more batch may be outstanding.
+
+        Raises:
+            RetryableError: the bound is reached.
+        """
+        if len(self._outstanding) >= self._outstanding_max:
+            raise RetryableError(
+                f"{len(self._outstanding)} batches are outstanding, which is the bound.",
+                hint="Acknowledge the oldest, or raise batch.outstanding_max.",
+                outstanding_max=self._outstanding_max,
+            )
+
+    def deliver(self, batch: Batch) -> None:
+        """Enter a batch that was given `next_id`."""
+        assert batch.batch_id == self._next_id, "ids are given in order"
+        self._next_id += 1
+        self._outstanding[batch.batch_id] = batch
+
+    def find(self, batch_id: int) -> Batch:
+        """Return an outstanding batch.
+
+        Raises:
+            RolledBack: it was taken back.
+            UnknownBatch: it was never delivered, or is acknowledged already.
+        """
+        batch = self._outstanding.get(batch_id)
+        if batch is not None:
+            return batch
+        if self._acked_id < batch_id < self._next_id or batch_id < self._first_id:
+            raise RolledBack(
+                f"Batch {batch_id} was rolled back; its rows are delivered again under a new id.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=batch_id,
+            )
+        known = "is behind the cursor already" if batch_id < self._next_id else "was never delivered"
+        raise UnknownBatch(f"Batch {batch_id} {known}.", batch_id=batch_id)
+
+    def check_ack(self, batch_id: int) -> Batch:
+        """Return the batch if it is the one that can be acknowledged now.
+
+        Raises:
+            AckOutOfOrder: an older batch is outstanding.
+            RolledBack, UnknownBatch: as `find`.
+        """
+        batch = self.find(batch_id)
+        oldest = next(iter(self._outstanding))
+        if batch_id != oldest:
+            raise AckOutOfOrder(
+                f"Batch {batch_id} cannot be acknowledged: batch {oldest} is older and outstanding.",
+                hint=f"Acknowledge {oldest} first.",
+                batch_id=batch_id,
+                oldest=oldest,
+            )
+        return batch
+
+    def ack(self, batch_id: int) -> Batch:
+        """Strike out the oldest outstanding batch and return it; raises as `check_ack`."""
+        batch = self.check_ack(batch_id)
+        del self._outstanding[batch_id]
+        self._acked_id = batch_id
+        return batch
+
+    def rollback(self, batch_id: int | None = None) -> list[Batch]:
+        """Take back a batch and every later one, or all; return them, oldest first.
+
+        Raises:
+            RolledBack, UnknownBatch: as `find`; nothing was changed.
+        """
+        if batch_id is not None:
+            self.find(batch_id)
+        taken = [
+            batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id
+        ]
+        for batch in taken:
+            del self._outstanding[batch.batch_id]
+        return taken

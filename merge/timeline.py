@@ -1,0 +1,199 @@
+"""The timeline: n shards' headers become one order.
+
+Rules:
+
+1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order wins over its clock.
+2. A shard's *frontier* says that none of its later transactions will have a smaller key. It is the key of its
+   last header, or what it promised when it had caught up with its source.
+3. The *watermark* is the smallest frontier of the shards that count. Headers with keys up to it may go out,
+   ordered by (key_us, shard_index, sequence).
+4. A transaction that came in fragments is never interleaved: while one is open, the next header out is its own.
+5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged LATE.
+   Its commit time stays as it was.
+
+Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
+Not guaranteed: the order of equal keys of different shards when they go out in different calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from merge.header import HEADER, Flag, HeaderRun, Headers, no_headers
+from merge.names import Names
+
+_END_OF_TIME_US = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One shard's headers on their way out."""
+
+    #: key of the last header that came in
+    last_key_us: int
+    #: what the shard promised; headers that commit before it are late
+    promised_us: int
+    #: False: the group goes on without this shard's frontier
+    counts: bool = True
+    #: whether the last transaction that came in (perhaps still open) is late
+    late: bool = False
+    #: runs of headers not yet out, oldest first
+    pending: list[Headers] = field(default_factory=list)
+
+    @property
+    def frontier_us(self) -> int:
+        return max(self.last_key_us, self.promised_us)
+
+    def until(self, watermark_us: int) -> Headers:
+        """Return the pending headers with keys up to the watermark."""
+        ready: list[Headers] = []
+        for run in self.pending:
+            stop = int(np.searchsorted(run["key_us"], watermark_us, side="right"))
+            ready.append(run[:stop])
+            if stop < len(run):
+                break
+        return np.concatenate(ready) if ready else no_headers()
+
+    def until_closed(self) -> Headers:
+        """Return the pending headers up to the first that closes a transaction; all if none does."""
+        waiting = np.concatenate(self.pending) if self.pending else no_headers()
+        ends = np.flatnonzero(waiting["flags"] & Flag.END)
+        return waiting[: ends[0] + 1] if len(ends) else waiting
+
+    def take(self, count: int) -> None:
+        """Forget the first `count` pending headers: they are out."""
+        while count:
+            run = self.pending[0]
+            if len(run) > count:
+                self.pending[0] = run[count:]
+                return
+            count -= len(run)
+            del self.pending[0]
+
+
+class Timeline:
+    """Merges headers of n shards by key; see the module's rules.
+
+    Args:
+        start_keys_us: for each shard, by shard_index, the key of the last transaction before its start.
+    """
+
+    def __init__(self, start_keys_us: list[int]) -> None:
+        self._lanes = [_Lane(last_key_us=key, promised_us=0) for key in start_keys_us]
+        #: shard_index of the transaction that is out in part; its fragments go first
+        self._open: int | None = None
+        #: greatest key that went out
+        self._out_us = 0
+        #: strings that the headers in and out of here point to
+        self.names = Names()
+        #: transactions flagged LATE so far
+        self.late = 0
+
+    def append(self, shard: int, run: HeaderRun) -> None:
+        """Take the next headers of a shard, in its order.
+
+        Sets their `shard`, `key_us` and the LATE flag on a copy.
+        """
+        if not len(run):
+            return
+        lane = self._lanes[shard]
+        headers = self.names.adopt(run)
+        headers["shard"] = shard
+        floor_us = lane.promised_us if lane.counts else max(lane.promised_us, self._out_us)
+        begins = (headers["flags"] & Flag.BEGIN) != 0
+        late = begins & (headers["commit_us"] < floor_us)
+        self.late += int(late.sum())
+        # A fragment shares the fate of its transaction's first one, which may have come in an earlier run.
+        first = np.maximum.accumulate(np.where(begins, np.arange(len(headers)), -1))
+        late = np.where(first >= 0, late[first], lane.late)
+        headers["flags"] |= np.where(late, np.uint16(Flag.LATE), np.uint16(0))
+        keys = np.where(begins, np.maximum(headers["commit_us"], max(floor_us, lane.last_key_us)), lane.last_key_us)
+        headers["key_us"] = np.maximum.accumulate(keys)
+        lane.last_key_us = int(headers["key_us"][-1])
+        lane.late = bool(late[-1])
+        lane.pending.append(headers)
+
+    def promise(self, shard: int, frontier_us: int) -> None:
+        """Take a shard's word that no later transaction of it commits before `frontier_us`."""
+        lane = self._lanes[shard]
+        lane.promised_us = max(lane.promised_us, frontier_us)
+
+    def exclude(self, shard: int) -> None:
+        """Go on without waiting for this shard; what it brings later may be late."""
+        self._lanes[shard].counts = False
+
+    def include(self, shard: int) -> None:
+        """Wait for this shard again, from what is out by now."""
+        lane = self._lanes[shard]
+        if not lane.counts:
+            lane.counts = True
+            lane.promised_us = max(lane.promised_us, self._out_us)
+
+    def excluded(self, shard: int) -> bool:
+        """Return whether the group goes on without this shard."""
+        return not self._lanes[shard].counts
+
+    def frontier_us(self, shard: int) -> int:
+        """Return the shard's frontier, microseconds since 1970 UTC."""
+        return self._lanes[shard].frontier_us
+
+    @property
+    def watermark_us(self) -> int:
+        """The smallest frontier of the shards that count."""
+        return min((lane.frontier_us for lane in self._lanes if lane.counts), default=_END_OF_TIME_US)
+
+    @property
+    def pending(self) -> int:
+        """Number of headers that came in and are not out."""
+        return sum(len(run) for lane in self._lanes for run in lane.pending)
+
+    def held_by(self) -> int | None:
+        """Return the shard whose frontier keeps pending headers back; None if nothing is pending."""
+        if not self.pending:
+            return None
+        if self._open is not None:
+            return self._open
+        counting = [shard for shard, lane in enumerate(self._lanes) if lane.counts]
+        return min(counting, key=lambda shard: self._lanes[shard].frontier_us, default=None)
+
+    def advance(self) -> Headers:
+        """Let out every header that may go out now, in merged order; possibly none."""
+        parts: list[Headers] = []
+        if self._open is not None:
+            lane = self._lanes[self._open]
+            rest = lane.until_closed()
+            lane.take(len(rest))
+            parts.append(rest)
+            if not len(rest) or not rest["flags"][-1] & Flag.END:
+                return rest
+            self._open = None
+        parts.append(self._merge())
+        return np.concatenate(parts)
+
+    def _merge(self) -> Headers:
+        """Merge the headers up to the watermark, as far as whole transactions allow."""
+        watermark_us = self.watermark_us
+        ready = [lane.until(watermark_us) for lane in self._lanes if lane.pending]
+        if not any(len(run) for run in ready):
+            return no_headers()
+        together = np.concatenate(ready)
+        # Lanes are concatenated by shard_index, each in its own order: a stable sort by key is the whole order.
+        merged = together[np.argsort(together["key_us"], kind="stable")].astype(HEADER, copy=False)
+        merged = merged[: self._open_tail(ready, merged)]
+        for shard, count in enumerate(np.bincount(merged["shard"], minlength=len(self._lanes))):
+            self._lanes[shard].take(int(count))
+        self._out_us = max(self._out_us, int(merged["key_us"][-1]))
+        return merged
+
+    def _open_tail(self, ready: list[Headers], merged: Headers) -> int:
+        """Return where `merged` must end so that no transaction is split by another; remember the open one."""
+        stop = len(merged)
+        for run in ready:
+            if len(run) and not run["flags"][-1] & Flag.END:
+                # Fragments share one key, so they stand together; the last of them is the open end.
+                place = int(np.flatnonzero(merged["shard"] == run["shard"][-1])[-1]) + 1
+                if place <= stop:
+                    stop, self._open = place, int(run["shard"][-1])
+        return stop
