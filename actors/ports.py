@@ -72,6 +72,14 @@ class Subscription:
 class CursorStore(Protocol):
     """Cursors and subscriptions of one destination, durable as far as the adapter's name promises."""
 
+    def claim(self, epoch: int) -> None:
+        """Take note that `epoch` is the server's current one; older ones can write no more.
+
+        Raises:
+            FencedError: a newer epoch has been seen.
+            CoordinatorUnavailable: it is unknown.
+        """
+
     def load(self) -> list[Subscription]:
         """Return every subscription."""
 

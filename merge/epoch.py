@@ -1,7 +1,7 @@
 """Epochs: who may still write, and until when somebody may still serve.
 
-An epoch is a whole number that grows with each election, for ever. Whoever shows an older one is refused. The time
-comes in with each call, in seconds on the caller's own monotonic clock.
+An epoch is a whole number that grows with each election, for ever. Whoever shows an older one is refused. The
+time comes in with each call, in seconds on the caller's own monotonic clock.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ def refuse_older(epoch: int, current_epoch: int, what: str) -> None:
         epoch: the epoch of whoever wants to act.
         current_epoch: the highest epoch seen so far; 0 none.
         what: what is refused, for people, such as "the cursor of client 1001".
+
     Raises:
         FencedError: `epoch` is older.
     """
     if epoch < current_epoch:
-        raise fenced(epoch, current_epoch, f"Epoch {epoch} may not write {what}: epoch {current_epoch} owns it.")
+        raise fenced(
+            epoch, current_epoch, f"Epoch {epoch} may not write {what}: epoch {current_epoch} owns it."
+        )
 
 
 def fenced(our_epoch: int, current_epoch: int | None, message: str) -> FencedError:
@@ -39,9 +42,10 @@ def fenced(our_epoch: int, current_epoch: int | None, message: str) -> FencedErr
 class Tenure:
     """One election's win, and what is known of it since.
 
-    Guarantees: `check` passes only while no session could have expired that was alive when the coordinator was
-    last asked, and no newer epoch was seen. Once over, a tenure stays over. Does not guarantee that nobody else is
-    active at the moment a delivery arrives: that is what the epoch in every protected write is for.
+    Guarantees: `check` passes only while no session could have expired that was alive when the coordinator
+    was last asked, and no newer epoch was seen. Once over, a tenure stays over. Does not guarantee that
+    nobody else is active at the moment a delivery arrives: that is what the epoch in every protected write is
+    for.
     """
 
     #: fencing epoch that this election gave
@@ -54,10 +58,10 @@ class Tenure:
     current_epoch: int | None = None
 
     def confirmed(self, asked_at_s: float, lease_s: float) -> Tenure:
-        """Return the tenure after a question asked at `asked_at_s` was answered: it lasts `lease_s` from then.
+        """Return the tenure after a question asked at `asked_at_s` was answered.
 
-        The time of asking counts, not that of the answer, which may have been long on its way. An answer that
-        comes late or out of order never shortens what is known.
+        It lasts `lease_s` seconds from the asking. The time of asking counts, not that of the answer, which
+        may have been long on its way. An answer that comes late or out of order never shortens what is known.
         """
         if self.over:
             return self
@@ -68,7 +72,9 @@ class Tenure:
         if current_epoch == self.epoch:
             return self
         if current_epoch is None or current_epoch < self.epoch:
-            return replace(self.ended("The epoch was removed from the coordinator."), current_epoch=current_epoch)
+            return replace(
+                self.ended("The epoch was removed from the coordinator."), current_epoch=current_epoch
+            )
         newer = replace(self, current_epoch=max(current_epoch, self.current_epoch or 0))
         return newer.ended(f"Epoch {current_epoch} was elected after epoch {self.epoch}.")
 

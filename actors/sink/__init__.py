@@ -1,0 +1,1 @@
+"""The sink: which tables are kept and what they are called."""

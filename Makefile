@@ -1,0 +1,30 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format clean
+
+BIN := .venv/bin
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## install what is missing: Java, MariaDB, .venv (PYTHON=python3.12 chooses the interpreter)
+	@scripts/setup.sh
+
+demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for options)
+	@$(BIN)/canal-group demo $(ARGS)
+
+test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## lint, formatting, types, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## format, and mend what can be mended
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+
+clean: ## remove what tools leave behind; .venv stays
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./.venv -prune -o -name __pycache__ -type d -exec rm -rf {} +

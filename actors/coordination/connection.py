@@ -1,0 +1,333 @@
+"""One ZooKeeper session, shared by the coordinator and the cursor store of a destination.
+
+Rules:
+- every call has a deadline; kazoo's own wait for ever;
+- a call made while the connection is down fails at once. kazoo would queue it, to run whenever it comes back;
+- kazoo's errors end here: connection loss and timeouts leave as CoordinatorUnavailable, refused rights as
+  ConfigError. What a node's state refuses (Refused) is for the caller to read again and decide.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState, TransactionRequest
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConfigurationError,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.protocol.serialization import Connect
+from kazoo.retry import KazooRetry
+
+from actors.coordination.tree import Tree
+from merge.epoch import fenced
+from merge.errors import ConfigError, CoordinatorUnavailable
+
+_log = logging.getLogger(__name__)
+
+#: attempts of a write whose nodes change while it is prepared
+ATTEMPTS_MAX = 5
+
+
+class Refused(Exception):  # noqa: N818 - no failure: an outcome that the caller acts on
+    """A transaction changed nothing; `reason` is the first refusal, `index` the refused operation."""
+
+    def __init__(self, index: int, reason: Exception) -> None:
+        super().__init__(f"operation {index}: {type(reason).__name__}")
+        self.index = index
+        self.reason = reason
+
+
+class Connection:
+    """A session with translated errors, and writes that only the current epoch can make.
+
+    Safe to use from several threads. Implements what `actors.meta.zookeeper` asks of ZooKeeper.
+
+    Args:
+        hosts: "host:port,host:port", optionally with a chroot behind.
+        tree: paths of the destination.
+        session_timeout_s: seconds of silence after which ZooKeeper ends the session; the server may change
+            it.
+        on_change: called on kazoo's threads when the connection's state or a watched node changed. It must
+            not block and not call ZooKeeper.
+        on_lost: likewise, when the session has ended and its ephemeral nodes are gone.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        tree: Tree,
+        session_timeout_s: float,
+        on_change: Callable[[], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.tree = tree
+        self._hosts = hosts
+        self._on_change = on_change
+        self._on_lost = on_lost
+        self._negotiated_s = session_timeout_s
+        self._started = False
+        # The default waits up to an hour between two attempts to connect.
+        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10))
+        try:
+            self._client = KazooClient(hosts=hosts, timeout=session_timeout_s, connection_retry=retry)
+        except (ConfigurationError, ValueError) as error:
+            raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
+        self._client.add_listener(self._state_changed)
+        self._note_negotiation()
+
+    @property
+    def session_timeout_s(self) -> float:
+        """Seconds of silence after which the session ends, as the server decided."""
+        return self._negotiated_s
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session is connected, as far as kazoo has noticed."""
+        return bool(self._client.connected)
+
+    @property
+    def session_id(self) -> int:
+        """Id of the session, as `ephemeralOwner` of its nodes shows it.
+
+        Raises:
+            CoordinatorUnavailable: not connected.
+        """
+        identity = self._client.client_id
+        if identity is None:
+            raise self._unavailable("is not connected")
+        return int(identity[0])
+
+    def open(self, timeout_s: float) -> None:
+        """Connect, if it has not been done before; from then on the connection mends itself.
+
+        Raises:
+            CoordinatorUnavailable: no server answered within `timeout_s` seconds; nothing is left open.
+        """
+        if self._started:
+            return
+        with self._translated():
+            self._client.start(timeout=timeout_s)
+        self._started = True
+
+    def close(self) -> None:
+        """End the session: its ephemeral nodes go with it, if ZooKeeper can be reached."""
+        try:
+            self._client.stop()
+            self._client.close()
+        except Exception as error:  # noqa: BLE001 - closing, whatever kazoo says
+            _log.warning("zookeeper connection did not close hosts=%s error=%r", self._hosts, error)
+
+    # ---- reads
+
+    def get(self, path: str) -> tuple[bytes, Any] | None:
+        """Return a node's data and stat, or None if there is no such node."""
+        try:
+            data, stat = self._wait(lambda: self._client.get_async(path))
+        except NoNodeError:
+            return None
+        return data or b"", stat
+
+    def stat(self, path: str, *, watch: bool = False) -> Any | None:
+        """Return a node's stat or None; with `watch`, `on_change` is called once when it changes."""
+        watcher = self._watched if watch else None
+        return self._wait(lambda: self._client.exists_async(path, watch=watcher))
+
+    def read(self, path: str) -> bytes | None:
+        """Return a node's data, or None if there is no such node."""
+        found = self.get(path)
+        return None if found is None else found[0]
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children in order; none if there is no such node."""
+        try:
+            return sorted(self._wait(lambda: self._client.get_children_async(path)))
+        except NoNodeError:
+            return []
+
+    def sync(self, path: str) -> None:
+        """Ask the leader: reads that follow are no older than this call, and the session was alive there."""
+        self._wait(lambda: self._client.sync_async(path))
+
+    # ---- writes
+
+    def ensure(self, path: str) -> None:
+        """Create a persistent node and its parents, as far as they are missing."""
+        try:
+            self._wait(lambda: self._client.ensure_path_async(path))
+        except NoNodeError as error:
+            raise self._unavailable(f"parents of {path} are being removed") from error
+
+    def register(self, path: str) -> bool:
+        """Create an ephemeral node; return False if there is one already, or no parent."""
+        try:
+            self._wait(lambda: self._client.create_async(path, b"", ephemeral=True))
+        except (NodeExistsError, NoNodeError):
+            return False
+        return True
+
+    def transaction(self) -> TransactionRequest:
+        """Return a transaction to be filled and handed to `commit`."""
+        return self._client.transaction()
+
+    def commit(self, transaction: TransactionRequest) -> list[Any]:
+        """Make all of a transaction's changes, or none.
+
+        Returns:
+            One result for each operation.
+
+        Raises:
+            Refused: nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it was changed.
+        """
+        results: list[Any] = self._wait(transaction.commit_async)
+        for index, result in enumerate(results):
+            if isinstance(result, Exception) and not isinstance(
+                result, RolledBackError | RuntimeInconsistency
+            ):
+                with self._translated():
+                    if isinstance(result, NoAuthError | InvalidACLError):
+                        raise result
+                raise Refused(index, result)
+        return results
+
+    def commit_under(self, epoch: int, fill: Callable[[TransactionRequest], None]) -> list[Any]:
+        """Make the changes that `fill` adds to a transaction, or none, if `epoch` is current.
+
+        The nodes are read by `fill`, which is called again when they changed meanwhile.
+
+        Args:
+            epoch: the server's fencing epoch.
+            fill: adds operations to the transaction it is given.
+
+        Returns:
+            One result for each operation of `fill`.
+
+        Raises:
+            FencedError: another epoch is current; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it was changed.
+        """
+        for _ in range(ATTEMPTS_MAX):
+            transaction = self.transaction()
+            transaction.check(self.tree.epoch, epoch)
+            fill(transaction)
+            try:
+                return self.commit(transaction)[1:]
+            except Refused as refused:
+                if refused.index == 0:
+                    raise self.fenced(epoch) from refused
+        raise self._unavailable(f"nodes below {self.tree.destination} keep changing")
+
+    def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
+        """Set or create every (path, data), delete every (path, None), or do nothing at all.
+
+        A missing parent is created when it lies directly below the destination's node.
+
+        Raises:
+            FencedError: `epoch` is not the server's current one; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it was changed.
+        """
+
+        def fill(transaction: TransactionRequest) -> None:
+            made: set[str] = set()
+            for path, data in changes:
+                exists = self.stat(path) is not None
+                if data is None:
+                    if exists:
+                        transaction.delete(path)
+                elif exists:
+                    transaction.set_data(path, data)
+                else:
+                    parent = path.rpartition("/")[0]
+                    if parent not in made and self.stat(parent) is None:
+                        transaction.create(parent)
+                        made.add(parent)
+                    transaction.create(path, data)
+
+        self.commit_under(epoch, fill)
+
+    def require_epoch(self, epoch: int) -> None:
+        """Return if `epoch` is the server's current one.
+
+        Raises:
+            FencedError: it is not.
+        """
+        self.commit_under(epoch, lambda _: None)
+
+    def fenced(self, epoch: int) -> Exception:
+        """Return the FencedError of a server that acts under `epoch`, with the current epoch looked up."""
+        try:
+            stat = self.stat(self.tree.epoch)
+        except CoordinatorUnavailable:
+            return fenced(epoch, None, f"Epoch {epoch} is no longer current.")
+        if stat is None:
+            return fenced(epoch, None, f"The node {self.tree.epoch} was removed.")
+        return fenced(epoch, stat.version, f"Epoch {epoch} is no longer current: epoch {stat.version} is.")
+
+    # ---- inside
+
+    def _wait(self, ask: Callable[[], Any]) -> Any:
+        with self._translated():
+            self._require_connected()
+            return ask().get(timeout=self._negotiated_s)
+
+    def _require_connected(self) -> None:
+        if not self._client.connected:
+            raise self._unavailable("is not connected")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoAuthError, InvalidACLError, AuthFailedError) as error:
+            raise ConfigError(
+                f"ZooKeeper at {self._hosts} refuses access ({type(error).__name__}).",
+                hint=f"Check the ACLs below {self.tree.prefix}.",
+            ) from error
+        except (NoNodeError, NodeExistsError):
+            raise
+        except (KazooException, self._client.handler.timeout_exception) as error:
+            raise self._unavailable(f"did not answer ({type(error).__name__})") from error
+
+    def _unavailable(self, what: str) -> CoordinatorUnavailable:
+        return CoordinatorUnavailable(
+            f"ZooKeeper at {self._hosts}: {what}.",
+            hint="It is asked again by itself.",
+            hosts=self._hosts,
+        )
+
+    def _watched(self, _event: Any) -> None:
+        self._on_change()
+
+    def _state_changed(self, state: str) -> None:
+        """Pass a change of state on; runs on the connection's thread, so a call would wait for itself."""
+        if state == KazooState.LOST:
+            self._on_lost()
+        self._on_change()
+
+    def _note_negotiation(self) -> None:
+        """Listen to the handshake: kazoo does not tell which session timeout the server decided for.
+
+        A server bounds it to 2 to 20 of its ticks; believing in a longer one than it keeps means to serve on
+        after the session has expired.
+        """
+        handler = self._client._connection  # noqa: SLF001
+        invoke = handler._invoke  # noqa: SLF001
+
+        def noting(timeout: float, request: Any, xid: int | None = None) -> Any:
+            answer = invoke(timeout, request, xid)
+            if isinstance(request, Connect) and answer[0].time_out > 0:
+                self._negotiated_s = answer[0].time_out / 1000
+            return answer
+
+        handler._invoke = noting  # noqa: SLF001

@@ -1,0 +1,280 @@
+"""A ZooKeeper server of one's own, for a single machine: the one that lies among pyspark's jars.
+
+It is an ordinary ZooKeeper without replicas: it survives the restart of whoever uses it, not the loss of its
+folder. pyspark itself is not imported; only its folder is looked up.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from merge.errors import ConfigError, CoordinatorUnavailable
+
+HOST = "127.0.0.1"
+_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_JAVA_HINT = "Install the Debian package default-jre-headless."
+_POLL_S = 0.05
+_STOP_S = 5.0
+#: attempts to start on a port that was free a moment ago
+_STARTS_MAX = 5
+
+# Runs between fork and java: asks the kernel to kill this process when the thread that started it ends (so
+# also on kill -9 of its process), then becomes java. A preexec_fn would do the same inside a forked copy of a
+# threaded process.
+_DIE_WITH_OWNER = """
+import ctypes, os, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, 9)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the owner is gone")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class EmbeddedZooKeeper:
+    """A ZooKeeper server process on 127.0.0.1 that ends with its owner.
+
+    Guarantees: ready when `start` returns; ended when the owner has ended, however it ended (on Linux). A
+        context
+    manager: starts on entry, stops on exit.
+
+    Args:
+        port: port to listen on; 0: a free one, which stays the same when started again.
+        folder: where data, configuration and log go; None: a temporary folder, removed by `stop`.
+        tick_ms: milliseconds of a tick. Sessions expire after between 2 and 20 ticks, as they ask.
+        start_timeout_s: seconds that starting may take.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        folder: Path | None = None,
+        *,
+        tick_ms: int = 1000,
+        start_timeout_s: float = 60.0,
+    ) -> None:
+        self._port = port
+        self._any_port = port == 0
+        self._folder = folder
+        self._private = folder is None
+        self._tick_ms = tick_ms
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def hosts(self) -> str:
+        """`host:port` to connect to."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the server's process; None while it is stopped."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log_file(self) -> Path | None:
+        """Where the server logs; None while it has no folder."""
+        return None if self._folder is None else self._folder / "zookeeper.log"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers; nothing happens if it runs.
+
+        Raises:
+            ConfigError: there is no java or no pyspark, or the given port is taken.
+            CoordinatorUnavailable: it did not start.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return
+        java, jars = _find_java(), _find_jars()
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="canal-group-zookeeper-"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, _STARTS_MAX + 1):
+            if self._any_port and not self._port:
+                self._port = _free_port()
+            elif not _is_free(self._port):
+                raise ConfigError(f"Port {self._port} of {HOST} is taken.", hint="Choose another one, or 0.")
+            try:
+                self._start_once(java, jars, self._folder)
+            except CoordinatorUnavailable:
+                self._end_process()
+                if not self._any_port or attempt == _STARTS_MAX or _is_free(self._port):
+                    raise
+                self._port = 0
+            else:
+                return
+
+    def stop(self) -> None:
+        """End the server; a private folder goes with it. May be called again."""
+        self._end_process()
+        if self._private and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start_once(self, java: str, jars: Path, folder: Path) -> None:
+        config = folder / "zoo.cfg"
+        config.write_text(_config(folder / "data", self._port, self._tick_ms), encoding="utf-8")
+        command = [
+            java,
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.preAllocSize=1024",
+            "-Dorg.apache.logging.log4j.level=WARN",
+            "-cp",
+            f"{jars}/*",
+            _MAIN,
+            str(config),
+        ]
+        self._process = _Started(command, folder / "zookeeper.log").process()
+        deadline_s = time.monotonic() + self._start_timeout_s
+        while not _serves(self._port):
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise CoordinatorUnavailable(
+                    f"The embedded ZooKeeper did not start. {_tail(folder / 'zookeeper.log')}",
+                    hint=f"Its log is {folder / 'zookeeper.log'}.",
+                )
+            time.sleep(_POLL_S)
+
+    def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        # Somebody may have paused it.
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class _Started:
+    """Starts a process from a thread that lives as long as the process.
+
+    The kernel's "die with your parent" follows the parent *thread*: started from a short-lived one, the
+    server would be killed when that thread returns.
+    """
+
+    def __init__(self, command: list[str], log_file: Path) -> None:
+        self._command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_OWNER, str(os.getpid()), *command]
+        self._log_file = log_file
+        self._started = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error: OSError | None = None
+        threading.Thread(target=self._run, name="embedded-zookeeper", daemon=True).start()
+
+    def process(self) -> subprocess.Popen[bytes]:
+        """Return the process once it is started."""
+        self._started.wait()
+        if self._process is None:
+            raise CoordinatorUnavailable(f"The embedded ZooKeeper did not start ({self._error}).")
+        return self._process
+
+    def _run(self) -> None:
+        try:
+            with self._log_file.open("ab") as log:
+                self._process = subprocess.Popen(  # noqa: S603 - our own java command, no shell
+                    self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                )
+        except OSError as error:
+            self._error = error
+        finally:
+            self._started.set()
+        if self._process is not None:
+            self._process.wait()
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else None
+    java = java or shutil.which("java")
+    if java is None:
+        raise ConfigError("The embedded ZooKeeper needs java, which is not installed.", hint=_JAVA_HINT)
+    return java
+
+
+def _find_jars() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+        jars = Path(place) / "jars"
+        if any(jars.glob("zookeeper-3*.jar")):
+            return jars
+    raise ConfigError(
+        "The embedded ZooKeeper lies among pyspark's jars, and pyspark is not installed.",
+        hint=f"Install the Python package pyspark. {_JAVA_HINT}",
+    )
+
+
+def _config(data: Path, port: int, tick_ms: int) -> str:
+    lines = (
+        f"tickTime={tick_ms}",
+        f"dataDir={data}",
+        f"clientPort={port}",
+        f"clientPortAddress={HOST}",
+        "admin.enableServer=false",
+        "4lw.commands.whitelist=srvr",
+        "maxClientCnxns=0",
+        "autopurge.snapRetainCount=3",
+        "autopurge.purgeInterval=1",
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _serves(port: int) -> bool:
+    """Return whether a ZooKeeper server answers that it serves; it accepts connections earlier than that."""
+    try:
+        with socket.create_connection((HOST, port), timeout=1) as connection:
+            connection.sendall(b"srvr")
+            answer = b""
+            while part := connection.recv(4096):
+                answer += part
+    except OSError:
+        return False
+    return b"Mode:" in answer
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _tail(log_file: Path) -> str:
+    try:
+        lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return " | ".join(lines[-3:])

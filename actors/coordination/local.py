@@ -1,0 +1,232 @@
+"""Who is active, on one machine without ZooKeeper.
+
+With a folder, a locked file lets one server at a time be active and a JSON file remembers the epochs. Without
+one, everything is in memory and there is nobody to compete with.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from actors.ports import ConsumerLease
+from merge.epoch import Tenure
+from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+
+#: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
+#: 2094
+EPOCH_ZERO_S = 1_767_225_600
+#: seconds between two looks at a lock that somebody else holds; the kernel wakes nobody who can also be
+#: closed
+POLL_S = 0.2
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(slots=True)
+class _Epochs:
+    """What is remembered: the last epoch of the server and of each consumer."""
+
+    server: int = 0
+    consumers: dict[str, ConsumerLease] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        consumers = {
+            lease.client_id: {"epoch": lease.epoch, "holder": lease.holder}
+            for lease in self.consumers.values()
+        }
+        return json.dumps({"consumers": consumers, "server": self.server}, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> _Epochs:
+        value = json.loads(text)
+        consumers = {
+            str(client_id): ConsumerLease(str(client_id), str(lease["holder"]), _count(lease["epoch"]))
+            for client_id, lease in value["consumers"].items()
+        }
+        return cls(_count(value["server"]), consumers)
+
+
+class LocalCoordinator:
+    """Gives a destination's activity to one server of this machine at a time, and remembers its consumers.
+
+    Guarantees: epochs grow with each election. With a folder they are durable, and a second server waits
+    until the first has closed or ended, also by kill -9. Without a folder they grow from process to process
+    as long as the machine's clock does not step back and a process takes fewer epochs than it lives seconds.
+    Does not guarantee anything across machines: file locks of network file systems differ.
+
+    Implements `actors.ports.Coordinator`.
+
+    Args:
+        destination: name of the destination; it names the files.
+        folder: where the lock and the epochs are kept; None: in memory.
+        now_s: seconds since 1970; only used without a folder.
+
+    Raises:
+        ConfigError: the destination's name cannot name a file.
+    """
+
+    def __init__(
+        self, destination: str, folder: Path | None = None, *, now_s: Callable[[], float] = time.time
+    ) -> None:
+        if not _NAME.fullmatch(destination):
+            raise ConfigError(
+                f"{destination!r} is no destination name.",
+                hint="Use letters, digits, dots, hyphens and underscores.",
+            )
+        self._destination = destination
+        self._folder = folder
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._epochs = _Epochs()
+        self._tenure: Tenure | None = None
+        #: the locked file; None while not active, and always without a folder
+        self._lock_fd: int | None = None
+
+    def campaign(self) -> int:
+        """Wait until this server is the active one of its destination and return its fencing epoch.
+
+        Raises:
+            ConfigError: the folder cannot be written, or the file of epochs is damaged.
+            UsageError: `close` was called.
+        """
+        if self._folder is not None and self._lock_fd is None:
+            self._lock_fd = self._wait_for_lock(self._folder)
+        with self._lock:
+            if self._closed.is_set():
+                self._release()
+                raise UsageError("The coordinator is closed.")
+            if self._folder is not None:
+                self._epochs = _load(self._file(self._folder))
+            epoch = self._next(self._epochs.server)
+            self._remember(_Epochs(epoch, self._epochs.consumers))
+            self._tenure = Tenure(epoch, float("inf"))
+        return epoch
+
+    def check_active(self) -> None:
+        """Return if this server is the active one.
+
+        Raises:
+            CoordinatorUnavailable: not elected yet.
+            FencedError: the coordinator was closed.
+        """
+        if self._tenure is None:
+            raise CoordinatorUnavailable(
+                f"This server stands by for {self._destination}; another one is active."
+            )
+        self._tenure.check(0.0)
+
+    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
+        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+
+        Raises:
+            FencedError: the coordinator was closed; nothing was changed.
+            CoordinatorUnavailable: not elected yet; nothing was changed.
+        """
+        with self._lock:
+            self.check_active()
+            last = self._epochs.consumers.get(client_id)
+            lease = ConsumerLease(client_id, holder, self._next(0 if last is None else last.epoch))
+            self._remember(_Epochs(self._epochs.server, {**self._epochs.consumers, client_id: lease}))
+        return lease
+
+    def release_consumer(self, client_id: str) -> None:
+        """Do nothing: here a consumer has no running node, and its epoch stays."""
+
+    def consumers(self) -> list[ConsumerLease]:
+        """Return the last holder of each client id, with its epoch, in the order of client ids."""
+        with self._lock:
+            return [lease for _, lease in sorted(self._epochs.consumers.items())]
+
+    def close(self) -> None:
+        """Give up activity: a server that waits takes over. May be called again."""
+        self._closed.set()
+        with self._lock:
+            if self._tenure is not None:
+                self._tenure = self._tenure.ended("The coordinator was closed.")
+            self._release()
+
+    # ---- inside
+
+    def _wait_for_lock(self, folder: Path) -> int:
+        file = folder / f"{self._destination}.lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be opened ({error.strerror}).") from error
+        while not self._closed.is_set():
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._closed.wait(POLL_S)
+            else:
+                return fd
+        os.close(fd)
+        raise UsageError("The coordinator is closed.")
+
+    def _release(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def _next(self, last: int) -> int:
+        if self._folder is not None:
+            return last + 1
+        return max(last + 1, int(self._now_s()) - EPOCH_ZERO_S)
+
+    def _remember(self, epochs: _Epochs) -> None:
+        """Keep the epochs; with a folder they are durable before anybody acts under them."""
+        if self._folder is not None:
+            _store(self._file(self._folder), epochs)
+        self._epochs = epochs
+
+    def _file(self, folder: Path) -> Path:
+        return folder / f"{self._destination}.epochs.json"
+
+
+def _load(file: Path) -> _Epochs:
+    try:
+        return _Epochs.from_json(file.read_bytes())
+    except FileNotFoundError:
+        return _Epochs()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read ({error.strerror}).") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{file} does not hold epochs ({type(error).__name__}: {error}).",
+            hint="Restore it from a backup: without it epochs begin anew, and cursors refuse older ones.",
+        ) from error
+
+
+def _store(file: Path, epochs: _Epochs) -> None:
+    """Replace the file as a whole; the server's lock is held, so the temporary name is ours."""
+    temporary = file.with_name(file.name + ".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(epochs.to_json())
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(file)
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise CoordinatorUnavailable(f"{file} cannot be written ({error.strerror}).") from error
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no epoch")
+    return value

@@ -1,0 +1,397 @@
+"""Who is active, by ZooKeeper: canal's `running` nodes, and an epoch that fences whoever was active before.
+
+Rules:
+- winning is one transaction: `running` appears and the version of `epoch` grows by one. That version is the
+  fencing epoch. The version of `running` itself would be none: a node created anew starts at 0 again;
+- a tenure is trusted for a limited time from the *sending* of the last question that ZooKeeper answered,
+  whatever state the connection seems to be in: kazoo reports a lost session only after it has reconnected,
+  and a process that was paused finds its connection in good order when it wakes;
+- kazoo's threads set flags. Only the keeper thread and the callers' threads ask ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from actors.coordination.connection import Connection, Refused
+from actors.coordination.tree import Tree
+from actors.ports import ConsumerLease
+from merge.epoch import Tenure, fenced
+from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
+
+_log = logging.getLogger(__name__)
+
+#: questions to ZooKeeper in one session timeout; a session survives the loss of several
+BEATS_PER_SESSION = 6
+
+
+def clock_s() -> float:
+    """Return seconds on a clock that never steps back, and counts a machine's sleep where it can."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+class ZooKeeperCoordinator:
+    """Elects one active server for a destination, and remembers its one consumer for each client id.
+
+    Guarantees: epochs grow with each election, for ever, as long as nobody removes the `epoch` nodes; a
+    holder that cannot reach ZooKeeper stops passing `check_active` before its session can have expired; every
+    write is refused once a newer epoch exists. Does not guarantee that a delivery which passed `check_active`
+    arrives before the next server is elected.
+
+    Implements `actors.ports.Coordinator`. A fenced coordinator may campaign again, and then waits its turn;
+    one that was replaced by a newer incarnation of its own server may not. `connection` and its `tree` are
+    for the cursor store that shares the session.
+
+    Args:
+        hosts: "host:port,host:port" of the ZooKeeper servers, optionally with a chroot behind.
+        destination: name of the destination.
+        address: "host:port" of this server, as canal's tools show it.
+        owner: a token that is the same for all restarts of one server. A new incarnation takes over from the
+            old one at once, without waiting for its session to expire.
+        prefix: where canal's tree hangs.
+        session_timeout_s: seconds of silence after which ZooKeeper gives the activity to somebody else. The
+            server bounds it to between 2 and 20 of its ticks; what it decided counts.
+        margin_s: seconds before that at which serving stops; None: a sixth of the session timeout. It covers
+            the time between `check_active` and the delivery, and half a tick in which a ZooKeeper follower
+            passes on that the session is alive.
+        connect_timeout_s: seconds that the first connection may take.
+        clock: seconds on a clock that never steps back.
+
+    Raises:
+        ConfigError: hosts, destination or prefix cannot be.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        destination: str,
+        address: str,
+        owner: str,
+        *,
+        prefix: str = "/otter/canal",
+        session_timeout_s: float = 10.0,
+        margin_s: float | None = None,
+        connect_timeout_s: float = 15.0,
+        clock: Callable[[], float] = clock_s,
+    ) -> None:
+        self._tree = Tree(destination, prefix)
+        self._destination = destination
+        self._address = address
+        self._owner = owner
+        self._margin_s = margin_s
+        self._connect_timeout_s = connect_timeout_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: the last election won; None before the first
+        self._tenure: Tenure | None = None
+        #: session that won it; its `running` node carries this id
+        self._session_id = 0
+        #: (session id, path) of every registration that is ours
+        self._registered: set[tuple[int, str]] = set()
+        self._closed = threading.Event()
+        #: wakes a waiting campaign
+        self._changed = threading.Event()
+        #: wakes the keeper before its time
+        self._beat_due = threading.Event()
+        self._keeper: threading.Thread | None = None
+        self.connection = Connection(hosts, self._tree, session_timeout_s, self._on_change, self._on_lost)
+
+    # ---- the server
+
+    def campaign(self) -> int:
+        """Wait until this server is the active one of its destination and return its fencing epoch.
+
+        Returns:
+            The epoch, from 1; higher than that of any election before.
+
+        Raises:
+            CoordinatorUnavailable: the first connection failed. Later outages are waited out.
+            FencedError: a newer incarnation of this server is active.
+            ConfigError: ZooKeeper refuses access.
+            UsageError: `close` was called.
+        """
+        self._open()
+        while not self._closed.is_set():
+            self._changed.clear()
+            try:
+                self._register()
+                epoch = self._try_to_win()
+                if epoch is not None:
+                    return epoch
+            except CoordinatorUnavailable as error:
+                _log.warning("campaign waits destination=%s reason=%s", self._destination, error.message)
+            self._changed.wait(self.connection.session_timeout_s)
+        raise UsageError("The coordinator is closed.")
+
+    def check_active(self) -> None:
+        """Return if this server can still know that it is the active one; asks no server.
+
+        Raises:
+            CoordinatorUnavailable: not elected yet, or no answer from ZooKeeper for so long that somebody
+                else may be active.
+            FencedError: somebody else was elected, the session ended, or the coordinator was closed.
+        """
+        self._require_tenure()
+
+    def close(self) -> None:
+        """Give up activity in good order: the next server can take over at once. May be called again."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        self._on_change()
+        if self._keeper is not None:
+            self._keeper.join(timeout=self.connection.session_timeout_s)
+        tenure = self._tenure
+        self._end("The coordinator was closed.")
+        if tenure is not None and not tenure.over:
+            try:
+                self._remove(self._tree.running, tenure.epoch)
+            except CanalGroupError as error:
+                _log.info(
+                    "running is left to expire destination=%s reason=%s", self._destination, error.message
+                )
+        self.connection.close()
+
+    # ---- its consumers
+
+    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
+        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+
+        The caller has made sure that no other consumer is alive.
+
+        Raises:
+            FencedError: this server is no longer the active one; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether the lease was made; making it again is harmless.
+            UsageError: `client_id` cannot be one.
+        """
+        node, running = self._tree.client(client_id), self._tree.client_running(client_id)
+        epoch_node = self._tree.client_epoch(client_id)
+        state = {
+            "active": True,
+            "address": holder,
+            "clientId": int(client_id) if client_id.isdecimal() else client_id,
+        }
+
+        def fill(transaction: Any) -> None:
+            found = self.connection.stat(epoch_node)
+            if found is None:
+                if self.connection.stat(node) is None:
+                    transaction.create(node)
+                transaction.create(epoch_node)
+            if self.connection.stat(running) is not None:
+                transaction.delete(running)
+            transaction.create(running, _json(state), ephemeral=True)
+            version = 0 if found is None else found.version
+            transaction.set_data(epoch_node, _json({"holder": holder}), version=version)
+
+        results = self.connection.commit_under(self._require_tenure().epoch, fill)
+        return ConsumerLease(client_id, holder, results[-1].version)
+
+    def release_consumer(self, client_id: str) -> None:
+        """Take the client id's running node away; its epoch stays.
+
+        Raises:
+            FencedError: this server is no longer the active one; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
+        """
+        self._remove(self._tree.client_running(client_id), self._require_tenure().epoch)
+
+    def consumers(self) -> list[ConsumerLease]:
+        """Return the last holder of each client id, with its epoch, in the order of client ids.
+
+        Raises:
+            CoordinatorUnavailable: ZooKeeper did not answer.
+        """
+        leases = []
+        for client_id in filter(self._tree.is_client, self.connection.children(self._tree.destination)):
+            found = self.connection.get(self._tree.client_epoch(client_id))
+            if found is not None and found[1].version > 0:
+                holder = str(_parsed(found[0]).get("holder", ""))
+                leases.append(ConsumerLease(client_id, holder, found[1].version))
+        return leases
+
+    # ---- inside: the election
+
+    def _open(self) -> None:
+        if self._closed.is_set():
+            raise UsageError("The coordinator is closed.")
+        self.connection.open(self._connect_timeout_s)
+        if self._keeper is None:
+            self._keeper = threading.Thread(
+                target=self._keep, name=f"zookeeper-keeper-{self._destination}", daemon=True
+            )
+            self._keeper.start()
+
+    def _try_to_win(self) -> int | None:
+        """Return the new epoch, or None while another is active; `_changed` is set when that changes."""
+        connection, tree = self.connection, self._tree
+        connection.ensure(tree.epoch)
+        session_id = connection.session_id
+        running = connection.stat(tree.running, watch=True)
+        found = connection.get(tree.epoch)
+        if found is None:
+            self._changed.set()
+            return None
+        data, epoch_stat = found
+        transaction = connection.transaction()
+        if running is not None:
+            if not self._is_ours(running.ephemeralOwner, session_id, data):
+                return None
+            if running.ephemeralOwner != session_id:
+                self._refuse_to_oust_successor(epoch_stat.version)
+            transaction.delete(tree.running)
+        state = {"active": True, "address": self._address}
+        transaction.create(tree.running, _json(state), ephemeral=True)
+        # The expected version stands for everything read above: whoever won meanwhile has changed it.
+        claim = {"address": self._address, "owner": self._owner, "session": hex(session_id)}
+        transaction.set_data(tree.epoch, _json(claim), version=epoch_stat.version)
+        asked_at_s = self._clock()
+        try:
+            epoch: int = connection.commit(transaction)[-1].version
+        except Refused:
+            self._changed.set()
+            return None
+        with self._lock:
+            self._session_id = session_id
+            self._tenure = Tenure(epoch, asked_at_s + self._lease_s())
+        # The first beat sets the watches.
+        self._beat_due.set()
+        _log.info("active destination=%s epoch=%d address=%s", self._destination, epoch, self._address)
+        return epoch
+
+    def _is_ours(self, holding_session_id: int, session_id: int, claim: bytes) -> bool:
+        """Return whether `running` belongs to this session, or to an earlier incarnation of this server.
+
+        This session's: an earlier campaign, whose answer may have been lost. A predecessor's: its claim
+        carries our owner token, and the session that made the claim is the one that holds `running` (canal's
+        own server, which makes no claims, is no predecessor of anybody).
+        """
+        if holding_session_id == session_id:
+            return True
+        value = _parsed(claim)
+        return value.get("owner") == self._owner and value.get("session") == hex(holding_session_id)
+
+    def _refuse_to_oust_successor(self, current_epoch: int) -> None:
+        """Raise FencedError if `running`'s holder, of our own owner token, was elected after us.
+
+        Otherwise two living incarnations of one server would take the activity from each other for ever.
+        """
+        if self._tenure is not None and current_epoch > self._tenure.epoch:
+            ours = self._tenure.epoch
+            raise fenced(
+                ours, current_epoch, f"A newer incarnation of {self._owner} is active, not epoch {ours}."
+            )
+
+    def _register(self) -> None:
+        """Show this server under both cluster nodes, as canal's servers do; once in each session.
+
+        A node that another session holds (another destination of this server, a predecessor) is tried again
+        with the next beat.
+        """
+        session_id = self.connection.session_id
+        for parent, node in zip(self._tree.clusters, self._tree.servers(self._address), strict=True):
+            if (session_id, node) in self._registered:
+                continue
+            self.connection.ensure(parent)
+            if self.connection.register(node):
+                self._registered = {mine for mine in self._registered if mine[0] == session_id}
+                self._registered.add((session_id, node))
+
+    # ---- inside: keeping it
+
+    def _keep(self) -> None:
+        """Ask ZooKeeper often enough; the keeper thread's whole life."""
+        while not self._closed.is_set():
+            self._beat_due.wait(self.connection.session_timeout_s / BEATS_PER_SESSION)
+            self._beat_due.clear()
+            if self._closed.is_set() or not self.connection.connected:
+                continue
+            try:
+                self._beat()
+            except CanalGroupError as error:
+                _log.warning("no heartbeat destination=%s reason=%s", self._destination, error.message)
+
+    def _beat(self) -> None:
+        """Learn whether this server is still the active one, and note when it was asked.
+
+        A follower would answer from its memory even when it is cut off from its leader, so the leader is
+        asked first.
+        """
+        tenure, session_id = self._tenure, self._session_id
+        if tenure is not None and not tenure.over:
+            asked_at_s = self._clock()
+            self.connection.sync(self._tree.epoch)
+            epoch_stat = self.connection.stat(self._tree.epoch, watch=True)
+            running = self.connection.stat(self._tree.running, watch=True)
+            seen = tenure.saw(None if epoch_stat is None else epoch_stat.version)
+            if running is None or running.ephemeralOwner != session_id:
+                seen = seen.ended(f"The node {self._tree.running} no longer belongs to this server.")
+            self._update(tenure.epoch, seen.confirmed(asked_at_s, self._lease_s()))
+        self._register()
+
+    def _update(self, epoch: int, seen: Tenure) -> None:
+        with self._lock:
+            current = self._tenure
+            # A campaign may have won anew, or the session have ended, while ZooKeeper was asked.
+            if current is None or current.epoch != epoch or current.over:
+                return
+            self._tenure = seen
+        if seen.over:
+            self._log_end(seen)
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            if self._tenure is None or self._tenure.over:
+                return
+            self._tenure = self._tenure.ended(why)
+        self._log_end(self._tenure)
+
+    def _log_end(self, tenure: Tenure) -> None:
+        _log.info(
+            "no longer active destination=%s epoch=%d reason=%s", self._destination, tenure.epoch, tenure.over
+        )
+
+    def _lease_s(self) -> float:
+        session_timeout_s = self.connection.session_timeout_s
+        margin_s = session_timeout_s / BEATS_PER_SESSION if self._margin_s is None else self._margin_s
+        return session_timeout_s - margin_s
+
+    def _require_tenure(self) -> Tenure:
+        tenure = self._tenure
+        if tenure is None:
+            raise CoordinatorUnavailable(
+                f"This server stands by for {self._destination}; another one is active."
+            )
+        tenure.check(self._clock())
+        return tenure
+
+    def _remove(self, path: str, epoch: int) -> None:
+        def fill(transaction: Any) -> None:
+            if self.connection.stat(path) is not None:
+                transaction.delete(path)
+
+        self.connection.commit_under(epoch, fill)
+
+    def _on_change(self) -> None:
+        self._changed.set()
+        self._beat_due.set()
+
+    def _on_lost(self) -> None:
+        self._end("The ZooKeeper session has ended; somebody else may be active.")
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

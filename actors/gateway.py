@@ -1,0 +1,315 @@
+"""The gateway actor: an Arrow Flight server, the door that consumers come in by.
+
+Requests are Flight actions with a JSON object as body; each is answered with one JSON object, `{"value": ...}` or
+`{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the format.
+An error of a stream travels as JSON in the Flight error's `extra_info`.
+
+The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be killed
+at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from hmac import compare_digest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import ray
+from pyarrow import flight
+from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from actors.store import rows as rows_of_ring
+from actors.store.rows import ShardRows
+from merge.assemble import BatchRows, ShardTable
+from merge.chunk import TableName
+from merge.envelope import envelope
+from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from merge.ledger import Batch
+from merge.table_filter import TableFilter
+from merge.typed import typed
+
+_log = logging.getLogger(__name__)
+
+#: how long a get may wait for rows, seconds
+GET_TIMEOUT_MAX_S = 30.0
+#: how long any other call to the group or a shard may take, seconds
+CALL_TIMEOUT_S = 30.0
+#: batches whose headers are kept at hand, so that their rows need no second question
+PLANS_MAX = 128
+#: rows of one message of a stream
+MESSAGE_ROWS_MAX = 16_384
+
+
+class TokenDoor(flight.ServerMiddlewareFactory):
+    """Lets in who shows the shared token.
+
+    Args:
+        token: what consumers must show; None: everybody comes in.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        super().__init__()
+        self._token = token
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002  Flight's signature
+        """Refuse a call without the token."""
+        if self._token is None:
+            return
+        shown = next(iter(headers.get("authorization", [])), "").removeprefix("Bearer ")
+        if not compare_digest(shown.encode(), self._token.encode()):
+            raise flight.FlightUnauthenticatedError("The gateway's token is missing or wrong.")
+
+
+class Door(flight.FlightServerBase):
+    """The Flight server of one destination.
+
+    Args:
+        location: where to listen, "grpc://host:port".
+        destination: the only one it serves.
+        token: shared with the consumers; None: none.
+        group: handle of the group actor.
+        shards: names and handles of the shard actors by shard_index.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        destination: str,
+        token: str | None,
+        group: ActorHandle,
+        shards: Sequence[tuple[str, ActorHandle]],
+    ) -> None:
+        super().__init__(location, middleware={"token": TokenDoor(token)})
+        self._destination = destination
+        self._group = group
+        self._names = tuple(name for name, _ in shards)
+        self._shards = [handle for _, handle in shards]
+        self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
+        self._filters: dict[tuple[str, int], str] = {}
+        self._lock = threading.Lock()
+        self._actions: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "subscribe": self._subscribe,
+            "get": self._get,
+            "ack": self._ack,
+            "rollback": self._rollback,
+            "touch": lambda body: self._call("touch", body["client_id"], body["epoch"]),
+            "release": lambda body: self._call("release", body["client_id"], body["epoch"]),
+            "unsubscribe": lambda body: self._call("unsubscribe", body["client_id"], body["epoch"]),
+            "outstanding": self._outstanding,
+            "status": lambda _: self.status(),
+        }
+
+    # ---- actions ---------------------------------------------------------------------------------------
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:  # noqa: ARG002  Flight's signature
+        """Answer a request with one JSON object."""
+        try:
+            body = json.loads(action.body.to_pybytes() or b"{}")
+            self._check_destination(body)
+            handle = self._actions.get(action.type)
+            if handle is None:
+                raise UsageError(f"The gateway has no action {action.type!r}.")
+            answer: dict[str, Any] = {"value": handle(body)}
+        except CanalGroupError as error:
+            answer = {"error": error.to_dict()}
+        except (KeyError, TypeError, ValueError) as error:
+            wrong = UsageError(f"The request {action.type!r} is malformed: {type(error).__name__} {error}.")
+            answer = {"error": wrong.to_dict()}
+        return [json.dumps(answer).encode()]
+
+    def _check_destination(self, body: Mapping[str, Any]) -> None:
+        if body.get("destination") != self._destination:
+            raise UsageError(
+                f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
+                hint="Check the destination's name.",
+            )
+
+    def _subscribe(self, body: dict[str, Any]) -> dict[str, Any]:
+        table_filter = str(body.get("filter", ""))
+        TableFilter(table_filter)
+        epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter)
+        with self._lock:
+            self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
+            self._filters[body["client_id"], epoch] = table_filter
+        return {"epoch": epoch, "cursor": cursor.to_json()}
+
+    def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
+        key = body["client_id"], body["epoch"]
+        batch: Batch | None = self._call("get", *key, int(body["rows_max"]), timeout_s, wait_s=timeout_s)
+        if batch is None:
+            return None
+        self._remember(key, batch)
+        return {
+            "batch_id": batch.batch_id,
+            "rows": batch.rows,
+            "start": batch.start.to_json(),
+            "ack": batch.ack.to_json(),
+            "end": batch.end.to_json(),
+        }
+
+    def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
+        cursor = self._call("ack", body["client_id"], body["epoch"], int(body["batch_id"]))
+        return {"cursor": cursor.to_json()}
+
+    def _rollback(self, body: dict[str, Any]) -> int:
+        batch_id = body.get("batch_id")
+        count: int = self._call(
+            "rollback", body["client_id"], body["epoch"], None if batch_id is None else int(batch_id)
+        )
+        return count
+
+    def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        clients = self._status_of_group().get("clients", [])
+        found = [client for client in clients if client["client_id"] == body["client_id"]]
+        return list(found[0]["outstanding"]) if found else []
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the whole instance as a JSON object: group and shards."""
+        group = self._status_of_group()
+        asked = [shard.status.options(concurrency_group="status").remote() for shard in self._shards]
+        shards = []
+        for name, reference in zip(self._names, asked, strict=True):
+            try:
+                shards.append(_answered(reference, CALL_TIMEOUT_S))
+            except CanalGroupError as error:
+                shards.append({"shard": name, "state": "away", "error": str(error)})
+        return {
+            "destination": self._destination,
+            "now_us": time.time_ns() // 1000,
+            "gateway": {"pid": os.getpid()},
+            "group": group,
+            "shards": shards,
+        }
+
+    def _status_of_group(self) -> dict[str, Any]:
+        try:
+            status: dict[str, Any] = _answered(
+                self._group.status.options(concurrency_group="status").remote(), CALL_TIMEOUT_S
+            )
+        except CanalGroupError as error:
+            return {"active": False, "error": str(error)}
+        return status
+
+    def _call(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+        return _answered(getattr(self._group, method).remote(*arguments), CALL_TIMEOUT_S + wait_s)
+
+    # ---- rows ------------------------------------------------------------------------------------------
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:  # noqa: ARG002  Flight's signature
+        """Stream the rows of an outstanding batch."""
+        try:
+            table = self._rows(json.loads(ticket.ticket))
+        except CanalGroupError as error:
+            raise flight.FlightServerError(
+                str(error), extra_info=json.dumps(error.to_dict()).encode()
+            ) from error
+        return flight.GeneratorStream(table.schema, table.to_batches(max_chunksize=MESSAGE_ROWS_MAX))
+
+    def _rows(self, ticket: dict[str, Any]) -> pa.Table:
+        self._check_destination(ticket)
+        key = ticket["client_id"], ticket["epoch"]
+        with self._lock:
+            batch = self._plans.get((*key, ticket["batch_id"]))
+            table_filter = self._filters.get(key)
+        if batch is None:
+            batch = self._call("plan", *key, ticket["batch_id"])
+            self._remember(key, batch)
+        if table_filter is None:
+            table_filter = self._filter_of(*key)
+        rows = self._fetch(batch)
+        if ticket["format"] == "envelope":
+            return envelope(rows, TableFilter(table_filter))
+        schema, _, table = str(ticket["table"]).partition(".")
+        return typed(rows, TableName(schema, table), before=bool(ticket.get("before")))
+
+    def _filter_of(self, client_id: str, epoch: int) -> str:
+        """Ask the group for a subscription's filter: this gateway was not there when it was made."""
+        for client in self._status_of_group().get("clients", []):
+            if (client["client_id"], client["epoch"]) == (client_id, epoch):
+                with self._lock:
+                    self._filters[client_id, epoch] = client["filter"]
+                return str(client["filter"])
+        raise ServerUnavailable(f"The group does not know client {client_id} yet.", retry_after_s=0.2)
+
+    def _remember(self, key: tuple[str, int], batch: Batch) -> None:
+        with self._lock:
+            self._plans[(*key, batch.batch_id)] = batch
+            while len(self._plans) > PLANS_MAX:
+                self._plans.popitem(last=False)
+
+    def _fetch(self, batch: Batch) -> BatchRows:
+        """Fetch a batch's rows from all of its shards at once."""
+        epoch = batch.batch_id >> 32
+        asked: dict[int, Any] = {}
+        for shard in np.unique(batch.headers["shard"][batch.headers["rows"] > 0]).tolist():
+            sequences = batch.headers["sequence"][batch.headers["shard"] == shard]
+            fetch = self._shards[shard].fetch.options(concurrency_group="rows")
+            asked[shard] = fetch.remote(epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1)
+        found: dict[int, ShardRows] = {
+            shard: _answered(reference, CALL_TIMEOUT_S) for shard, reference in asked.items()
+        }
+        return BatchRows(
+            order=batch.headers,
+            shards=self._names,
+            names=batch.names,
+            first_sequence=batch.start.sequence,
+            tables={
+                shard: tuple(ShardTable(name, rows_of_ring.read(stream)) for name, stream in rows.tables)
+                for shard, rows in found.items()
+            },
+            statements={
+                shard: rows_of_ring.read(rows.statements)
+                for shard, rows in found.items()
+                if rows.statements is not None
+            },
+        )
+
+
+class Gateway:
+    """The door in an actor of its own; a plain class that `actors.launch` turns into one."""
+
+    def __init__(
+        self,
+        location: str,
+        destination: str,
+        token: str | None,
+        group: ActorHandle,
+        shards: Sequence[tuple[str, ActorHandle]],
+    ) -> None:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._door = Door(location, destination, token, group, shards)
+        threading.Thread(target=self._door.serve, name="flight", daemon=True).start()
+
+    def port(self) -> int:
+        """Return the port it listens on."""
+        return int(self._door.port)
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+
+def _answered(reference: Any, timeout_s: float) -> Any:
+    """Return an actor's answer; Ray's errors become ours at this door."""
+    try:
+        return ray.get(reference, timeout=timeout_s)
+    except RayTaskError as error:
+        if isinstance(error.cause, CanalGroupError):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        raise ServerUnavailable(
+            f"An actor of the instance is away or restarting: {type(error).__name__}.", retry_after_s=0.3
+        ) from error
+    except GetTimeoutError as error:
+        raise ServerUnavailable(f"An actor did not answer within {timeout_s:g} s.", retry_after_s=1.0) from error

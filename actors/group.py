@@ -1,0 +1,375 @@
+"""The group actor: gives a group its epoch, its shards' news and its consumers' calls, and does what it says.
+
+It decides nothing: `merge.group.Group` does. One asyncio loop owns the machine, so an event is handled as a whole
+before the next. What blocks (ZooKeeper, files) runs on threads, and its outcome comes back as an event.
+
+It serves only while its coordinator says that it is the active one. Fenced, the process ends: Ray starts it again,
+and the new incarnation stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn
+
+from ray.actor import ActorHandle
+from ray.exceptions import RayActorError, RayTaskError
+
+from actors import wiring
+from actors.ports import Coordinator, CursorStore, Subscription
+from actors.shard import ShardReport
+from conf.settings import InstanceSettings
+from merge import events as ev
+from merge.errors import (
+    CanalGroupError,
+    CoordinatorUnavailable,
+    DataError,
+    FencedError,
+    ServerUnavailable,
+)
+from merge.group import Group
+from merge.ledger import Batch
+from merge.position import GroupPosition, Position
+
+_log = logging.getLogger(__name__)
+
+#: headers asked of a shard at once
+POLL_HEADERS_MAX = 65_536
+#: how long a shard may keep a poll waiting, seconds
+POLL_WAIT_S = 1.0
+#: how often leases and dead shards are looked at, and whether this server is the active one, seconds
+TICK_S = 0.2
+#: pause before an opening that failed is tried again, seconds
+REOPEN_S = 0.2
+
+
+class GroupActor:
+    """One destination's group; a plain class that `actors.launch` turns into an actor.
+
+    Args:
+        settings: of the instance.
+        identity: of this server.
+        shards: handles of the shard actors by shard_index.
+    """
+
+    async def __init__(
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shards: Sequence[ActorHandle]
+    ) -> None:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._settings = settings
+        self._identity = identity
+        self._shards = list(shards)
+        self._machine: Group | None = None
+        self._coordinator: Coordinator | None = None
+        self._store: CursorStore | None = None
+        self._calls = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        #: durable calls of a client follow each other
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._following: dict[int, asyncio.Task[None]] = {}
+        self._chores: set[asyncio.Task[None]] = set()
+        #: published by the loop for the status calls, which run on another thread
+        self._snapshot: dict[str, Any] = {"active": False}
+        self._main = asyncio.get_running_loop().create_task(self._live())
+
+    # ---- being active ----------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
+        try:
+            self._coordinator = wiring.coordinator(self._settings, self._identity)
+            self._store = wiring.cursor_store(self._settings, self._coordinator)
+            while True:
+                epoch = await asyncio.to_thread(self._coordinator.campaign)
+                _log.info("destination=%s epoch=%d active", self._settings.destination, epoch)
+                try:
+                    await self._serve(epoch, self._coordinator, self._store)
+                except CoordinatorUnavailable as error:
+                    _log.warning("destination=%s epoch=%d stands by: %s", self._settings.destination, epoch, error)
+                finally:
+                    self._stand_down()
+        except FencedError as error:
+            _log.warning("destination=%s fenced: %s", self._settings.destination, error)
+            self._end()
+        except CoordinatorUnavailable as error:
+            _log.error("destination=%s cannot reach its coordinator: %s", self._settings.destination, error)
+            await asyncio.sleep(1.0)
+            self._end()
+        except Exception:
+            _log.exception("destination=%s group broke", self._settings.destination)
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """End the process; Ray starts it again."""
+        logging.shutdown()
+        os._exit(1)
+
+    async def _serve(self, epoch: int, coordinator: Coordinator, store: CursorStore) -> None:
+        """Serve as the active one until the coordinator says otherwise."""
+        await asyncio.to_thread(store.claim, epoch)
+        subscriptions = await asyncio.to_thread(store.load)
+        leases = {lease.client_id: lease for lease in await asyncio.to_thread(coordinator.consumers)}
+        consumers = tuple(
+            ev.ConsumerState(
+                found.client_id,
+                found.filter,
+                found.cursor,
+                holder=leases[found.client_id].holder if found.client_id in leases else "",
+                epoch=leases[found.client_id].epoch if found.client_id in leases else 0,
+            )
+            for found in subscriptions
+        )
+        self._machine = Group(wiring.group_settings(self._settings), epoch)
+        self._tell(ev.Started(_now_us(), consumers))
+        while True:
+            coordinator.check_active()
+            self._tell(ev.Ticked(_now_us()))
+            self._snapshot = {"active": True, **self._machine.describe(_now_us())}
+            await asyncio.sleep(TICK_S)
+
+    def _stand_down(self) -> None:
+        """Stop serving: whoever waits is told to come again."""
+        self._machine = None
+        self._snapshot = {"active": False}
+        for task in (*self._following.values(), *self._chores):
+            task.cancel()
+        self._following.clear()
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_exception(self._standing_by())
+        self._answers.clear()
+
+    def _standing_by(self) -> ServerUnavailable:
+        return ServerUnavailable(
+            f"The server of {self._settings.destination} at {self._identity.address} is not the active one.",
+            retry_after_s=0.5,
+        )
+
+    # ---- telling the machine, doing what it says -------------------------------------------------------
+
+    def _tell(self, event: ev.Event) -> None:
+        if self._machine is not None:
+            for instruction in self._machine.handle(event):
+                self._do(instruction)
+
+    def _do(self, instruction: ev.Instruction) -> None:
+        match instruction:
+            case ev.Reply(call, value):
+                self._answer(call, lambda answer: answer.set_result(value))
+            case ev.Refuse(call, error):
+                self._answer(call, lambda answer: answer.set_exception(error))
+            case ev.OpenShard(shard, generation, position):
+                self._follow_anew(shard, generation, position)
+            case ev.FreeRing(shard, generation, sequence):
+                self._shards[shard].free.remote(self._epoch, generation, sequence)
+            case ev.SaveCursor(call, client_id, table_filter, cursor):
+                self._chore(self._save(call, Subscription(client_id, table_filter, cursor)))
+            case ev.ForgetClient(call, client_id):
+                self._chore(self._forget(call, client_id))
+            case ev.LeaseConsumer(call, client_id, holder):
+                self._chore(self._lease(call, client_id, holder))
+            case ev.ReleaseConsumer(client_id):
+                self._chore(self._release(client_id))
+
+    def _answer(self, call: int, give: Callable[[asyncio.Future[Any]], None]) -> None:
+        answer = self._answers.pop(call, None)
+        if answer is not None and not answer.done():
+            give(answer)
+
+    def _chore(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start work that ends by itself; should it break, so does the process: nothing ends silently."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._chores.add(task)
+        task.add_done_callback(self._chore_done)
+        return task
+
+    def _chore_done(self, task: asyncio.Task[None]) -> None:
+        self._chores.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("destination=%s group broke", self._settings.destination, exc_info=task.exception())
+            self._end()
+
+    @property
+    def _epoch(self) -> int:
+        return self._machine.epoch if self._machine is not None else 0
+
+    async def _save(self, call: int, subscription: Subscription) -> None:
+        assert self._store is not None
+        try:
+            await asyncio.to_thread(self._store.save, subscription, self._epoch)
+        except CanalGroupError as error:
+            self._tell(ev.CursorNotSaved(call, subscription.client_id, error))
+        else:
+            self._tell(ev.CursorSaved(call, subscription.client_id))
+
+    async def _forget(self, call: int, client_id: str) -> None:
+        assert self._store is not None
+        try:
+            await asyncio.to_thread(self._store.forget, client_id, self._epoch)
+        except CanalGroupError as error:
+            self._do(ev.Refuse(call, error))
+        else:
+            self._do(ev.Reply(call, None))
+
+    async def _lease(self, call: int, client_id: str, holder: str) -> None:
+        assert self._coordinator is not None
+        try:
+            lease = await asyncio.to_thread(self._coordinator.lease_consumer, client_id, holder)
+        except CanalGroupError as error:
+            self._tell(ev.LeaseFailed(call, client_id, error))
+        else:
+            self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, _now_us()))
+
+    async def _release(self, client_id: str) -> None:
+        assert self._coordinator is not None
+        try:
+            await asyncio.to_thread(self._coordinator.release_consumer, client_id)
+        except CanalGroupError as error:
+            # Its node goes with our session at the latest; the next consumer's lease replaces it.
+            _log.warning("destination=%s client=%s not released: %s", self._settings.destination, client_id, error)
+
+    # ---- shards ----------------------------------------------------------------------------------------
+
+    def _follow_anew(self, shard: int, generation: int, position: Position | None) -> None:
+        before = self._following.pop(shard, None)
+        if before is not None:
+            before.cancel()
+        self._following[shard] = self._chore(self._follow(shard, self._epoch, generation, position))
+
+    async def _follow(self, shard: int, epoch: int, generation: int, position: Position | None) -> None:
+        """Open a shard, however long it takes, then pass on what it reports until it is lost."""
+        handle = self._shards[shard]
+        while True:
+            try:
+                opened = await _asked(handle.open.remote(epoch, generation, position))
+                break
+            except FencedError:
+                self._end()
+            except DataError as error:
+                self._tell(ev.ShardFailed(shard, generation, error, _now_us()))
+            except CanalGroupError as error:
+                _log.info("shard=%s opening: %s", self._settings.shards[shard].name, error)
+            await asyncio.sleep(REOPEN_S)
+        self._tell(ev.ShardOpened(shard, generation, opened, _now_us()))
+        poll = handle.poll.options(concurrency_group="poll")
+        while True:
+            try:
+                report: ShardReport = await _asked(poll.remote(epoch, generation, POLL_HEADERS_MAX, POLL_WAIT_S))
+            except CanalGroupError as error:
+                _log.warning("shard=%s lost: %s", self._settings.shards[shard].name, error)
+                self._tell(ev.ShardLost(shard, generation, str(error), _now_us()))
+                return
+            if report.error is not None:
+                self._tell(ev.ShardFailed(shard, generation, report.error, _now_us()))
+            if report.run is not None or report.frontier_us is not None:
+                self._tell(ev.ShardReported(shard, generation, report.run, report.frontier_us, _now_us()))
+
+    # ---- calls -----------------------------------------------------------------------------------------
+
+    async def _ask(self, make: Callable[[int], ev.Event]) -> Any:
+        """Hand a request to the machine and wait for its answer."""
+        self._check_active()
+        call = next(self._calls)
+        answer = self._answers[call] = asyncio.get_running_loop().create_future()
+        self._tell(make(call))
+        return await answer
+
+    def _check_active(self) -> None:
+        """Return if this server may deliver; raises as `Coordinator.check_active`."""
+        if self._machine is None or self._coordinator is None:
+            raise self._standing_by()
+        self._coordinator.check_active()
+
+    async def subscribe(self, client_id: str, holder: str, table_filter: str) -> tuple[int, GroupPosition]:
+        """Make `holder` the active consumer of a client id; return its epoch and cursor.
+
+        Raises:
+            ConsumerActive: another one is; nothing was changed.
+        """
+        async with self._locks[client_id]:
+            answer: tuple[int, GroupPosition] = await self._ask(
+                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, _now_us())
+            )
+        return answer
+
+    async def touch(self, client_id: str, epoch: int) -> None:
+        """Keep the consumer's lease."""
+        await self._ask(lambda call: ev.ConsumerTouched(call, client_id, epoch, _now_us()))
+
+    async def get(self, client_id: str, epoch: int, rows_max: int, timeout_s: float) -> Batch | None:
+        """Deliver the next batch, waiting so long for one; None: there was none."""
+        self._check_active()
+        call = next(self._calls)
+        answer = self._answers[call] = asyncio.get_running_loop().create_future()
+        self._tell(ev.GetRequested(call, client_id, epoch, rows_max, _now_us()))
+        done, _ = await asyncio.wait([answer], timeout=timeout_s)
+        if not done:
+            self._tell(ev.GetTimedOut(call, client_id))
+        batch: Batch | None = await answer
+        return batch
+
+    async def plan(self, client_id: str, epoch: int, batch_id: int) -> Batch:
+        """Return an outstanding batch once more."""
+        batch: Batch = await self._ask(
+            lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, _now_us())
+        )
+        return batch
+
+    async def ack(self, client_id: str, epoch: int, batch_id: int) -> GroupPosition:
+        """Acknowledge the oldest outstanding batch; return the cursor once it is durable."""
+        async with self._locks[client_id]:
+            cursor: GroupPosition = await self._ask(
+                lambda call: ev.AckRequested(call, client_id, epoch, batch_id, _now_us())
+            )
+        return cursor
+
+    async def rollback(self, client_id: str, epoch: int, batch_id: int | None) -> int:
+        """Take back a batch and every later one, or all; return how many."""
+        async with self._locks[client_id]:
+            count: int = await self._ask(
+                lambda call: ev.RollbackRequested(call, client_id, epoch, batch_id, _now_us())
+            )
+        return count
+
+    async def unsubscribe(self, client_id: str, epoch: int) -> None:
+        """Give up a subscription with its cursor."""
+        async with self._locks[client_id]:
+            await self._ask(lambda call: ev.UnsubscribeRequested(call, client_id, epoch, _now_us()))
+
+    async def release(self, client_id: str, epoch: int) -> None:
+        """Let the consumer go; subscription and cursor stay."""
+        async with self._locks[client_id]:
+            await self._ask(lambda call: ev.ReleaseRequested(call, client_id, epoch, _now_us()))
+
+    def status(self) -> dict[str, Any]:
+        """Return the group's state as a JSON object; runs beside the loop, so nothing can hold it up."""
+        return {"server": self._identity.address, "pid": os.getpid(), **self._snapshot}
+
+    async def close(self) -> None:
+        """Give up activity in good order."""
+        self._main.cancel()
+        self._stand_down()
+        if self._coordinator is not None:
+            await asyncio.to_thread(self._coordinator.close)
+
+
+async def _asked(reference: Any) -> Any:
+    """Await a shard's answer; Ray's errors become ours at this door."""
+    try:
+        return await reference
+    except RayTaskError as error:
+        if isinstance(error.cause, CanalGroupError):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        raise ServerUnavailable(f"The shard actor is away: {type(error).__name__}.", retry_after_s=0.2) from error
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

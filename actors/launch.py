@@ -1,0 +1,213 @@
+"""Launch: the one place that turns plain classes into Ray actors, with every option and its reason.
+
+All actors of an instance belong to the driver that launched them: they end with it, also if it is killed.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from dataclasses import dataclass
+from typing import Any, Self
+
+import ray
+from ray.actor import ActorHandle
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors import wiring
+from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.gateway import Gateway
+from actors.group import GroupActor
+from actors.shard import Shard
+from conf.settings import InstanceSettings
+from merge.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+#: options of every actor
+_COMMON: dict[str, Any] = {
+    # An actor waits for sockets most of its time. Reserving whole CPUs would leave a small machine unable to
+    # place the last shard, and Ray would wait for room without a word.
+    "num_cpus": 0,
+    # A crashed actor comes back, always: state is in the source and in the cursor store.
+    "max_restarts": -1,
+    # A call that may have run is never repeated behind our back: gets and acks are not idempotent to Ray.
+    "max_task_retries": 0,
+}
+_SHARD: dict[str, Any] = {
+    **_COMMON,
+    # Parsing is the heavy part: over the nodes with it.
+    "scheduling_strategy": "SPREAD",
+    # A poll that waits for headers must not hold up rows, and neither may hold up a look at the state.
+    "concurrency_groups": {"poll": 2, "rows": 2, "status": 1},
+}
+_GROUP: dict[str, Any] = {
+    **_COMMON,
+    # Gets of many consumers wait side by side on one loop.
+    "max_concurrency": 1000,
+    # The state can be read while the loop is busy.
+    "concurrency_groups": {"status": 1},
+}
+_GATEWAY: dict[str, Any] = {
+    **_COMMON,
+    # Its work is done on Flight's threads; calls only ask where it listens.
+    "max_concurrency": 2,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A launched instance. A context manager: leaving it ends its actors, in good order."""
+
+    settings: InstanceSettings
+    #: "grpc://host:port" of the gateway
+    uri: str
+    group: ActorHandle
+    gateway: ActorHandle
+    shards: tuple[ActorHandle, ...]
+    zookeeper: EmbeddedZooKeeper | None
+    #: whether the Ray under it was started here, and ends with it
+    owns_ray: bool
+
+    def stop(self) -> None:
+        """End the actors, and what was started for them."""
+        try:
+            ray.get(self.group.close.remote(), timeout=10)
+        except ray.exceptions.RayError as error:
+            _log.warning("destination=%s group did not close: %s", self.settings.destination, error)
+        for actor in (self.gateway, self.group, *self.shards):
+            ray.kill(actor, no_restart=True)
+        if self.zookeeper is not None:
+            self.zookeeper.stop()
+        if self.owns_ray:
+            ray.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def launch(settings: InstanceSettings) -> Instance:
+    """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
+
+    Returns:
+        The instance, with its gateway listening. Whether its server is the active one, or stands by, its
+        status tells.
+
+    Raises:
+        ConfigError: the gateway's port is taken, or Ray cannot be reached.
+    """
+    address = _gateway_address(settings)
+    owns_ray = _join_ray(settings)
+    zookeeper = None
+    try:
+        zookeeper = _start_zookeeper(settings)
+        identity = wiring.ServerIdentity(
+            address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
+        )
+        shards = {
+            shard.name: _actor(Shard, settings, f"shard/{shard.name}", _SHARD, wiring.shard_wiring(settings, shard))
+            for shard in settings.shards
+        }
+        here = _on_this_node()
+        group = _actor(GroupActor, settings, "group", _GROUP | here, settings, identity, list(shards.values()))
+        token = settings.gateway.token
+        gateway = _actor(
+            Gateway,
+            settings,
+            "gateway",
+            _GATEWAY | here,
+            f"grpc://{address}",
+            settings.destination,
+            token.get_secret_value() if token is not None else None,
+            group,
+            list(shards.items()),
+        )
+        ray.get(gateway.port.remote(), timeout=60)
+    except BaseException:
+        if zookeeper is not None:
+            zookeeper.stop()
+        if owns_ray:
+            ray.shutdown()
+        raise
+    return Instance(
+        settings, f"grpc://{address}", group, gateway, tuple(shards.values()), zookeeper, owns_ray
+    )
+
+
+def _on_this_node() -> dict[str, Any]:
+    """Return options that keep an actor on the driver's node.
+
+    The gateway's address, local cursors and an embedded ZooKeeper are this machine's.
+    """
+    node_id = ray.get_runtime_context().get_node_id()
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
+
+
+def _actor(
+    cls: type, settings: InstanceSettings, role: str, options: dict[str, Any], *arguments: Any
+) -> ActorHandle:
+    # The name is for people (`ray list actors`). It is no lock: the coordinator decides who is active.
+    name = f"{settings.destination}/{role}/{uuid.uuid4().hex[:8]}"
+    return ray.remote(**options)(cls).options(name=name).remote(*arguments)
+
+
+def _join_ray(settings: InstanceSettings) -> bool:
+    """Connect to Ray, starting one where none is named; return whether one was started."""
+    if ray.is_initialized():
+        return False
+    chosen = settings.ray
+    common: dict[str, Any] = {"namespace": chosen.namespace, "log_to_driver": False, "logging_level": "warning"}
+    try:
+        if chosen.address is None:
+            # On this machine only: a Ray that we start listens on loopback.
+            ray.init(
+                address="local",
+                num_cpus=chosen.num_cpus,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                **common,
+            )
+        else:
+            ray.init(address=chosen.address, **common)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
+            hint="Start one with `ray start --head`, or leave ray.address empty.",
+        ) from error
+    return chosen.address is None
+
+
+def _gateway_address(settings: InstanceSettings) -> str:
+    """Return "host:port" of the gateway: fixed before it starts, so that it keeps it through restarts."""
+    host, port = settings.gateway.host, settings.gateway.port
+    with socket.socket() as probe:
+        # As Flight's own listener does: a port in TIME_WAIT is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
+                hint="Stop what listens there, or set gateway.port (0: a free one).",
+            ) from error
+        return f"{host}:{probe.getsockname()[1]}"
+
+
+def _start_zookeeper(settings: InstanceSettings) -> EmbeddedZooKeeper | None:
+    chosen = wiring.embedded(settings)
+    if chosen is None:
+        return None
+    server = EmbeddedZooKeeper(chosen.port, chosen.folder, tick_ms=int(chosen.session_timeout_s * 1000 / 5))
+    server.start()
+    return server
+
+
+def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:
+    if server is not None:
+        return server.hosts
+    chosen = settings.coordination
+    return chosen.hosts if chosen.kind == "zookeeper" else ""

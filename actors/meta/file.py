@@ -1,0 +1,189 @@
+"""Cursors in one JSON file per destination.
+
+    {"epoch": 7, "subscriptions": {"1001": {"cursor": "<GroupPosition as JSON text>", "filter": "shop.*"}}}
+
+Rules:
+- the file is replaced as a whole: written beside itself, flushed to the disk, renamed, the folder flushed. It
+  holds the old value or the new one, whenever the machine stops;
+- a damaged file is an error. Beginning anew in silence would lose or repeat data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from actors.ports import Subscription
+from merge.epoch import refuse_older
+from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from merge.position import GroupPosition
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What the file says."""
+
+    #: the highest epoch that has written
+    epoch: int = 0
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        subscriptions = {
+            subscription.client_id: {
+                "cursor": None if subscription.cursor is None else subscription.cursor.to_json(),
+                "filter": subscription.filter,
+            }
+            for subscription in self.subscriptions.values()
+        }
+        return (
+            json.dumps({"epoch": self.epoch, "subscriptions": subscriptions}, indent=1, sort_keys=True) + "\n"
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes) -> _Content:
+        value = json.loads(text)
+        epoch, entries = value["epoch"], value["subscriptions"]
+        if type(epoch) is not int or epoch < 0:
+            raise ValueError(f"{epoch!r} is no epoch")
+        return cls(
+            epoch, {client_id: _subscription(client_id, entry) for client_id, entry in entries.items()}
+        )
+
+
+class FileCursorStore:
+    """Keeps subscriptions in a file; they survive a restart and the loss of power.
+
+    Guarantees: a reader sees the last whole write; writers of several processes on one machine do not mix; an
+    epoch older than the newest written one changes nothing. A newly elected server therefore writes its epoch
+    with `claim` before it reads. Does not guarantee anything across machines.
+
+    Implements `actors.ports.CursorStore`.
+
+    Args:
+        destination: name of the destination; it names the file.
+        folder: where the file lies; created if missing.
+
+    Raises:
+        ConfigError: the destination's name cannot name a file, or the folder cannot be created.
+    """
+
+    def __init__(self, destination: str, folder: Path) -> None:
+        if not _NAME.fullmatch(destination):
+            raise ConfigError(
+                f"{destination!r} is no destination name.",
+                hint="Use letters, digits, dots, hyphens and underscores.",
+            )
+        #: the file that holds the cursors
+        self.file = folder / f"{destination}.cursors.json"
+        self._temporary = folder / f"{self.file.name}.tmp"
+        self._lock_file = folder / f"{self.file.name}.lock"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"The folder {folder} cannot be created ({error.strerror}).") from error
+
+    def claim(self, epoch: int) -> None:
+        """Refuse every epoch older than `epoch` from now on, also after a restart.
+
+        Raises:
+            FencedError: a newer epoch has been seen; nothing was written.
+            ConfigError: the file is damaged.
+            CoordinatorUnavailable: the file could not be written.
+        """
+        with self._locked():
+            content = self._read()
+            refuse_older(epoch, content.epoch, str(self.file))
+            if epoch != content.epoch:
+                self._write(_Content(epoch, content.subscriptions))
+
+    def load(self) -> list[Subscription]:
+        """Return every subscription, in the order of client ids; none if there is no file yet.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
+        return [subscription for _, subscription in sorted(self._read().subscriptions.items())]
+
+    def save(self, subscription: Subscription, epoch: int) -> None:
+        """Write a subscription instead of the client id's last one.
+
+        Raises:
+            FencedError: a newer epoch has been seen; nothing was written.
+            ConfigError: the file is damaged; nothing was written.
+            CoordinatorUnavailable: the file could not be written; saving again is harmless.
+        """
+        with self._locked():
+            content = self._read()
+            refuse_older(epoch, content.epoch, f"the cursor of {subscription.client_id}")
+            self._write(_Content(epoch, {**content.subscriptions, subscription.client_id: subscription}))
+
+    def forget(self, client_id: str, epoch: int) -> None:
+        """Remove a subscription and its cursor, if there is one; errors as in `save`."""
+        with self._locked():
+            content = self._read()
+            refuse_older(epoch, content.epoch, f"the subscription of {client_id}")
+            rest = {name: kept for name, kept in content.subscriptions.items() if name != client_id}
+            self._write(_Content(epoch, rest))
+
+    # ---- inside
+
+    def _read(self) -> _Content:
+        try:
+            return _Content.from_json(self.file.read_bytes())
+        except FileNotFoundError:
+            return _Content()
+        except OSError as error:
+            raise ConfigError(f"{self.file} cannot be read ({error.strerror}).") from error
+        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+            raise ConfigError(
+                f"{self.file} does not hold cursors ({type(error).__name__}: {error}).",
+                hint="Restore it from a backup, or remove it to begin where the instance's settings say.",
+            ) from error
+
+    def _write(self, content: _Content) -> None:
+        try:
+            with self._temporary.open("w", encoding="utf-8") as stream:
+                stream.write(content.to_json())
+                stream.flush()
+                os.fsync(stream.fileno())
+            self._temporary.replace(self.file)
+            folder = os.open(self.file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise CoordinatorUnavailable(f"{self.file} cannot be written ({error.strerror}).") from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold off other writers by a lock file beside: the data's own file is replaced."""
+        try:
+            fd = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise CoordinatorUnavailable(f"{self._lock_file} cannot be opened ({error.strerror}).") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
+    pattern, cursor = entry["filter"], entry["cursor"]
+    if not isinstance(pattern, str):
+        raise TypeError(f"{pattern!r} is no filter")
+    if cursor is None:
+        return Subscription(client_id, pattern, None)
+    if not isinstance(cursor, str):
+        raise TypeError(f"{cursor!r} is no cursor")
+    return Subscription(client_id, pattern, GroupPosition.from_json(cursor))

@@ -1,0 +1,133 @@
+"""Cursors in ZooKeeper: `filter` and `cursor` below each client id's node, where canal keeps them.
+
+A cursor's text is a GroupPosition as JSON, not canal's LogPosition: it has one position for each shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from actors.ports import Subscription
+from merge.errors import ConfigError, UsageError
+from merge.position import GroupPosition
+
+#: bytes of one subscription's filter and cursor; a node, and a request to ZooKeeper, hold less than 1 MiB
+#: altogether
+BYTES_MAX = 1_000_000
+
+
+class FencedNodes(Protocol):
+    """What this store asks of ZooKeeper; `actors.coordination.connection.Connection` does it."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return a node's data, or None if there is no such node."""
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children in order; none if there is no such node."""
+
+    def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
+        """Set or create every (path, data), delete every (path, None), or raise FencedError."""
+
+    def require_epoch(self, epoch: int) -> None:
+        """Raise FencedError unless `epoch` is the server's current one."""
+
+
+class ClientNodes(Protocol):
+    """Where client ids have their nodes; `actors.coordination.tree.Tree` knows."""
+
+    @property
+    def destination(self) -> str:
+        """The parent of all of them."""
+
+    def is_client(self, name: str) -> bool:
+        """Return whether a child of `destination` is a client id."""
+
+    def client(self, client_id: str) -> str:
+        """Return the node of a client id."""
+
+
+class ZooKeeperCursorStore:
+    """Keeps subscriptions in ZooKeeper, for every server that may be elected.
+
+    Guarantees: each write is one transaction that also checks the server's epoch. Once a newer server is
+    elected, no older one's write can come through, however late it arrives.
+
+    Implements `actors.ports.CursorStore`.
+
+    Args:
+        nodes: the coordinator's connection; its session is shared.
+        tree: where the client ids are.
+    """
+
+    def __init__(self, nodes: FencedNodes, tree: ClientNodes) -> None:
+        self._nodes = nodes
+        self._tree = tree
+
+    def claim(self, epoch: int) -> None:
+        """Return if `epoch` is the current one; ZooKeeper refuses every older one by itself.
+
+        Raises:
+            FencedError: another epoch is current.
+            CoordinatorUnavailable: ZooKeeper did not answer.
+        """
+        self._nodes.require_epoch(epoch)
+
+    def load(self) -> list[Subscription]:
+        """Return every subscription, in the order of client ids. A client id without a filter has none.
+
+        Raises:
+            CoordinatorUnavailable: ZooKeeper did not answer.
+            ConfigError: a cursor is none of ours, canal's own perhaps.
+        """
+        names = filter(self._tree.is_client, self._nodes.children(self._tree.destination))
+        found = map(self._load, names)
+        return [subscription for subscription in found if subscription is not None]
+
+    def save(self, subscription: Subscription, epoch: int) -> None:
+        """Write a subscription's filter and cursor in one transaction, if `epoch` is still the current one.
+
+        Raises:
+            FencedError: another epoch is current; nothing was written.
+            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
+            ConfigError: it is too large for a ZooKeeper node; nothing was sent.
+            UsageError: the client id cannot be a node.
+        """
+        node = self._tree.client(subscription.client_id)
+        pattern = subscription.filter.encode()
+        cursor = None if subscription.cursor is None else subscription.cursor.to_json().encode()
+        size = len(pattern) + len(cursor or b"")
+        if size > BYTES_MAX:
+            raise ConfigError(
+                f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
+                hint="Its GTID sets are very fragmented: keep cursors in a file (`cursor: kind: file`).",
+                bytes=size,
+                bytes_max=BYTES_MAX,
+            )
+        self._nodes.write(epoch, [(f"{node}/filter", pattern), (f"{node}/cursor", cursor)])
+
+    def forget(self, client_id: str, epoch: int) -> None:
+        """Remove a subscription and its cursor, if there is one.
+
+        The consumer's epoch stays, and goes on growing.
+
+        Raises:
+            FencedError: another epoch is current; nothing was written.
+            CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
+        """
+        node = self._tree.client(client_id)
+        self._nodes.write(epoch, [(f"{node}/filter", None), (f"{node}/cursor", None)])
+
+    def _load(self, client_id: str) -> Subscription | None:
+        node = self._tree.client(client_id)
+        pattern, cursor = self._nodes.read(f"{node}/filter"), self._nodes.read(f"{node}/cursor")
+        if pattern is None:
+            return None
+        try:
+            position = None if cursor is None else GroupPosition.from_json(cursor)
+            return Subscription(client_id, pattern.decode(), position)
+        except (UsageError, ValueError) as error:
+            raise ConfigError(
+                f"{node} holds no subscription of ours ({error}).",
+                hint="Another program's destination has this name: choose another prefix or destination.",
+            ) from error

@@ -1,0 +1,229 @@
+"""Statements: what a statement in the binlog is, and which tables it changes.
+
+`kind_of` sorts a statement by its first words: transaction control, rows in statement form, XA, or a change of
+definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can; what it cannot
+is read by small expressions, and what these cannot is still reported, as QUERY: no statement is lost.
+
+Names: canal's `CanalEntry.EventType`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from enum import Enum
+from typing import NamedTuple
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+_COMMENTS = re.compile(r"^(?:\s+|/\*(?!M?!).*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$))+", re.DOTALL)
+
+
+class Kind(Enum):
+    """What a statement in the binlog is to a reader of rows."""
+
+    BEGIN = "begin"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    SAVEPOINT = "savepoint"
+    ROLLBACK_TO = "rollback to"
+    RELEASE = "release savepoint"
+    XA = "xa"
+    #: changes rows, logged as text: cannot be followed
+    ROWS = "rows"
+    #: nothing at all: a server's filler for events an old reader would not know
+    EMPTY = "empty"
+    #: everything else: definitions, users, grants, maintenance
+    DEFINITION = "definition"
+
+
+_KINDS: tuple[tuple[re.Pattern[str], Kind], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), kind)
+    for pattern, kind in (
+        (r"(BEGIN|START\s+TRANSACTION)\b", Kind.BEGIN),
+        (r"COMMIT\b", Kind.COMMIT),
+        (r"ROLLBACK\s+(WORK\s+)?TO\b", Kind.ROLLBACK_TO),
+        (r"ROLLBACK\b", Kind.ROLLBACK),
+        (r"SAVEPOINT\b", Kind.SAVEPOINT),
+        (r"RELEASE\s+SAVEPOINT\b", Kind.RELEASE),
+        (r"XA\s", Kind.XA),
+        (r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|DO|SELECT|WITH|VALUES)\b", Kind.ROWS),
+        (r"$", Kind.EMPTY),
+    )
+)
+_SAVEPOINT_NAME = re.compile(
+    r"(?:SAVEPOINT|TO(?:\s+SAVEPOINT)?)\s+(`(?:[^`]|``)+`|[^\s;]+)\s*;?\s*$", re.IGNORECASE
+)
+
+
+class Change(NamedTuple):
+    """One change of definitions, in canal's terms."""
+
+    #: CREATE ALTER ERASE RENAME TRUNCATE CINDEX DINDEX or QUERY
+    op: str
+    schema: str
+    #: empty where the statement is about no table
+    table: str
+
+
+def strip_comments(sql: str) -> str:
+    """Return a statement without the comments and blanks before it; executable comments stay."""
+    return _COMMENTS.sub("", sql)
+
+
+def kind_of(sql: str) -> Kind:
+    """Return what a statement is, by its first words."""
+    text = strip_comments(sql)
+    for pattern, kind in _KINDS:
+        if pattern.match(text):
+            return kind
+    return Kind.DEFINITION
+
+
+def savepoint_name(sql: str) -> str:
+    """Return the name in a SAVEPOINT or ROLLBACK TO, as written and lower case; empty if there is none."""
+    match = _SAVEPOINT_NAME.search(strip_comments(sql))
+    return match[1].strip("`").lower() if match else ""
+
+
+def changes_of(sql: str, schema: str) -> list[Change]:
+    """Return what a definition statement changes.
+
+    Args:
+        sql: the statement.
+        schema: the schema it ran in, for tables named without one.
+    Returns:
+        At least one change. A statement about no table (users, views, routines, schemas, maintenance), about a
+        temporary table, or that cannot be read is one QUERY without a table.
+    """
+    parsed = _by_sqlglot(sql, schema)
+    if parsed is None:
+        parsed = _by_expressions(sql, schema)
+    return parsed or [Change("QUERY", schema, "")]
+
+
+def _by_sqlglot(sql: str, schema: str) -> list[Change] | None:
+    """Return the changes sqlglot reads, None if it cannot parse the statement."""
+    logger = logging.getLogger("sqlglot")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)  # it warns of every statement that it does not model
+    try:
+        trees = [tree for tree in sqlglot.parse(sql, read="mysql") if tree is not None]
+    except (SqlglotError, RecursionError):
+        return None
+    finally:
+        logger.setLevel(level)
+    if len(trees) != 1:
+        return None
+    return _tree_changes(trees[0], schema)
+
+
+def _tree_changes(tree: exp.Expression, schema: str) -> list[Change] | None:
+    match tree:
+        case exp.Command():
+            return None
+        case exp.Create() | exp.Drop():
+            return _create_or_drop(tree, schema)
+        case exp.Alter():
+            if str(tree.args.get("kind")).upper() != "TABLE":
+                return []
+            return _alter(tree, schema)
+        case exp.TruncateTable():
+            return [_change("TRUNCATE", table, schema) for table in tree.expressions]
+        case _:
+            return []
+
+
+def _create_or_drop(tree: exp.Create | exp.Drop, schema: str) -> list[Change] | None:
+    kind = str(tree.args.get("kind")).upper()
+    creates = isinstance(tree, exp.Create)
+    if tree.args.get("temporary") or tree.find(exp.TemporaryProperty):
+        return []
+    if kind == "INDEX":
+        table = tree.this.args.get("table") if creates else tree.find(exp.Table)
+        # sqlglot puts DROP INDEX i ON t in different places in its versions: the expressions are certain.
+        return [_change("CINDEX", table, schema)] if creates and isinstance(table, exp.Table) else None
+    if kind != "TABLE":
+        return []
+    if creates:
+        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+        return [_change("CREATE", target, schema)] if isinstance(target, exp.Table) else None
+    tables = [tree.this, *tree.expressions]
+    if not all(isinstance(table, exp.Table) for table in tables):
+        return None
+    return [_change("ERASE", table, schema) for table in tables]
+
+
+def _alter(tree: exp.Alter, schema: str) -> list[Change] | None:
+    if not isinstance(tree.this, exp.Table):
+        return None
+    changed = [_change("ALTER", tree.this, schema)]
+    renames = list(tree.find_all(exp.AlterRename))
+    targets = [rename.this for rename in renames if isinstance(rename.this, exp.Table)]
+    if renames:
+        changed = [_change("RENAME", tree.this, schema)]
+    return changed + [_change("RENAME", target, schema) for target in targets]
+
+
+def _change(op: str, table: exp.Expression, schema: str) -> Change:
+    assert isinstance(table, exp.Table)
+    return Change(op, table.db or schema, table.name)
+
+
+_NAME = r"(?:`(?:[^`]|``)+`|[\w$]+)"
+_TABLE = rf"({_NAME}(?:\s*\.\s*{_NAME})?)"
+_ONLINE = r"(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*"
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), op)
+    for pattern, op in (
+        (rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_TABLE}", "CREATE"),
+        (rf"ALTER\s+{_ONLINE}TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", "ALTER"),
+        (rf"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?((?:{_TABLE}\s*,?\s*)+)", "ERASE"),
+        (rf"TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", "TRUNCATE"),
+        (
+            r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ONLINE|OFFLINE|UNIQUE|FULLTEXT|SPATIAL)\s+)*INDEX\s+"
+            rf"(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}\s+(?:USING\s+\w+\s+)?ON\s+{_TABLE}",
+            "CINDEX",
+        ),
+        (
+            r"DROP\s+(?:(?:ONLINE|OFFLINE)\s+)?INDEX\s+(?:IF\s+EXISTS\s+)?"
+            rf"{_NAME}\s+ON\s+{_TABLE}",
+            "DINDEX",
+        ),
+    )
+)
+_RENAME = re.compile(r"RENAME\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
+_RENAME_PAIR = re.compile(
+    rf"{_TABLE}\s+(?:(?:NO)?WAIT\s+\d*\s*)?TO\s+{_TABLE}", re.IGNORECASE
+)
+_EXECUTABLE = re.compile(r"/\*M?!\d*\s*(.*?)\*/", re.DOTALL)
+_TEMPORARY = re.compile(r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?TEMPORARY\b", re.IGNORECASE)
+_TRAILING_RENAME = re.compile(rf"\bRENAME\s+(?:(?:TO|AS)\s+)?(?!COLUMN\b|INDEX\b|KEY\b){_TABLE}\s*(?:,|;|$)", re.IGNORECASE)
+
+
+def _by_expressions(sql: str, schema: str) -> list[Change]:
+    text = strip_comments(_EXECUTABLE.sub(r"\1 ", strip_comments(sql)))
+    if _TEMPORARY.match(text):
+        return []
+    rename = _RENAME.match(text)
+    if rename:
+        pairs = _RENAME_PAIR.findall(rename[1])
+        return [_named("RENAME", name, schema) for pair in pairs for name in pair]
+    for pattern, op in _PATTERNS:
+        match = pattern.match(text)
+        if match and op == "ERASE":
+            return [_named(op, name, schema) for name in re.findall(_TABLE, match[1])]
+        if match and op == "ALTER":
+            target = _TRAILING_RENAME.search(text, match.end())
+            if target:
+                return [_named("RENAME", match[1], schema), _named("RENAME", target[1], schema)]
+        if match:
+            return [_named(op, match[1], schema)]
+    return []
+
+
+def _named(op: str, name: str, schema: str) -> Change:
+    parts = [part.strip("`").replace("``", "`") for part in re.findall(_NAME, name)]
+    return Change(op, parts[0] if len(parts) > 1 else schema, parts[-1])

@@ -1,0 +1,143 @@
+"""Event types: every number a binlog may hold, and what this reader does with it.
+
+A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. Nothing is
+skipped because it is unknown: a type that is not named here is refused.
+
+Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in
+MariaDB's log_event.h (160-171).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class EventType(IntEnum):
+    """Type byte of an event header."""
+
+    UNKNOWN = 0
+    START_V3 = 1
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    LOAD = 6
+    SLAVE = 7
+    CREATE_FILE = 8
+    APPEND_BLOCK = 9
+    EXEC_LOAD = 10
+    DELETE_FILE = 11
+    NEW_LOAD = 12
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    PRE_GA_WRITE_ROWS = 20
+    PRE_GA_UPDATE_ROWS = 21
+    PRE_GA_DELETE_ROWS = 22
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS = 30
+    UPDATE_ROWS = 31
+    DELETE_ROWS = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    MARIADB_ANNOTATE_ROWS = 160
+    MARIADB_BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    MARIADB_GTID_LIST = 163
+    MARIADB_START_ENCRYPTION = 164
+    MARIADB_QUERY_COMPRESSED = 165
+    MARIADB_WRITE_ROWS_COMPRESSED_V1 = 166
+    MARIADB_UPDATE_ROWS_COMPRESSED_V1 = 167
+    MARIADB_DELETE_ROWS_COMPRESSED_V1 = 168
+    MARIADB_WRITE_ROWS_COMPRESSED = 169
+    MARIADB_UPDATE_ROWS_COMPRESSED = 170
+    MARIADB_DELETE_ROWS_COMPRESSED = 171
+
+
+#: version-1 rows events: the same body without the extra data that version 2 may carry
+ROWS_V1 = frozenset({EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1})
+ROWS_V2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
+ROWS = ROWS_V1 | ROWS_V2
+WRITES = frozenset({EventType.WRITE_ROWS, EventType.WRITE_ROWS_V1})
+UPDATES = frozenset({EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1})
+
+#: types that change nothing for a reader of rows, each with the reason why
+SKIPPED: dict[int, str] = {
+    EventType.STOP: "the server shut down here; the next file follows",
+    EventType.INTVAR: "an input of a statement, and statements that change rows are refused",
+    EventType.RAND: "an input of a statement, and statements that change rows are refused",
+    EventType.USER_VAR: "an input of a statement, and statements that change rows are refused",
+    EventType.IGNORABLE: "declared without effect by the server that wrote it",
+    EventType.ROWS_QUERY: "the text of the statement whose rows follow",
+    EventType.PREVIOUS_GTIDS: "what the files before this one hold; positions carry their own set",
+    EventType.TRANSACTION_CONTEXT: "group replication's certification data",
+    EventType.VIEW_CHANGE: "group replication's membership",
+    EventType.MARIADB_ANNOTATE_ROWS: "the text of the statement whose rows follow",
+    EventType.MARIADB_BINLOG_CHECKPOINT: "which files the server needs for its own crash recovery",
+    EventType.MARIADB_GTID_LIST: "what the files before this one hold; positions carry their own set",
+    EventType.MARIADB_START_ENCRYPTION: "concerns the file; the server sends events decrypted",
+}
+
+_STATEMENTS_HINT = (
+    "Set binlog_format=ROW globally and in every session, and start behind the statements already logged."
+)
+_COMPRESSED_HINT = "SET GLOBAL log_bin_compress = OFF on the source, and start behind what is logged already."
+_XA_HINT = "XA transactions are not followed by this version; start behind it."
+
+#: types that this version refuses, each with what the operator can do
+REFUSED: dict[int, str] = {
+    EventType.INCIDENT: "The source lost events here and says so: load its tables anew.",
+    EventType.LOAD: _STATEMENTS_HINT,
+    EventType.CREATE_FILE: _STATEMENTS_HINT,
+    EventType.APPEND_BLOCK: _STATEMENTS_HINT,
+    EventType.EXEC_LOAD: _STATEMENTS_HINT,
+    EventType.DELETE_FILE: _STATEMENTS_HINT,
+    EventType.NEW_LOAD: _STATEMENTS_HINT,
+    EventType.BEGIN_LOAD_QUERY: _STATEMENTS_HINT,
+    EventType.EXECUTE_LOAD_QUERY: _STATEMENTS_HINT,
+    EventType.XA_PREPARE: _XA_HINT,
+    EventType.PARTIAL_UPDATE_ROWS: (
+        "SET GLOBAL binlog_row_value_options = '' on the source (any session may set it too), "
+        "and start behind what is logged already."
+    ),
+    EventType.TRANSACTION_PAYLOAD: (
+        "SET GLOBAL binlog_transaction_compression = OFF on the source (any session may set it too), "
+        "and start behind what is logged already."
+    ),
+    EventType.GTID_TAGGED: "Tagged GTIDs are not read by this version: assign GTIDs without a tag.",
+    EventType.MARIADB_QUERY_COMPRESSED: _COMPRESSED_HINT,
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED_V1: _COMPRESSED_HINT,
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED_V1: _COMPRESSED_HINT,
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED_V1: _COMPRESSED_HINT,
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED: _COMPRESSED_HINT,
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED: _COMPRESSED_HINT,
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED: _COMPRESSED_HINT,
+}
+
+UNKNOWN_HINT = "A newer server may write events that this version does not know; nothing is skipped unread."
+
+
+def type_name(number: int) -> str:
+    """Return an event type's name, with its number."""
+    try:
+        return f"{EventType(number).name} ({number})"
+    except ValueError:
+        return f"unknown type {number}"

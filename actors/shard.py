@@ -1,0 +1,163 @@
+"""The shard actor: owns one source's intake, and hands out headers and rows.
+
+Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer epoch is
+obeyed; a call under another generation than the current one is refused, because sequences mean nothing across
+generations.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from actors.intake import Intake, IntakeState
+from actors.parse.reader import ReaderLimits, SourceReader
+from actors.parse.source import SourceAddress
+from actors.sink.sink import Sink
+from actors.store.ring import RingBounds, RingStore
+from actors.store.rows import ShardRows, gather
+from merge.errors import CanalGroupError, FencedError, ShardUnavailable
+from merge.header import HeaderRun
+from merge.position import Position
+
+#: how long `open` waits for a source to tell where its stream begins
+OPEN_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWiring:
+    """What a shard is made of."""
+
+    address: SourceAddress
+    sink: Sink
+    ring: RingBounds
+    limits: ReaderLimits
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """What a shard has to say to the group."""
+
+    #: new headers; None: none
+    run: HeaderRun | None
+    #: the source's promise, made after every header so far; None: none
+    frontier_us: int | None
+    #: why the shard stopped; None: it did not
+    error: CanalGroupError | None
+
+
+class Shard:
+    """One shard; a plain class that `actors.launch` turns into an actor."""
+
+    def __init__(self, wiring: ShardWiring) -> None:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._wiring = wiring
+        self._name = wiring.address.name
+        self._opening = threading.Lock()
+        self._intake: Intake | None = None
+        #: (epoch, generation) of the group that is obeyed
+        self._term = (0, 0)
+        #: the promise that was reported last
+        self._reported_us: int | None = None
+
+    def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+        """Hand out what follows `position` (None: where the source stands now) under a new generation.
+
+        A ring that begins exactly there is rolled back; otherwise the source is read again from there.
+
+        Returns:
+            Where the stream begins.
+
+        Raises:
+            FencedError: a group with a newer epoch was here; nothing was changed.
+            DataError: the source cannot be read from there.
+            ShardUnavailable: the source does not answer yet; opening again goes on waiting.
+        """
+        with self._opening:
+            if (epoch, generation) < self._term:
+                raise FencedError(
+                    f"Shard {self._name} obeys epoch {self._term[0]}.",
+                    our_epoch=epoch,
+                    current_epoch=self._term[0],
+                )
+            again = (epoch, generation) == self._term and self._intake is not None
+            self._term, self._reported_us = (epoch, generation), None
+            if self._intake is not None and not again:
+                if position is not None and self._intake.stands_at(position):
+                    self._intake.ring.rollback()
+                    return position
+                self._intake.close()
+                self._intake = None
+            if self._intake is None:
+                self._intake = Intake(self._name, RingStore(self._wiring.ring), self._reader, position)
+            opened = self._intake.opened_at(OPEN_TIMEOUT_S)
+            return position or opened
+
+    def _reader(self, intake: Intake) -> SourceReader:
+        wiring = self._wiring
+        return SourceReader(wiring.address, wiring.sink.select, wiring.limits, intake)
+
+    def poll(self, epoch: int, generation: int, items_max: int, wait_s: float) -> ShardReport:
+        """Return new headers or a new promise, waiting so long for either.
+
+        Raises:
+            ShardUnavailable: this shard is not open under that generation.
+        """
+        intake = self._current(epoch, generation)
+        promise_us = intake.promise_us()
+        news = (promise_us is not None and promise_us != self._reported_us) or (
+            intake.state is IntakeState.STOPPED
+        )
+        run = (
+            intake.ring.try_get(items_max=items_max)
+            if news
+            else intake.ring.get_within(wait_s, items_max=items_max)
+        )
+        error = intake.error if intake.state is IntakeState.STOPPED else None
+        if error is not None and not len(run):
+            intake.wait_stopped(wait_s)
+        promise_us = intake.promise_us()
+        if promise_us == self._reported_us:
+            promise_us = None
+        else:
+            self._reported_us = promise_us
+        return ShardReport(run if len(run) else None, promise_us, error)
+
+    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> ShardRows:
+        """Return the rows of the sequences `begin <= sequence < end`.
+
+        Raises:
+            ShardUnavailable: this shard is not open under that generation.
+            UsageError: a part of them is acknowledged already.
+        """
+        return gather(self._current(epoch, generation).ring.fetch(begin, end))
+
+    def free(self, epoch: int, generation: int, sequence: int) -> None:
+        """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""
+        if (epoch, generation) == self._term and self._intake is not None:
+            self._intake.ring.ack(sequence)
+
+    def status(self) -> dict[str, Any]:
+        """Return the shard's state as a JSON object."""
+        address, intake = self._wiring.address, self._intake
+        state = intake.describe() if intake is not None else {"state": "closed", "error": None}
+        return {
+            "shard": self._name,
+            "source": f"{address.host}:{address.port}",
+            "pid": os.getpid(),
+            "arrow_bytes": pa.total_allocated_bytes(),
+            **state,
+        }
+
+    def _current(self, epoch: int, generation: int) -> Intake:
+        if (epoch, generation) != self._term or self._intake is None:
+            raise ShardUnavailable(
+                f"Shard {self._name} is not open under epoch {epoch}, generation {generation}.",
+                retry_after_s=0.1,
+            )
+        return self._intake

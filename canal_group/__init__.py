@@ -1,0 +1,64 @@
+"""The face of canal-group: what a consumer imports.
+
+    import canal_group
+
+    with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id="mirror") as consumer:
+        for batch in consumer:
+            apply(batch.envelope())
+            consumer.ack(batch.batch_id)
+"""
+
+from canal_group.client import Batch, Consumer, connect
+from merge.errors import (
+    AckOutOfOrder,
+    CanalGroupError,
+    ConfigError,
+    ConsumerActive,
+    CoordinatorUnavailable,
+    CorruptEvent,
+    DataError,
+    FencedError,
+    NotSubscribed,
+    PositionPurged,
+    RetryableError,
+    RolledBack,
+    SchemaMismatch,
+    ServerUnavailable,
+    ShardUnavailable,
+    SourceUnavailable,
+    SourceUnfit,
+    StoreFull,
+    UnknownBatch,
+    UnsupportedEvent,
+    UsageError,
+)
+from merge.position import GroupPosition, Position
+
+__all__ = [
+    "AckOutOfOrder",
+    "Batch",
+    "CanalGroupError",
+    "ConfigError",
+    "Consumer",
+    "ConsumerActive",
+    "CoordinatorUnavailable",
+    "CorruptEvent",
+    "DataError",
+    "FencedError",
+    "GroupPosition",
+    "NotSubscribed",
+    "Position",
+    "PositionPurged",
+    "RetryableError",
+    "RolledBack",
+    "SchemaMismatch",
+    "ServerUnavailable",
+    "ShardUnavailable",
+    "SourceUnavailable",
+    "SourceUnfit",
+    "StoreFull",
+    "UnknownBatch",
+    "UnsupportedEvent",
+    "UsageError",
+    "connect",
+]

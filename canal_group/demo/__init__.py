@@ -1,0 +1,1 @@
+"""A private playground: real servers and a workload, for the demo and the tests."""

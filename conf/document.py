@@ -1,0 +1,58 @@
+"""Documents: YAML text becomes a mapping with text keys, or one sentence on where it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from conf.sentence import config_error, shown
+
+_KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses a key given twice, instead of taking the last, and keys that are no text."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag not in _KEY_TAGS:
+                raise yaml.constructor.ConstructorError(
+                    problem="has a key that is no text", problem_mark=key.start_mark
+                )
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem="has a key twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def parse_document(text: str, source: str) -> dict[str, Any]:
+    """Return the mapping that a YAML text holds.
+
+    Raises:
+        ConfigError: it is no YAML, no mapping, or says a key twice; the sentence has line and column.
+    """
+    try:
+        value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        raise config_error(source, "", "be YAML", f"{_problem(error)}{_place(error)}") from None
+    except yaml.YAMLError:
+        raise config_error(source, "", "be YAML", "has characters that YAML does not allow") from None
+    if not isinstance(value, dict):
+        raise config_error(source, "", "be a mapping of settings", f"is {shown(value)}")
+    return value
+
+
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    # Names in quotes can be a piece of a value, such as an unquoted password: only punctuation is repeated.
+    return re.sub(r" '[^']*\w[^']*'", "", error.problem or "breaks off")
+
+
+def _place(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark
+    return "" if mark is None else f" in line {mark.line + 1}, column {mark.column + 1}"

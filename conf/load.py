@@ -1,0 +1,104 @@
+"""Loading: an instance file, laid over the preset it names, becomes `InstanceSettings`.
+
+    preset: group            # one of PRESETS; without it, nothing lies below
+    destination: shop
+    shards: [...]
+
+Mappings are merged key by key; everything else replaces what the preset says. Whatever is wrong is one
+`ConfigError` of one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from conf.document import parse_document
+from conf.sentence import config_error, first_error, nearest, shown, unknown_key
+from conf.settings import InstanceSettings
+
+#: the presets, as canal names its four instance files
+PRESETS = ("memory", "file", "default", "group")
+
+
+def load_instance(path: str | Path) -> InstanceSettings:
+    """Read an instance file and the secrets it points to.
+
+    Relative paths in it begin at its folder.
+
+    Raises:
+        ConfigError: the file is missing, malformed, or says something that cannot hold.
+    """
+    source = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise config_error(source, "", "be UTF-8 text", "is not") from None
+    return build_instance(parse_document(text, source), source=source, folder=Path(path).absolute().parent)
+
+
+def build_instance(
+    values: Mapping[str, Any], *, source: str = "settings", folder: Path | None = None
+) -> InstanceSettings:
+    """Make settings of the content of an instance file.
+
+    Args:
+        values: what the file says, `preset` included.
+        source: where the values are from, for people.
+        folder: where relative paths begin; None: at the working directory.
+
+    Raises:
+        ConfigError: something in it cannot hold.
+    """
+    own = dict(values)
+    name = own.pop("preset", None)
+    for key in own:
+        if key not in InstanceSettings.model_fields:
+            raise unknown_key(source, str(key), [*InstanceSettings.model_fields, "preset"])
+    below = {} if name is None else load_preset(name, source=source)
+    try:
+        return InstanceSettings.model_validate(merge_over(below, own), context={"folder": folder})
+    except ValidationError as error:
+        raise first_error(error, source, InstanceSettings) from None
+
+
+def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:
+    """Return what a preset says.
+
+    Args:
+        name: one of `PRESETS`.
+        source: who asks, for people.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    if name not in PRESETS:
+        expected = f"be a preset ({nearest(str(name), PRESETS)})"
+        raise config_error(source, "preset", expected, f"is {shown(name)}")
+    text = files("conf").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    return parse_document(text, f"preset {name}")
+
+
+def merge_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `below` with everything that `above` says; mappings are merged, all else is replaced.
+
+    A mapping of another `kind` replaces the whole: the keys of one kind mean nothing to another.
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        old = below.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and not _other_kind(old, value):
+            merged[key] = merge_over(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _other_kind(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
+    return "kind" in above and above["kind"] != below.get("kind")

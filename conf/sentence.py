@@ -1,0 +1,146 @@
+"""Sentences: what is wrong with an instance file, said once, with the key's path, what it should be and is.
+
+Values are repeated where that helps, never where they could be a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from conf.value import UNFIT
+from merge.errors import ConfigError
+
+_SHOWN_CHARACTERS_MAX = 60
+
+#: pydantic's error type -> what the value should do; the error's context fills the braces
+_EXPECTED: Mapping[str, str] = {
+    "missing": "be given",
+    "string_type": "be text",
+    "string_too_short": "be text that is not empty",
+    "int_type": "be a whole number",
+    "float_type": "be a number",
+    "finite_number": "be a finite number",
+    "bool_type": "be true or false",
+    "path_type": "be a path",
+    "model_type": "be a mapping",
+    "model_attributes_type": "be a mapping",
+    "dict_type": "be a mapping",
+    "tuple_type": "be a list",
+    "too_short": "have at least one entry",
+    "literal_error": "be {expected}",
+    "union_tag_invalid": "be one of {expected_tags}",
+    "greater_than": "be more than {gt:g}",
+    "greater_than_equal": "be at least {ge}",
+    "less_than_equal": "be at most {le}",
+}
+
+
+def config_error(source: str, key: str, expected: str, found: str) -> ConfigError:
+    """Return the error whose message is "<source>: <key> should <expected>, but <found>."."""
+    place = f"`{key}`" if key else "the file"
+    return ConfigError(
+        f"{source}: {place} should {expected}, but {found}.",
+        source=source,
+        key=key,
+        expected=expected,
+        found=found,
+    )
+
+
+def unknown_key(source: str, key: str, known: Iterable[str]) -> ConfigError:
+    """Return the error of a key that nobody reads, with the known key that is most like it."""
+    name = key.rpartition(".")[2]
+    return config_error(source, key, f"be a known key ({nearest(name, known)})", "is none")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return "nearest: <the known name most like this one>", or all known names if none is."""
+    names = sorted(known)
+    like = difflib.get_close_matches(name, names, n=1)
+    return f"nearest: {like[0]}" if like else f"known: {', '.join(names)}"
+
+
+def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> ConfigError:
+    """Return the sentence on the first thing that is wrong.
+
+    Unknown keys go first: a misspelt key is also a missing one.
+
+    Args:
+        error: what validating against `model` raised.
+        source: where the values are from, for people.
+        model: the outermost model.
+    """
+    details = error.errors(include_url=False)
+    detail = min(details, key=lambda detail: detail["type"] != "extra_forbidden")
+    key, models = _locate(detail["loc"], model)
+    if detail["type"] == "extra_forbidden":
+        return unknown_key(source, key, [name for model in models for name in model.model_fields])
+    context = detail.get("ctx", {})
+    if detail["type"] == UNFIT:
+        inner = context["key"]
+        key = f"{key}.{inner}" if key and inner else key or inner
+        return config_error(source, key, context["expected"], context["found"] or _found(key, detail))
+    if detail["type"].startswith("union_tag"):
+        key = f"{key}.kind"
+    if detail["type"] == "union_tag_not_found":
+        # Pydantic does not name the tags here: the models know them.
+        tags = ", ".join(f"'{model.model_fields['kind'].default}'" for model in models)
+        return config_error(source, key, f"be one of {tags}", "is missing")
+    expected = _EXPECTED.get(detail["type"], "be valid").format(**context)
+    return config_error(source, key, expected, _found(key, detail))
+
+
+def shown(value: object) -> str:
+    """Return a value as an operator would write it; long text is cut, mappings and lists are only named."""
+    if value is None:
+        return "empty"
+    if isinstance(value, str):
+        line = "\\n".join(value.splitlines())
+        return f"'{line[:_SHOWN_CHARACTERS_MAX]}{'…' * (len(line) > _SHOWN_CHARACTERS_MAX)}'"
+    if isinstance(value, bool | int | float):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return f"{'a' if value else 'an empty'} {type(value).__name__}"
+
+
+def models_of(annotation: object) -> list[type[BaseModel]]:
+    """Return the models that a value of this type can be, or hold as entries."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_of(part)]
+
+
+def _locate(location: Sequence[str | int], model: type[BaseModel]) -> tuple[str, Sequence[type[BaseModel]]]:
+    """Return the key path of pydantic's location, and the models that the last mapping in it can be."""
+    path, models, inner = "", [model], [model]
+    for part in location:
+        fields = (
+            [m.model_fields[part] for m in inner if part in m.model_fields] if isinstance(part, str) else []
+        )
+        chosen = [m for m in inner if "kind" in m.model_fields and m.model_fields["kind"].default == part]
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif chosen and not fields:
+            # The tag of a union: pydantic has it in the location, the file has not.
+            models = inner = chosen
+        else:
+            path += f".{part}" if path else part
+            models, inner = inner, [m for field in fields for m in models_of(field.annotation)]
+    return path, inner or models
+
+
+def _found(key: str, detail: ErrorDetails) -> str:
+    if detail["type"] == "missing":
+        return "is missing"
+    value = detail["input"]
+    if isinstance(value, Mapping) and detail["type"] == "union_tag_invalid":
+        value = value.get("kind")
+    if value is not None and any(word in key.lower() for word in ("password", "token", "secret")):
+        return "is something else"
+    return f"is {shown(value)}"

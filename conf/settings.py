@@ -1,0 +1,82 @@
+"""Settings: everything an instance can be told, as one tree.
+
+Units stand last in a name (`_ms`, `_s`, `_bytes`). `group.yaml` explains each key to operators; a test holds
+the two together. Rules between several keys stand with the mapping that holds them all.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from conf.server_settings import CoordinationSettings, CursorSettings, GatewaySettings, RaySettings
+from conf.shard_settings import ShardSettings, Start, derive_server_id
+from conf.stream_settings import (
+    BatchSettings,
+    ConsumerSettings,
+    FilterSettings,
+    MergeSettings,
+    ReaderSettings,
+    StoreSettings,
+)
+from conf.value import Name, Settings, unfit
+
+
+class InstanceSettings(Settings):
+    """One destination: its shards, and how they become a stream.
+
+    Where the cursors are kept and who elects has no default: a preset says it, or the operator.
+    """
+
+    destination: Name
+    shards: Annotated[tuple[ShardSettings, ...], Field(strict=False, min_length=1)]
+    #: of shards that say nothing themselves
+    start: Start = "latest"
+    filter: FilterSettings = FilterSettings()
+    reader: ReaderSettings = ReaderSettings()
+    merge: MergeSettings = MergeSettings()
+    store: StoreSettings = StoreSettings()
+    batch: BatchSettings = BatchSettings()
+    consumer: ConsumerSettings = ConsumerSettings()
+    coordination: CoordinationSettings
+    cursor: CursorSettings
+    gateway: GatewaySettings = GatewaySettings()
+    ray: RaySettings = RaySettings()
+
+    @model_validator(mode="after")
+    def _distinct_shards(self) -> InstanceSettings:
+        names: dict[str, int] = {}
+        addresses: dict[str, int] = {}
+        for index, shard in enumerate(self.shards):
+            first = names.setdefault(shard.name, index)
+            if first != index:
+                raise unfit(
+                    "be unique", key=f"shards[{index}].name", found=f"shards[{first}] is '{shard.name}' too"
+                )
+            first = addresses.setdefault(shard.address.lower(), index)
+            if first != index:
+                raise unfit(
+                    "be a source of its own",
+                    key=f"shards[{index}].host",
+                    found=f"shards[{first}] reads {shard.address} too",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _cursor_has_a_home(self) -> InstanceSettings:
+        if self.cursor.kind == "zookeeper" and self.coordination.kind == "local":
+            raise unfit(
+                "be 'zookeeper' only with `coordination.kind` 'zookeeper' or 'embedded'",
+                key="cursor.kind",
+                found="coordination.kind is 'local'",
+            )
+        return self
+
+    def server_id_of(self, shard: ShardSettings) -> int:
+        """Return the id to register with at the shard's source."""
+        return derive_server_id(self.destination, shard.name) if shard.server_id is None else shard.server_id
+
+    def start_of(self, shard: ShardSettings) -> Start:
+        """Return where to begin on the shard when no cursor exists."""
+        return self.start if shard.start is None else shard.start

@@ -1,0 +1,83 @@
+"""Shard settings: where one source is and how to log in to it."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+
+from conf.secret import read_secret
+from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
+
+#: where to begin when no cursor exists: at the oldest binlog the source has, or at its end
+Start: TypeAlias = Literal["earliest", "latest"]
+ServerId: TypeAlias = Annotated[int, Field(ge=1, le=2**32 - 1)]
+
+_DERIVED_MIN, _DERIVED_MAX = 2**31, 2**32 - 2
+
+
+def derive_server_id(destination: str, shard: str) -> int:
+    """Return the server id that a shard without one registers with at its source.
+
+    It is the same on every machine, so that a source drops the connection of a server that was taken over
+    from; and it is 2^31 or more, away from the small ids that real servers are given.
+    """
+    return _DERIVED_MIN + zlib.crc32(f"{destination}/{shard}".encode()) % (_DERIVED_MAX - _DERIVED_MIN + 1)
+
+
+class SslSettings(Settings):
+    """TLS of the connection to a source."""
+
+    #: authorities that may have signed the source's certificate; None: those of the system
+    ca: AnchoredPath | None = None
+    #: our certificate and its key, where the source asks for one
+    cert: AnchoredPath | None = None
+    key: AnchoredPath | None = None
+    #: whether the source must prove who it is
+    verify: bool = True
+
+    @model_validator(mode="after")
+    def _pair(self) -> SslSettings:
+        if (self.cert is None) != (self.key is None):
+            lacking, given = ("key", "cert") if self.key is None else ("cert", "key")
+            raise unfit(f"be given together with `{given}`", key=lacking, found="is missing")
+        return self
+
+
+class ShardSettings(Settings):
+    """One source of a group. Its place in the list is its `shard_index`, the tie-break of equal times.
+
+    The password is read when the settings are; it appears in no repr, dump or error.
+    """
+
+    name: Name
+    host: Host
+    port: Port = 3306
+    user: Text
+    #: environment variable or file that holds the password; neither: the password is empty
+    password_env: str | None = None
+    password_file: AnchoredPath | None = None
+    #: id to register with at the source; None: derived from destination and shard name
+    server_id: ServerId | None = None
+    #: None: the connection is not encrypted
+    ssl: SslSettings | None = None
+    #: None: as the instance says
+    start: Start | None = None
+
+    _password: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="after")
+    def _read_password(self) -> ShardSettings:
+        self._password = read_secret("password", self.password_env, self.password_file) or SecretStr("")
+        return self
+
+    @property
+    def password(self) -> SecretStr:
+        """The password; empty if none is configured."""
+        return self._password
+
+    @property
+    def address(self) -> str:
+        """`host:port`, an IPv6 address in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

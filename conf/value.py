@@ -1,0 +1,135 @@
+"""Values: what a single setting can hold, and the base of every mapping of settings.
+
+Values are taken as they are written: the text '3306' is no number and `yes` is no text. A value that cannot
+hold is refused by `unfit`, whose two halves make one sentence: "<key> should <expected>, but <found>."
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+#: `type` of the errors that `unfit` makes
+UNFIT = "unfit"
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+):(\d{1,5})")
+_PORT_MAX = 65535
+
+
+class Settings(BaseModel):
+    """A mapping of settings: immutable, without unknown keys, never repeating a wrong value in an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
+    )
+
+
+def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomError:
+    """Return the error of a value that cannot hold.
+
+    Args:
+        expected: what the value should do: "be a power of two".
+        key: where the value stands, relative to the mapping that is being checked; empty: the value itself.
+        found: what it does instead: "is 1000"; empty: the value as it was written.
+    """
+    return PydanticCustomError(UNFIT, "should {expected}", {"expected": expected, "key": key, "found": found})
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach what listens on `host`."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def is_host_and_port(text: str) -> bool:
+    """Return whether `text` is `host:port`, with an IPv6 address in brackets."""
+    match = _HOST_AND_PORT.fullmatch(text)
+    return match is not None and 1 <= int(match[2]) <= _PORT_MAX
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise unfit("be a name of letters, digits, `_`, `-` and `.`, begun by a letter, digit or `_`")
+    return value
+
+
+def _host(value: str) -> str:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        if not value or re.search(r"[\s:,/\[\]]", value):
+            raise unfit("be a host name or address, without a port") from None
+    return value
+
+
+def _power_of_two(value: int) -> int:
+    if value < 1 or value & (value - 1):
+        raise unfit("be a power of two")
+    return value
+
+
+def _hosts(value: str) -> str:
+    if not all(is_host_and_port(host) for host in value.split(",")):
+        raise unfit("be `host:port`, several parted by commas without spaces")
+    return value
+
+
+def _node(value: str) -> str:
+    if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/\s]+)+", value):
+        raise unfit("be a ZooKeeper path such as `/otter/canal`")
+    return value
+
+
+def _ray_address(value: str) -> str:
+    if value != "auto" and not is_host_and_port(value):
+        raise unfit("be `auto` or `host:port`")
+    return value
+
+
+def _regex(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise unfit(f"be a regular expression ({error})") from None
+    return value
+
+
+def _regex_list(value: str) -> str:
+    for part in value.split(","):
+        _regex(part)
+    return value
+
+
+def _anchored(value: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder")
+    return value if folder is None else Path(folder) / value
+
+
+#: a part of file names and ZooKeeper paths
+Name: TypeAlias = Annotated[str, AfterValidator(_name)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+#: where to connect to, or to listen
+Host: TypeAlias = Annotated[str, AfterValidator(_host)]
+Port: TypeAlias = Annotated[int, Field(ge=1, le=_PORT_MAX)]
+#: a port to listen on; 0 takes a free one
+ListenPort: TypeAlias = Annotated[int, Field(ge=0, le=_PORT_MAX)]
+#: a file or folder; a relative one begins at the folder of the instance file
+AnchoredPath: TypeAlias = Annotated[Path, Strict(strict=False), AfterValidator(_anchored)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+PowerOfTwo: TypeAlias = Annotated[int, AfterValidator(_power_of_two)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+#: comma-separated `host:port` of ZooKeeper servers
+ZookeeperHosts: TypeAlias = Annotated[str, AfterValidator(_hosts)]
+ZookeeperPath: TypeAlias = Annotated[str, AfterValidator(_node)]
+RayAddress: TypeAlias = Annotated[str, AfterValidator(_ray_address)]
+Regex: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
+#: canal's comma-separated regular expressions on `schema.table`; a comma always parts, also inside brackets
+RegexList: TypeAlias = Annotated[str, AfterValidator(_regex_list)]

@@ -1,0 +1,168 @@
+"""The envelope format: all tables and statements of a batch in one stream, values as text.
+
+Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
+the value's text (see `merge.text`). A NULL value is a null in the map; a missing image is a null map. `key`
+holds the primary key's columns of the row after the change, for a delete of the row before it: an UPDATE that
+changes the key has the old one in `before`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from merge.assemble import BatchRows, Placed, Places, in_merged_order
+from merge.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
+from merge.table_filter import TableFilter
+from merge.text import text
+from merge.typed import OPS
+
+MAP = pa.map_(pa.utf8(), pa.utf8())
+
+ENVELOPE = pa.schema(
+    [
+        ("seq", pa.int64()),  # number in the merged stream: the order of the rows
+        ("shard", pa.utf8()),
+        ("schema", pa.utf8()),
+        ("table", pa.utf8()),  # empty for a statement on a schema as a whole
+        ("op", pa.utf8()),  # INSERT UPDATE DELETE, or the type of the statement
+        ("commit_us", pa.int64()),
+        ("key_us", pa.int64()),
+        ("late", pa.bool_()),
+        ("gtid", pa.utf8()),  # empty if the transaction has none
+        ("file", pa.utf8()),
+        ("pos", pa.int64()),  # where the transaction begins in the file
+        ("row", pa.int64()),  # ordinal in the transaction
+        ("key", MAP),  # empty: no primary key, or a statement
+        ("before", MAP),  # null: no such image
+        ("after", MAP),
+        ("sql", pa.utf8()),  # null for rows
+    ]
+)
+#: what a part brings itself; the rest comes from the headers
+_BODY = pa.schema(
+    [ENVELOPE.field(name) for name in ("schema", "table", "op", "key", "before", "after", "sql")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one table, or statements, of one shard."""
+
+    placed: Placed
+    body: pa.Table
+
+
+def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
+    """Return all row changes and statements of a batch in merged order.
+
+    Args:
+        batch: a batch's headers and rows.
+        table_filter: which tables are wanted, by the names that consumers know; None: all.
+
+    Returns:
+        (n,) Table of `ENVELOPE`.
+    """
+    places, wanted = Places(batch), table_filter or TableFilter()
+    parts = list(_parts(places, wanted))
+    placed, indexes = in_merged_order([part.placed for part in parts])
+    body = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)]).take(pa.array(indexes))
+    columns = places.columns(placed) | {name: body.column(name) for name in _BODY.names}
+    columns["shard"] = columns["shard"].cast(pa.utf8())
+    return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)
+
+
+def _parts(places: Places, wanted: TableFilter) -> Iterator[_Part]:
+    for shard, part in enumerate(places.batch.shards):
+        for table in part.tables:
+            if len(table.rows) and wanted.matches(table.name):
+                yield _Part(places.place(shard, table.rows), _row_changes(table.name, table.rows))
+        if part.statements is not None and len(part.statements):
+            statements = _wanted_statements(part.statements, wanted)
+            yield _Part(places.place(shard, statements), _statements(statements))
+
+
+def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
+    ops = rows.column("_op").to_numpy()
+    images = {image: _texts(rows.column(image)) for image in ("before", "after")}
+    valid = {image: rows.column(image).is_valid().to_numpy() for image in images}
+    columns = [column.name for column in rows.schema.field("after").type]
+    keys = [columns.index(column) for column in _primary_key(rows.schema) if column in columns]
+    deletes = pa.array(ops == Op.DELETE)
+    key = [pc.if_else(deletes, images["before"][place], images["after"][place]) for place in keys]
+    every = np.ones(len(rows), dtype=np.bool_)
+    return pa.table(
+        [
+            _repeated(name.schema, len(rows)),
+            _repeated(name.table, len(rows)),
+            OPS.take(pa.array(ops - Op.INSERT)),
+            _maps([columns[place] for place in keys], key, every),
+            _maps(columns, images["before"], valid["before"]),
+            _maps(columns, images["after"], valid["after"]),
+            pa.nulls(len(rows), pa.utf8()),
+        ],
+        schema=_BODY,
+    )
+
+
+def _wanted_statements(statements: pa.Table, wanted: TableFilter) -> pa.Table:
+    # statements are few: the one place where names are looked at one by one
+    names = zip(statements.column("schema").to_pylist(), statements.column("table").to_pylist(), strict=True)
+    return statements.filter(pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_()))
+
+
+def _statements(statements: pa.Table) -> pa.Table:
+    count = len(statements)
+    none = np.zeros(count, dtype=np.bool_)
+    columns = {name: statements.column(name) for name in ("schema", "table", "op", "sql")} | {
+        "key": _maps([], [], ~none),
+        "before": _maps([], [], none),
+        "after": _maps([], [], none),
+    }
+    return pa.table([columns[name] for name in _BODY.names], schema=_BODY)
+
+
+def _texts(images: Any) -> list[Any]:
+    """Return the text of each column of a struct column: k arrays, (n,) utf8."""
+    columns = list(images.type)
+    if images.null_count == len(images):
+        return [pa.nulls(len(images), pa.utf8()) for _ in columns]
+    return [
+        text(pc.struct_field(images, [place]), (column.metadata or {}).get(MYSQL_TYPE, b"").decode())
+        for place, column in enumerate(columns)
+    ]
+
+
+def _maps(names: Sequence[str], columns: Sequence[Any], valid: NDArray[np.bool_]) -> Any:
+    """Return a map from column name to value for each row: k columns of n values, transposed by one `take`.
+
+    Args:
+        names: k column names.
+        columns: k arrays, (n,) utf8.
+        valid: (n,) whether the row has a map; else it is null.
+
+    Returns:
+        (n,) MapArray.
+    """
+    rows, width = np.flatnonzero(valid), len(names)
+    cells = rows[:, np.newaxis] + len(valid) * np.arange(width)
+    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(cells.ravel()))
+    keys = pa.array(names, pa.utf8()).take(pa.array(np.tile(np.arange(width), len(rows))))
+    offsets = np.concatenate(([0], np.cumsum(valid * width))).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=pa.array(~valid))
+
+
+def _repeated(value: str, count: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.utf8()), count)
+
+
+def _primary_key(schema: pa.Schema) -> list[str]:
+    found: list[str] = json.loads((schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
+    return found

@@ -1,0 +1,197 @@
+"""The typed format: one table of a batch, its own columns with their Arrow types.
+
+    the table's columns         from the row after the change; for a delete from the row before it
+    _op         dictionary      INSERT, UPDATE or DELETE
+    _shard      dictionary      name of the shard
+    _seq        int64           number in the merged stream: the order of the rows
+    _commit_us  int64           commit time as the source wrote it, microseconds since 1970 UTC
+    _key_us     int64           place in the timeline
+    _late       bool            it was committed behind what its shard had promised
+    _gtid       utf8            GTID of its transaction; empty if it has none
+    _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
+    _row        int64           ordinal in the transaction
+    _before     struct          on request: the row before the change, null for an insert
+
+Shards and schema versions that differ become one table: columns by name, null where a row has none, types
+widened as pyarrow's permissive promotion does it. The columns stand in the order of the newest schema; behind
+them those that only older rows have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merge.assemble import BatchRows, Placed, Places, in_merged_order
+from merge.chunk import Op, TableName
+from merge.errors import SchemaMismatch
+
+OPS = pa.array([op.name for op in Op], pa.utf8())
+_NAMES = pa.dictionary(pa.int32(), pa.utf8())
+
+#: what stands behind the table's own columns
+TYPED = pa.schema(
+    [
+        ("_op", _NAMES),
+        ("_shard", _NAMES),
+        ("_seq", pa.int64()),
+        ("_commit_us", pa.int64()),
+        ("_key_us", pa.int64()),
+        ("_late", pa.bool_()),
+        ("_gtid", pa.utf8()),
+        ("_file", pa.utf8()),
+        ("_pos", pa.int64()),
+        ("_row", pa.int64()),
+    ]
+)
+BEFORE = "_before"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Rows of one shard and schema version whose values come from the same image."""
+
+    rows: pa.Table
+    image: str
+    placed: Placed
+
+
+def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
+    """Return the row changes of one table in merged order.
+
+    Args:
+        batch: a batch's headers and rows.
+        table: the table, by the name that consumers know.
+        before: whether to add `_before`.
+
+    Returns:
+        (n,) Table: the table's columns, then those of `TYPED`; a table that is not in the batch has no others.
+
+    Raises:
+        SchemaMismatch: the shards' or versions' columns cannot become one, or a column has a name of ours.
+    """
+    places = Places(batch)
+    pieces = [piece for piece in _pieces(places, table) if len(piece.placed)]
+    schema = _schema(batch, table, pieces)
+    _check_names(table, schema, before)
+    placed, indexes = in_merged_order([piece.placed for piece in pieces])
+    ops = np.concatenate([np.empty(0, np.uint8), *(piece.rows.column("_op").to_numpy() for piece in pieces)])
+    header_columns = places.columns(placed) | {
+        "op": pa.DictionaryArray.from_arrays((ops[indexes] - Op.INSERT).astype(np.int32), OPS)
+    }
+    taken = _taken([_images(piece, schema, table, before) for piece in pieces], schema, before, indexes)
+    own = [taken.column(name) for name in schema.names]
+    ours = [header_columns[name.removeprefix("_")] for name in TYPED.names]
+    extra = [taken.field(BEFORE)] if before else []
+    return pa.table(
+        [*own, *ours, *(taken.column(BEFORE) for _ in extra)],
+        schema=pa.schema([*schema, *TYPED, *extra], metadata=schema.metadata),
+    )
+
+
+def _pieces(places: Places, table: TableName) -> Iterator[_Piece]:
+    for shard, part in enumerate(places.batch.shards):
+        for rows in (found.rows for found in part.tables if found.name == table):
+            placed = places.place(shard, rows)
+            deletes = rows.column("_op").to_numpy() == Op.DELETE
+            for wanted, image in ((~deletes, "after"), (deletes, "before")):
+                indexes = np.flatnonzero(wanted)
+                kept = rows if len(indexes) == len(rows) else rows.take(pa.array(indexes))
+                yield _Piece(kept, image, placed.take(indexes))
+
+
+def _schema(batch: BatchRows, table: TableName, pieces: Sequence[_Piece]) -> Any:
+    """Return the columns of the table over all shards and versions, in the order of the newest version."""
+    newest_first = [piece.rows for piece in sorted(pieces, key=lambda piece: -int(piece.placed.seq[-1]))]
+    versions = newest_first or [
+        found.rows for part in batch.shards for found in part.tables if found.name == table
+    ]
+    fields: dict[str, list[pa.Field]] = {}
+    for rows in versions:
+        for column in rows.schema.field("after").type:
+            fields.setdefault(column.name, []).append(column)
+    columns = [_widest(table, found) for found in fields.values()]
+    return pa.schema(columns, metadata=versions[0].schema.metadata if versions else None)
+
+
+def _widest(table: TableName, fields: Sequence[pa.Field]) -> Any:
+    newest, kind = fields[0], fields[0].type
+    for other in fields[1:]:
+        kind = _wider(table, newest.name, kind, other.type)
+    return newest.with_type(kind).with_nullable(True)
+
+
+def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
+    if one.equals(two):
+        return one
+    if pa.types.is_dictionary(one) != pa.types.is_dictionary(two):  # an ENUM here, a text there
+        one, two = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (one, two))
+    try:
+        merged = pa.unify_schemas(
+            [pa.schema([(column, one)]), pa.schema([(column, two)])], promote_options="permissive"
+        )
+    except pa.ArrowException as error:
+        raise _mismatch(table, column, one, two) from error
+    return merged.field(0).type
+
+
+def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
+    columns = _aligned(piece.rows.column(piece.image), schema, table)
+    names = list(schema.names)
+    if before:
+        images = piece.rows.column("before")
+        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(images, schema, table)]
+        missing = images.is_null().combine_chunks()
+        columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
+        names.append(BEFORE)
+    return pa.table(columns, names=names)
+
+
+def _aligned(images: Any, schema: pa.Schema, table: TableName) -> list[Any]:
+    """Return the columns of `schema` out of a struct column; nulls where the struct has no such field."""
+    columns = []
+    for wanted in schema:
+        place = images.type.get_field_index(wanted.name)
+        if place < 0:
+            columns.append(pa.chunked_array([pa.nulls(len(images), wanted.type)]))
+            continue
+        values = pc.struct_field(images, [place])
+        try:
+            columns.append(values if values.type.equals(wanted.type) else values.cast(wanted.type))
+        except pa.ArrowException as error:
+            raise _mismatch(table, wanted.name, values.type, wanted.type) from error
+    return columns
+
+
+def _taken(parts: Sequence[pa.Table], schema: pa.Schema, before: bool, indexes: Any) -> Any:
+    if parts:
+        return pa.concat_tables(parts).unify_dictionaries().take(pa.array(indexes))
+    extra = [pa.field(BEFORE, pa.struct(list(schema)))] if before else []
+    return pa.schema([*schema, *extra]).empty_table()
+
+
+def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:
+    ours = {*TYPED.names, BEFORE} if before else {*TYPED.names}
+    for name in schema.names:
+        if name in ours:
+            raise SchemaMismatch(
+                f"{table} has a column {name}, which is the name of one that canal-group adds.",
+                hint="Read this table in the envelope format, or rename the column.",
+                table=str(table),
+                column=name,
+            )
+
+
+def _mismatch(table: TableName, column: str, one: Any, two: Any) -> SchemaMismatch:
+    return SchemaMismatch(
+        f"Column {column} of {table} is {one} in one shard or version and {two} in another.",
+        hint="Bring the shards to one definition, or read this table in the envelope format.",
+        table=str(table),
+        column=column,
+        types=f"{one}, {two}",
+    )

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Makes everything ready on Debian or Ubuntu, where Python (3.11 or later) and make are enough to begin with:
+# Java and MariaDB's server programs from the system's packages, and .venv with the project and its tools in it.
+#
+#     scripts/setup.sh           install what is missing; done in a moment when nothing is
+#     scripts/setup.sh --check   name what is missing and change nothing; exit 1 if anything is
+#
+# PYTHON=/path/to/python3 chooses the interpreter. No server is started, by the packages neither: only their parts
+# without a service are installed.
+set -euo pipefail
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly stamp=.venv/.setup-stamp
+# Servers stand where only root's PATH looks.
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() {
+    say "$@"
+    exit 1
+}
+
+has_python() { [ -n "${1:-}" ] && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+has_venv() { has_python "$python" && "$python" -c 'import ensurepip, venv' 2>/dev/null; }
+has_mariadb() {
+    command -v mariadbd && command -v mariadb-install-db && command -v my_print_defaults
+} >/dev/null
+has_java() {
+    local version
+    # 'openjdk version "17.0.15" 2025-04-15', once '"1.8.0_292"'
+    version=$("$1" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p') || return 1
+    [ "${version:-0}" -ge 17 ]
+}
+
+# The interpreter to make .venv of; empty: none is new enough.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        has_python "$candidate" && command -v "$candidate" && return
+    done
+    return 0
+}
+
+# The packages that bring what is missing.
+missing_packages() {
+    has_python "$python" || echo python3
+    has_venv || echo python3-venv
+    has_java "${JAVA_HOME:+$JAVA_HOME/bin/}java" || echo default-jre-headless
+    # The core packages hold the programs without the service that mariadb-server would start.
+    has_mariadb || printf '%s\n' mariadb-server-core mariadb-client-core
+}
+
+install_packages() {
+    local as_root=()
+    local command="apt-get install --no-install-recommends $*"
+    command -v apt-get >/dev/null || fail "missing: $*; there is no apt-get here, so install their like by hand"
+    if [ "$(id -u)" != 0 ]; then
+        sudo -n true 2>/dev/null || fail "missing: $*; install them with: sudo $command"
+        as_root=(sudo -n)
+    fi
+    say "installing $*"
+    "${as_root[@]}" apt-get update -qq
+    # --no-remove: rather stop than take away a MySQL that is in the way.
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq -y --no-install-recommends --no-remove "$@" >/dev/null
+}
+
+# Changes whenever .venv has to be made again: its interpreter, what is asked for, and where it lies.
+fingerprint() {
+    { "$python" -c 'import sys; print(sys.version, sys.base_prefix)' && pwd && cat pyproject.toml constraints.txt; } |
+        sha256sum
+}
+
+# Whether .venv is of this interpreter, and was made here: a copied one has scripts that point to where it was.
+is_venv_ours() {
+    local version='import sys; print(sys.version)'
+    [ "$(.venv/bin/python -c "$version" 2>/dev/null)" = "$("$python" -c "$version")" ] &&
+        [[ "$(head -n 1 .venv/bin/pip 2>/dev/null)" == "#!$PWD/.venv/bin/"* ]]
+}
+
+make_venv() {
+    say "making .venv with $("$python" --version) (a few minutes the first time)"
+    rm -f "$stamp"
+    is_venv_ours || "$python" -m venv --clear .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+    fingerprint >"$stamp"
+}
+
+case "${1:-}" in
+'') check=false ;;
+--check) check=true ;;
+*) fail "expected --check or nothing, found $1" ;;
+esac
+
+python=$(find_python)
+[ -n "$python" ] || [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON is no Python 3.11 or later"
+
+mapfile -t packages < <(missing_packages)
+if [ ${#packages[@]} -gt 0 ]; then
+    $check && fail "missing: ${packages[*]}"
+    install_packages "${packages[@]}"
+    hash -r
+    python=$(find_python)
+    mapfile -t packages < <(missing_packages)
+    [ ${#packages[@]} -eq 0 ] || fail "still missing: ${packages[*]}; wanted are Python 3.11 with venv," \
+        "Java 17 (JAVA_HOME=${JAVA_HOME:-}) and MariaDB, or later ones"
+fi
+
+if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
+    $check && fail "missing: an up to date .venv"
+    make_venv
+fi

@@ -1,0 +1,163 @@
+"""A real ZooKeeper for tests, and ways to be cut off from it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.coordination.zookeeper import ZooKeeperCoordinator
+
+#: seconds that anything awaited in these tests may take
+DEADLINE_S = 30.0
+#: seconds; short, as the server's ticks are
+SESSION_S = 2.0
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Return once `condition` holds; fail after DEADLINE_S."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline_s, f"still waiting for {what}"
+        pause.wait(0.02)
+
+
+class Campaign:
+    """A campaign in a thread of its own."""
+
+    def __init__(self, coordinator: ZooKeeperCoordinator) -> None:
+        self.epoch: int | None = None
+        self.error: Exception | None = None
+        self._done = threading.Event()
+        self._coordinator = coordinator
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self.epoch = self._coordinator.campaign()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            self.error = error
+        finally:
+            self._done.set()
+
+    @property
+    def over(self) -> bool:
+        return self._done.is_set()
+
+    def result(self) -> int:
+        assert self._done.wait(DEADLINE_S), "the campaign still waits"
+        if self.error is not None:
+            raise self.error
+        assert self.epoch is not None
+        return self.epoch
+
+
+class Proxy:
+    """A TCP proxy that can be cut: its connections break, and new ones are refused until it is mended."""
+
+    def __init__(self, hosts: str) -> None:
+        host, _, port = hosts.partition(":")
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self._whole = True
+        self._sockets: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self) -> None:
+        with self._lock:
+            self._whole = False
+            sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            _close(one)
+
+    def mend(self) -> None:
+        with self._lock:
+            self._whole = True
+
+    def close(self) -> None:
+        self.cut()
+        _close(self._listener)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            with self._lock:
+                try:
+                    far = socket.create_connection(self._target, timeout=5) if self._whole else None
+                except OSError:
+                    far = None
+                if far is None:
+                    _close(near)
+                    continue
+                far.settimeout(None)
+                self._sockets += [near, far]
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while part := source.recv(65536):
+            target.sendall(part)
+    _close(source)
+    _close(target)
+
+
+def _close(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def zookeeper() -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tick_ms=200) as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
+    proxy = Proxy(zookeeper.hosts)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def destination() -> str:
+    """A destination that no other test uses."""
+    return f"shop-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def coordinate(
+    zookeeper: EmbeddedZooKeeper, destination: str
+) -> Iterator[Callable[..., ZooKeeperCoordinator]]:
+    """Make coordinators of one destination: `coordinate("a")`, owner and address after the name."""
+    made: list[ZooKeeperCoordinator] = []
+
+    def make(name: str, **options: object) -> ZooKeeperCoordinator:
+        settings: dict[str, object] = {
+            "hosts": zookeeper.hosts,
+            "session_timeout_s": SESSION_S,
+            "owner": name,
+        }
+        settings |= options
+        coordinator = ZooKeeperCoordinator(destination=destination, address=f"{name}:11111", **settings)
+        made.append(coordinator)
+        return coordinator
+
+    yield make
+    for coordinator in made:
+        coordinator.close()

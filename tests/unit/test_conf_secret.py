@@ -1,0 +1,144 @@
+"""Passwords and tokens are read from the environment or a file, and never shown."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from conf.description import describe
+from conf.load import build_instance, load_instance
+from conf.server_settings import GatewaySettings
+from conf.shard_settings import ShardSettings
+from merge.errors import ConfigError
+
+SECRET = "hunter2-hunter2"
+
+
+def instance(shard=None, **values):
+    shards = [{"name": "a", "host": "db", "user": "canal", **(shard or {})}]
+    return {"preset": "memory", "destination": "shop", "shards": shards, **values}
+
+
+def refused(values, **kwargs):
+    with pytest.raises(ConfigError) as caught:
+        build_instance(values, **kwargs)
+    assert SECRET not in str(caught.value) + json.dumps(caught.value.to_dict())
+    return str(caught.value).removeprefix("settings: ")
+
+
+def test_a_password_is_read_from_the_environment_or_a_file_beside_the_instance_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_PASSWORD", SECRET)
+    (tmp_path / "pw").write_text(f" {SECRET} \r\n\n")
+    shards = [
+        {"name": "env", "host": "a", "user": "u", "password_env": "SHOP_PASSWORD"},
+        {"name": "file", "host": "b", "user": "u", "password_file": "pw"},
+        {"name": "none", "host": "c", "user": "u"},
+    ]
+    gateway = {"token_file": "pw"}
+    loaded = build_instance(instance(shards=shards, gateway=gateway), folder=tmp_path)
+    read = [shard.password.get_secret_value() for shard in loaded.shards]
+    assert read == [SECRET, f" {SECRET} ", ""]
+    assert loaded.gateway.token.get_secret_value() == f" {SECRET} "
+
+
+def test_a_password_is_read_once(monkeypatch):
+    monkeypatch.setenv("PW", SECRET)
+    loaded = build_instance(instance({"password_env": "PW"}))
+    monkeypatch.setenv("PW", "other")
+    assert loaded.shards[0].password.get_secret_value() == SECRET
+
+
+def test_secrets_are_shown_nowhere(monkeypatch):
+    monkeypatch.setenv("PW", SECRET)
+    loaded = build_instance(instance({"password_env": "PW"}, gateway={"token_env": "PW"}))
+    shard, gateway = loaded.shards[0], loaded.gateway
+    shown = [
+        *map(repr, (loaded, shard, gateway, shard.password, gateway.token)),
+        *map(str, (loaded, shard, gateway, shard.password, gateway.token)),
+        loaded.model_dump_json(),
+        str(loaded.model_dump()),
+        f"{loaded} {shard} {gateway}",
+        str(describe(loaded)),
+        json.dumps(loaded.model_json_schema()),
+    ]
+    assert not [text for text in shown if SECRET in text]
+    assert describe(loaded)["shards[0].password_env"] == "PW"
+
+
+def test_a_variable_that_is_missing_empty_or_no_name_is_refused(monkeypatch):
+    monkeypatch.delenv("SHOP_PASSWORD", raising=False)
+    expected = "should name an environment variable that holds the secret, but"
+    assert refused(instance({"password_env": "SHOP_PASSWORD"})) == (
+        f"`shards[0].password_env` {expected} SHOP_PASSWORD is not set."
+    )
+    monkeypatch.setenv("SHOP_PASSWORD", "")
+    assert refused(instance(gateway={"token_env": "SHOP_PASSWORD"})) == (
+        f"`gateway.token_env` {expected} SHOP_PASSWORD is empty."
+    )
+    # The secret itself in the place of its variable's name.
+    assert refused(instance({"password_env": SECRET})) == (
+        f"`shards[0].password_env` {expected} is no name of a variable."
+    )
+
+
+def test_a_file_that_is_missing_empty_or_no_text_is_refused(tmp_path):
+    expected = "should name a file that holds the secret, but"
+    values = instance({"password_file": "pw"})
+    file = tmp_path / "pw"
+    assert refused(values, folder=tmp_path) == (
+        f"`shards[0].password_file` {expected} {file} cannot be read (No such file or directory)."
+    )
+    file.write_bytes(b"\n")
+    assert refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is empty."
+    file.write_bytes(b"\xff")
+    assert (
+        refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is no UTF-8 text."
+    )
+
+
+def test_a_secret_has_one_source(monkeypatch, tmp_path):
+    monkeypatch.setenv("PW", SECRET)
+    (tmp_path / "pw").write_text(SECRET)
+    both = {"password_env": "PW", "password_file": "pw"}
+    expected = "should be the only source of the password, but stands beside `password_env`."
+    assert refused(instance(both), folder=tmp_path) == f"`shards[0].password_file` {expected}"
+
+
+@pytest.mark.parametrize("value", [[SECRET], {"of": SECRET}, 12345678])
+def test_what_stands_where_a_secret_is_named_is_not_repeated(value):
+    assert refused(instance({"password_env": value})) == (
+        "`shards[0].password_env` should be text, but is something else."
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"shards: [{{name: a, password: {SECRET}}}]",
+        f"password: {SECRET}",
+        f"password: *{SECRET}",
+        f"password: !{SECRET} x",
+        f"password: @{SECRET}",
+        f"password: %{SECRET}",
+        f"password: '{SECRET}",
+        f"password: {SECRET}: {SECRET}",
+        f"{{password: [{SECRET}",
+    ],
+)
+def test_a_password_written_into_the_file_is_refused_and_not_repeated(tmp_path, text):
+    file = tmp_path / "shop.yaml"
+    file.write_text(f"preset: memory\ndestination: d\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_instance(file)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [ShardSettings, GatewaySettings])
+def test_an_error_of_a_model_does_not_repeat_what_it_was_given(model):
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate({"password": SECRET, "token": SECRET, "password_env": [SECRET], "port": SECRET})
+    assert SECRET not in str(caught.value)
+
+
+def test_settings_without_a_password_have_an_empty_one():
+    assert ShardSettings(name="a", host="h", user="u").password.get_secret_value() == ""

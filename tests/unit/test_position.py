@@ -1,0 +1,110 @@
+"""Positions compare within one source, and are one text each."""
+
+import json
+
+import pytest
+
+from merge.errors import UsageError
+from merge.gtid import NO_GTIDS, parse_gtid_set
+from merge.position import GroupPosition, Position, file_order
+
+A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def test_positions_compare_by_file_number_offset_and_rows():
+    ascending = [
+        Position("mysql-bin.000009", 900),
+        Position("mysql-bin.000010", 4),
+        Position("mysql-bin.000010", 100),
+        Position("mysql-bin.000010", 100, rows_into_transaction=7),
+        Position("mysql-bin.000010", 101),
+        Position("mysql-bin.999999", 4),
+        Position("mysql-bin.1000000", 4),
+    ]
+    for place, one in enumerate(ascending):
+        for other_place, other in enumerate(ascending):
+            assert (one < other) == (place < other_place)
+            assert (one <= other) == (place <= other_place)
+            assert (one > other) == (place > other_place)
+            assert (one >= other) == (place >= other_place)
+
+
+def test_positions_of_two_sources_do_not_compare():
+    with pytest.raises(UsageError, match=r"mysql-bin\.000001 and other-bin\.000001"):
+        assert Position("mysql-bin.000001", 4) < Position("other-bin.000001", 4)
+
+
+@pytest.mark.parametrize("file", ["", "mysql-bin", "mysql-bin.", ".000001", "mysql-bin.00001x"])
+def test_other_names_are_no_binlog_files(file):
+    with pytest.raises(UsageError, match="no binlog file name"):
+        file_order(file)
+
+
+def test_a_base_name_may_have_dots():
+    assert file_order("db1.example.com-bin.000012") == ("db1.example.com-bin", 12)
+
+
+def test_a_position_prints_as_file_and_offset():
+    assert str(Position("mysql-bin.000001", 4)) == "mysql-bin.000001:4"
+    assert str(Position("mysql-bin.000001", 4, rows_into_transaction=3)) == "mysql-bin.000001:4+3 rows"
+
+
+def test_a_group_position_is_one_json_text():
+    position = GroupPosition(
+        {
+            "b": Position("bin.000002", 8, parse_gtid_set("0-1-5"), 1700000000000000, 1700000000000001),
+            "a": Position("bin.000001", 4, parse_gtid_set(f"{A}:1-3"), rows_into_transaction=3),
+        },
+        sequence=12,
+    )
+    assert position.to_json() == (
+        '{"sequence":12,"shards":{'
+        '"a":{"commit_us":0,"file":"bin.000001","gtid_set":"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3",'
+        '"key_us":0,"offset":4,"rows_into_transaction":3},'
+        '"b":{"commit_us":1700000000000000,"file":"bin.000002","gtid_set":"0-1-5",'
+        '"key_us":1700000000000001,"offset":8,"rows_into_transaction":0}}}'
+    )
+    assert GroupPosition.from_json(position.to_json()) == position
+    assert GroupPosition.from_json(position.to_json().encode()) == position
+
+
+def test_what_a_position_does_not_say_is_unknown():
+    position = Position.from_dict({"file": "bin.000001", "offset": 4})
+    assert position == Position("bin.000001", 4)
+    assert position.gtid_set is NO_GTIDS
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"file": "bin.000001"},
+        {"offset": 4},
+        {"file": "bin.000001", "offset": "four"},
+        {"file": "bin.000001", "offset": None},
+        {"file": "bin", "offset": 4},
+        {"file": "bin.000001", "offset": 4, "gtid_set": "nonsense"},
+    ],
+)
+def test_other_objects_are_no_positions(value):
+    with pytest.raises(UsageError):
+        Position.from_dict(value)
+    with pytest.raises(UsageError):
+        GroupPosition.from_json(json.dumps({"sequence": 0, "shards": {"a": value}}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "nonsense", "[]", "7", "null", "{}", '{"shards":{}}', '{"sequence":0}', b"\xff",
+     '{"sequence":"x","shards":{}}', '{"sequence":0,"shards":7}', '{"sequence":0,"shards":{"a":7}}'],
+)  # fmt: skip
+def test_other_texts_are_no_group_positions(text):
+    with pytest.raises(UsageError):
+        GroupPosition.from_json(text)
+
+
+def test_with_shard_leaves_the_original_as_it_was():
+    before = GroupPosition({"a": Position("bin.000001", 4)}, 3)
+    after = before.with_shard("a", Position("bin.000002", 4)).with_shard("b", Position("bin.000001", 9))
+    assert before == GroupPosition({"a": Position("bin.000001", 4)}, 3)
+    assert after == GroupPosition({"a": Position("bin.000002", 4), "b": Position("bin.000001", 9)}, 3)
