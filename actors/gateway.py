@@ -1,11 +1,11 @@
 """The gateway actor: an Arrow Flight server, the door that consumers come in by.
 
-Requests are Flight actions with a JSON object as body; each is answered with one JSON object, `{"value": ...}` or
-`{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the format.
-An error of a stream travels as JSON in the Flight error's `extra_info`.
+Requests are Flight actions with a JSON object as body; each is answered with one JSON object, `{"value": ...}`
+or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the
+format. An error of a stream travels as JSON in the Flight error's `extra_info`.
 
-The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be killed
-at any time.
+The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be
+killed at any time.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from pyarrow import flight
 from ray.actor import ActorHandle
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from actors.store import rows as rows_of_ring
-from actors.store.rows import ShardRows
-from merge.assemble import BatchRows, ShardTable
+from actors.store.rows import RowStreams, read
+from merge.assemble import BatchRows, ShardRows, ShardTable
 from merge.chunk import TableName
 from merge.envelope import envelope
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
@@ -49,7 +48,7 @@ PLANS_MAX = 128
 MESSAGE_ROWS_MAX = 16_384
 
 
-class TokenDoor(flight.ServerMiddlewareFactory):
+class TokenDoor(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow is untyped
     """Lets in who shows the shared token.
 
     Args:
@@ -69,7 +68,7 @@ class TokenDoor(flight.ServerMiddlewareFactory):
             raise flight.FlightUnauthenticatedError("The gateway's token is missing or wrong.")
 
 
-class Door(flight.FlightServerBase):
+class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """The Flight server of one destination.
 
     Args:
@@ -255,23 +254,15 @@ class Door(flight.FlightServerBase):
             sequences = batch.headers["sequence"][batch.headers["shard"] == shard]
             fetch = self._shards[shard].fetch.options(concurrency_group="rows")
             asked[shard] = fetch.remote(epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1)
-        found: dict[int, ShardRows] = {
-            shard: _answered(reference, CALL_TIMEOUT_S) for shard, reference in asked.items()
-        }
+        rows = [ShardRows()] * len(self._shards)
+        for shard, reference in asked.items():
+            rows[shard] = _read(_answered(reference, CALL_TIMEOUT_S))
         return BatchRows(
             order=batch.headers,
-            shards=self._names,
+            shards=tuple(rows),
+            shard_names=self._names,
             names=batch.names,
             first_sequence=batch.start.sequence,
-            tables={
-                shard: tuple(ShardTable(name, rows_of_ring.read(stream)) for name, stream in rows.tables)
-                for shard, rows in found.items()
-            },
-            statements={
-                shard: rows_of_ring.read(rows.statements)
-                for shard, rows in found.items()
-                if rows.statements is not None
-            },
         )
 
 
@@ -299,6 +290,14 @@ class Gateway:
         return os.getpid()
 
 
+def _read(streams: RowStreams) -> ShardRows:
+    """Return a shard's rows as tables, without copying them."""
+    return ShardRows(
+        tables=tuple(ShardTable(name, read(stream)) for name, stream in streams.tables),
+        statements=read(streams.statements) if streams.statements is not None else None,
+    )
+
+
 def _answered(reference: Any, timeout_s: float) -> Any:
     """Return an actor's answer; Ray's errors become ours at this door."""
     try:
@@ -312,4 +311,6 @@ def _answered(reference: Any, timeout_s: float) -> Any:
             f"An actor of the instance is away or restarting: {type(error).__name__}.", retry_after_s=0.3
         ) from error
     except GetTimeoutError as error:
-        raise ServerUnavailable(f"An actor did not answer within {timeout_s:g} s.", retry_after_s=1.0) from error
+        raise ServerUnavailable(
+            f"An actor did not answer within {timeout_s:g} s.", retry_after_s=1.0
+        ) from error

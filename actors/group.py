@@ -1,10 +1,10 @@
 """The group actor: gives a group its epoch, its shards' news and its consumers' calls, and does what it says.
 
-It decides nothing: `merge.group.Group` does. One asyncio loop owns the machine, so an event is handled as a whole
-before the next. What blocks (ZooKeeper, files) runs on threads, and its outcome comes back as an event.
+It decides nothing: `merge.group.Group` does. One asyncio loop owns the machine, so an event is handled as a
+whole before the next. What blocks (ZooKeeper, files) runs on threads, and its outcome comes back as an event.
 
-It serves only while its coordinator says that it is the active one. Fenced, the process ends: Ray starts it again,
-and the new incarnation stands by.
+It serves only while its coordinator says that it is the active one. Fenced, the process ends: Ray starts it
+again, and the new incarnation stands by.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class GroupActor:
         shards: handles of the shard actors by shard_index.
     """
 
-    async def __init__(
+    async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, shards: Sequence[ActorHandle]
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -91,7 +91,9 @@ class GroupActor:
                 try:
                     await self._serve(epoch, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
-                    _log.warning("destination=%s epoch=%d stands by: %s", self._settings.destination, epoch, error)
+                    _log.warning(
+                        "destination=%s epoch=%d stands by: %s", self._settings.destination, epoch, error
+                    )
                 finally:
                     self._stand_down()
         except FencedError as error:
@@ -101,7 +103,7 @@ class GroupActor:
             _log.error("destination=%s cannot reach its coordinator: %s", self._settings.destination, error)
             await asyncio.sleep(1.0)
             self._end()
-        except Exception:
+        except Exception:  # the process ends: nothing may end silently, whatever it was
             _log.exception("destination=%s group broke", self._settings.destination)
             self._end()
 
@@ -232,7 +234,9 @@ class GroupActor:
             await asyncio.to_thread(self._coordinator.release_consumer, client_id)
         except CanalGroupError as error:
             # Its node goes with our session at the latest; the next consumer's lease replaces it.
-            _log.warning("destination=%s client=%s not released: %s", self._settings.destination, client_id, error)
+            _log.warning(
+                "destination=%s client=%s not released: %s", self._settings.destination, client_id, error
+            )
 
     # ---- shards ----------------------------------------------------------------------------------------
 
@@ -260,7 +264,9 @@ class GroupActor:
         poll = handle.poll.options(concurrency_group="poll")
         while True:
             try:
-                report: ShardReport = await _asked(poll.remote(epoch, generation, POLL_HEADERS_MAX, POLL_WAIT_S))
+                report: ShardReport = await _asked(
+                    poll.remote(epoch, generation, POLL_HEADERS_MAX, POLL_WAIT_S)
+                )
             except CanalGroupError as error:
                 _log.warning("shard=%s lost: %s", self._settings.shards[shard].name, error)
                 self._tell(ev.ShardLost(shard, generation, str(error), _now_us()))
@@ -368,7 +374,9 @@ async def _asked(reference: Any) -> Any:
             raise error.cause from None
         raise
     except RayActorError as error:
-        raise ServerUnavailable(f"The shard actor is away: {type(error).__name__}.", retry_after_s=0.2) from error
+        raise ServerUnavailable(
+            f"The shard actor is away: {type(error).__name__}.", retry_after_s=0.2
+        ) from error
 
 
 def _now_us() -> int:

@@ -1,8 +1,8 @@
 """The intake of a shard: one reader thread that fills one ring.
 
-An intake lives until the group asks for another position. It outlives connection losses (its reader reconnects)
-and data it cannot process: then it stops there, says so, and tries the same place again after a while, because
-an operator may have mended the source.
+An intake lives until the group asks for another position. It outlives connection losses (its reader
+reconnects) and data it cannot process: then it stops there, says so, and tries the same place again after a
+while, because an operator may have mended the source.
 """
 
 from __future__ import annotations

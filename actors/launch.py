@@ -109,11 +109,15 @@ def launch(settings: InstanceSettings) -> Instance:
             address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
         )
         shards = {
-            shard.name: _actor(Shard, settings, f"shard/{shard.name}", _SHARD, wiring.shard_wiring(settings, shard))
+            shard.name: _actor(
+                Shard, settings, f"shard/{shard.name}", _SHARD, wiring.shard_wiring(settings, shard)
+            )
             for shard in settings.shards
         }
         here = _on_this_node()
-        group = _actor(GroupActor, settings, "group", _GROUP | here, settings, identity, list(shards.values()))
+        group = _actor(
+            GroupActor, settings, "group", _GROUP | here, settings, identity, list(shards.values())
+        )
         token = settings.gateway.token
         gateway = _actor(
             Gateway,
@@ -160,7 +164,11 @@ def _join_ray(settings: InstanceSettings) -> bool:
     if ray.is_initialized():
         return False
     chosen = settings.ray
-    common: dict[str, Any] = {"namespace": chosen.namespace, "log_to_driver": False, "logging_level": "warning"}
+    common: dict[str, Any] = {
+        "namespace": chosen.namespace,
+        "log_to_driver": False,
+        "logging_level": "warning",
+    }
     try:
         if chosen.address is None:
             # On this machine only: a Ray that we start listens on loopback.

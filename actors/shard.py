@@ -1,8 +1,8 @@
 """The shard actor: owns one source's intake, and hands out headers and rows.
 
-Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer epoch is
-obeyed; a call under another generation than the current one is refused, because sequences mean nothing across
-generations.
+Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer
+epoch is obeyed; a call under another generation than the current one is refused, because sequences mean
+nothing across generations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actors.parse.reader import ReaderLimits, SourceReader
 from actors.parse.source import SourceAddress
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
-from actors.store.rows import ShardRows, gather
+from actors.store.rows import RowStreams, gather
 from merge.errors import CanalGroupError, FencedError, ShardUnavailable
 from merge.header import HeaderRun
 from merge.position import Position
@@ -128,7 +128,7 @@ class Shard:
             self._reported_us = promise_us
         return ShardReport(run if len(run) else None, promise_us, error)
 
-    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> ShardRows:
+    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> RowStreams:
         """Return the rows of the sequences `begin <= sequence < end`.
 
         Raises:

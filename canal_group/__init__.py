@@ -1,11 +1,11 @@
 """The face of canal-group: what a consumer imports.
 
-    import canal_group
+import canal_group
 
-    with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id="mirror") as consumer:
-        for batch in consumer:
-            apply(batch.envelope())
-            consumer.ack(batch.batch_id)
+with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id="mirror") as consumer:
+    for batch in consumer:
+        apply(batch.envelope())
+        consumer.ack(batch.batch_id)
 """
 
 from canal_group.client import Batch, Consumer, connect

@@ -1,7 +1,7 @@
 """A consumer: reads one destination under one client id, batch by batch, in order.
 
-At-least-once: what was not acknowledged comes again, after a rollback, a restart, or when another consumer takes the
-client id over. Each row carries `shard, file, pos, row` to de-duplicate by.
+At-least-once: what was not acknowledged comes again, after a rollback, a restart, or when another consumer
+takes the client id over. Each row carries `shard, file, pos, row` to de-duplicate by.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOUCH_EVERY_S = 2.0
 
 
 class Batch:
-    """A contiguous run of the merged stream, delivered under one id. Rows are read when they are asked for."""
+    """A contiguous run of the merged stream, delivered under one id; rows are read when asked for."""
 
     def __init__(self, consumer: Consumer, value: dict[str, Any]) -> None:
         self._consumer = consumer
@@ -80,8 +80,8 @@ class Batch:
 class Consumer:
     """The one active consumer of a client id, as long as it lives; see `connect`.
 
-    Its lease is renewed on a thread of its own. Calls may be made from several threads; batches are acknowledged in
-    the order of their ids whoever calls.
+    Its lease is renewed on a thread of its own. Calls may be made from several threads; batches are
+    acknowledged in the order of their ids whoever calls.
     """
 
     def __init__(self, door: GatewayDoor, client_id: str, table_filter: str, wait_s: float | None) -> None:
@@ -155,7 +155,9 @@ class Consumer:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left_s = _GET_SLICE_S if deadline is None else max(0.0, min(_GET_SLICE_S, deadline - time.monotonic()))
+            left_s = (
+                _GET_SLICE_S if deadline is None else max(0.0, min(_GET_SLICE_S, deadline - time.monotonic()))
+            )
             value = self._ask("get", wait_s=left_s, rows_max=batch_size, timeout_s=left_s)
             if value is not None:
                 return Batch(self, value)
@@ -227,7 +229,7 @@ class Consumer:
     # ---- life ------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the client id; subscription and cursor stay, outstanding batches are the next consumer's."""
+        """Let go of the client id; the cursor stays, outstanding batches are the next consumer's."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -277,7 +279,8 @@ def connect(
         client_id: whose cursor to use; 1001 is canal's default.
         filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
         token: shared with the gateway.
-        wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it takes.
+        wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
+            takes.
 
     Returns:
         A subscribed consumer, a context manager.

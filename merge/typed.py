@@ -70,7 +70,7 @@ def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
         before: whether to add `_before`.
 
     Returns:
-        (n,) Table: the table's columns, then those of `TYPED`; a table that is not in the batch has no others.
+        (n,) Table: the table's columns, then those of `TYPED`; a table that the batch lacks has no others.
 
     Raises:
         SchemaMismatch: the shards' or versions' columns cannot become one, or a column has a name of ours.

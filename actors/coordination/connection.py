@@ -217,6 +217,9 @@ class Connection:
             FencedError: another epoch is current; nothing was changed.
             CoordinatorUnavailable: it is unknown whether it was changed.
         """
+        if epoch <= 0:
+            # Nobody has been elected under it, and ZooKeeper takes a version of -1 for "any".
+            raise self.fenced(epoch)
         for _ in range(ATTEMPTS_MAX):
             transaction = self.transaction()
             transaction.check(self.tree.epoch, epoch)

@@ -100,7 +100,14 @@ class ChunkBuilder:
         )
 
     def begin(
-        self, *, file: str, begin_offset: int, commit_us: int, gtid_source: str, gtid_number: int, skip: int = 0
+        self,
+        *,
+        file: str,
+        begin_offset: int,
+        commit_us: int,
+        gtid_source: str,
+        gtid_number: int,
+        skip: int = 0,
     ) -> None:
         """Open a transaction.
 
@@ -168,6 +175,23 @@ class ChunkBuilder:
         self._close_fragment(end_offset, last=True)
         self._open = None
 
+    def discard(self) -> bool:
+        """Take the open transaction back, rows and all, as if it had not begun.
+
+        Returns:
+            False, and nothing was changed, if rows of it were handed over before.
+        """
+        open_ = self._opened()
+        if open_.begun:
+            return False
+        header = len(self._chunk.headers)
+        for _, builder in self._chunk.tables.values():
+            builder.discard(header)
+        self._chunk.statements = [each for each in self._chunk.statements if each[0] != header]
+        self._count(open_, -open_.rows, -open_.bytes)
+        self._open = None
+        return True
+
     def close(self, end_offset: int) -> Chunk | None:
         """Return what was gathered as a chunk and begin the next one; None if there is nothing.
 
@@ -186,7 +210,8 @@ class ChunkBuilder:
         if chunk.statements:
             columns = zip(*chunk.statements, strict=True)
             statements = pa.RecordBatch.from_arrays(
-                [pa.array(c, type=f.type) for c, f in zip(columns, STATEMENTS, strict=True)], schema=STATEMENTS
+                [pa.array(c, type=f.type) for c, f in zip(columns, STATEMENTS, strict=True)],
+                schema=STATEMENTS,
             )
         tables = [TableRows(table.name, builder.finish()) for table, builder in chunk.tables.values()]
         return Chunk(

@@ -180,7 +180,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     for pattern, op in (
         (rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_TABLE}", "CREATE"),
         (rf"ALTER\s+{_ONLINE}TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", "ALTER"),
-        (rf"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?((?:{_TABLE}\s*,?\s*)+)", "ERASE"),
+        (rf"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?({_TABLE}(?:\s*,\s*{_TABLE})*)", "ERASE"),
         (rf"TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", "TRUNCATE"),
         (
             r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ONLINE|OFFLINE|UNIQUE|FULLTEXT|SPATIAL)\s+)*INDEX\s+"
@@ -195,16 +195,21 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 _RENAME = re.compile(r"RENAME\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
-_RENAME_PAIR = re.compile(
-    rf"{_TABLE}\s+(?:(?:NO)?WAIT\s+\d*\s*)?TO\s+{_TABLE}", re.IGNORECASE
-)
+_RENAME_PAIR = re.compile(rf"{_TABLE}\s+(?:(?:NO)?WAIT\s+\d*\s*)?TO\s+{_TABLE}", re.IGNORECASE)
 _EXECUTABLE = re.compile(r"/\*M?!\d*\s*(.*?)\*/", re.DOTALL)
+#: a quoted text, which is kept, or a comment anywhere in the statement, which is not
+_QUOTED_OR_COMMENT = re.compile(
+    r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|/\*(?!M?!).*?\*/""", re.DOTALL
+)
 _TEMPORARY = re.compile(r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?TEMPORARY\b", re.IGNORECASE)
-_TRAILING_RENAME = re.compile(rf"\bRENAME\s+(?:(?:TO|AS)\s+)?(?!COLUMN\b|INDEX\b|KEY\b){_TABLE}\s*(?:,|;|$)", re.IGNORECASE)
+_TRAILING_RENAME = re.compile(
+    rf"\bRENAME\s+(?:(?:TO|AS)\s+)?(?!COLUMN\b|INDEX\b|KEY\b){_TABLE}\s*(?:,|;|$)", re.IGNORECASE
+)
 
 
 def _by_expressions(sql: str, schema: str) -> list[Change]:
-    text = strip_comments(_EXECUTABLE.sub(r"\1 ", strip_comments(sql)))
+    bare = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or " ", strip_comments(sql))
+    text = strip_comments(_EXECUTABLE.sub(r"\1 ", bare))
     if _TEMPORARY.match(text):
         return []
     rename = _RENAME.match(text)

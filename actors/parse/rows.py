@@ -70,7 +70,14 @@ class RowsBuilder:
         self._after: list[Image | None] = []
 
     def add(
-        self, event_type: int, body: bytes, *, post_header_size: int, header: int, row_begin: int, skip: int = 0
+        self,
+        event_type: int,
+        body: bytes,
+        *,
+        post_header_size: int,
+        header: int,
+        row_begin: int,
+        skip: int = 0,
     ) -> int:
         """Read one rows event.
 
@@ -96,6 +103,21 @@ class RowsBuilder:
             self._before.append(before)
             self._after.append(after)
         return len(rows)
+
+    def discard(self, header: int) -> None:
+        """Take back the rows of a header that turned out not to have happened; it must be the last one."""
+        keep = len(self._headers)
+        while keep and self._headers[keep - 1] == header:
+            keep -= 1
+        gathered: tuple[list[Any], ...] = (
+            self._headers,
+            self._ordinals,
+            self._ops,
+            self._before,
+            self._after,
+        )
+        for values in gathered:
+            del values[keep:]
 
     def finish(self) -> Any:
         """Return the gathered rows as one record batch, see `merge.chunk`."""

@@ -333,9 +333,7 @@ def _with_unsigned(columns: list[Column], meta: _Optional) -> list[Column]:
     return columns
 
 
-def _with_collations(
-    columns: list[Column], kinds: set[ColumnType], collations: _Collations
-) -> list[Column]:
+def _with_collations(columns: list[Column], kinds: set[ColumnType], collations: _Collations) -> list[Column]:
     having = [index for index, column in enumerate(columns) if column.type in kinds]
     for place, index in enumerate(having):
         columns[index] = replace(columns[index], collation=collations[place])

@@ -13,7 +13,7 @@ from merge.chunk import TableName
 
 
 @dataclass(frozen=True, slots=True)
-class ShardRows:
+class RowStreams:
     """Rows of a range of one shard's sequences, as Arrow IPC streams.
 
     An IPC stream holds just the range, while a pickled slice would hold the whole chunk it was cut from.
@@ -24,8 +24,8 @@ class ShardRows:
     statements: pa.Buffer | None
 
 
-def gather(stored: Iterable[Stored]) -> ShardRows:
-    """Return the rows of parts of chunks, which follow each other, in one stream a table and schema version."""
+def gather(stored: Iterable[Stored]) -> RowStreams:
+    """Return the rows of consecutive parts of chunks, in one stream a table and schema version."""
     versions: dict[tuple[TableName, pa.Schema], list[pa.RecordBatch]] = {}
     statements: list[pa.RecordBatch] = []
     for part in stored:
@@ -36,7 +36,7 @@ def gather(stored: Iterable[Stored]) -> ShardRows:
         if part.chunk.statements is not None:
             statements.append(_sequenced(part.chunk.statements, part))
     tables = tuple((name, _stream(batches)) for (name, _), batches in versions.items())
-    return ShardRows(tables, _stream(statements) if statements else None)
+    return RowStreams(tables, _stream(statements) if statements else None)
 
 
 def read(stream: pa.Buffer) -> pa.Table:
@@ -46,7 +46,7 @@ def read(stream: pa.Buffer) -> pa.Table:
 
 
 def _sequenced(rows: pa.RecordBatch, part: Stored) -> pa.RecordBatch:
-    """Return the rows of a chunk's table that belong to the part, with sequences in place of header indexes."""
+    """Return the part's rows of a chunk's table, with sequences in place of header indexes."""
     header = rows.column("_header").to_numpy()
     begin, end = np.searchsorted(header, [part.header_begin, part.header_end])
     cut = rows.slice(begin, end - begin)

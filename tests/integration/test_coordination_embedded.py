@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
-from zookeeper_fixtures import eventually
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from merge.errors import ConfigError

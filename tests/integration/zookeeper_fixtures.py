@@ -20,9 +20,9 @@ DEADLINE_S = 30.0
 SESSION_S = 2.0
 
 
-def eventually(condition: Callable[[], object], what: str) -> None:
-    """Return once `condition` holds; fail after DEADLINE_S."""
-    deadline_s = time.monotonic() + DEADLINE_S
+def eventually(condition: Callable[[], object], what: str, *, within_s: float = DEADLINE_S) -> None:
+    """Return once `condition` holds; fail after `within_s` seconds."""
+    deadline_s = time.monotonic() + within_s
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline_s, f"still waiting for {what}"

@@ -18,6 +18,7 @@ from conf.server_settings import (
 )
 from conf.shard_settings import derive_server_id
 from conf.stream_settings import FilterSettings, ReaderSettings
+from merge.errors import ConfigError
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -201,3 +202,20 @@ def test_a_key_of_a_yaml_anchor_may_be_overridden(tmp_path):
 def test_presets_are_read_each_time_anew():
     load_preset("group")["coordination"]["port"] = 1
     assert load_preset("group")["coordination"]["port"] == 0
+
+
+@pytest.mark.parametrize("address", ["auto", "10.0.0.1:6379", "head.example.com:1", "[::1]:65535", "h:65535"])
+def test_a_ray_to_join_is_auto_or_host_and_port(address):
+    assert build_instance(instance(ray={"address": address})).ray.address == address
+
+
+@pytest.mark.parametrize("address", ["", "head", "h:0", "h:65536", "h:", ":1", "::1:1", "h:1:2", "a,b:1"])
+def test_an_address_without_host_or_a_port_that_exists_is_refused(address):
+    with pytest.raises(ConfigError, match=r"`ray\.address` should be `auto` or `host:port`, but is"):
+        build_instance(instance(ray={"address": address}))
+
+
+def test_several_zookeeper_hosts_are_parted_by_commas():
+    hosts = "zk0:2181,10.0.0.1:2181,[::1]:2181"
+    coordination = {"kind": "zookeeper", "hosts": hosts}
+    assert build_instance(instance("group", coordination=coordination)).coordination.hosts == hosts

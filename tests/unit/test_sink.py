@@ -53,6 +53,7 @@ def test_commas_inside_brackets_belong_to_the_expression(text, patterns):
         (r"shop\.t_\d{1,2}", "", "shop.t_12", True),
         ("", r"mysql\.slave_.*", "mysql.slave_info", False),
         ("", r"mysql\.slave_.*", "mysql.user", True),
+        ("", r"shop\.tmp", "shop.tmp_1", True),
         (r"shop\..*", r"shop\.tmp_.*", "shop.tmp_1", False),
         (r"shop\..*", r"SHOP\.TMP_.*", "shop.tmp_1", False),
         (r"shop\..*", r"shop\.tmp_.*", "shop.orders", True),
@@ -131,6 +132,8 @@ def test_a_route_that_leaves_no_name_is_refused_when_it_matches():
     assert sink.select("shop", "orders1") == TableName("shop", "orders")
     with pytest.raises(ConfigError, match=r"shop\.17"):
         sink.select("shop", "17")
+    with pytest.raises(ConfigError, match=r"17\.t"):
+        Sink(routes=[Route(r"([a-z]*)\d*\.t", r"\1.t")]).select("17", "t")
 
 
 def test_filters_see_the_names_of_the_source():

@@ -1,0 +1,246 @@
+"""Binlog stream: one connection that dumps one shard's binlog from a position on.
+
+The stream yields chunks, and promises when it has caught up. It does not reconnect: when the connection ends, so does
+the stream, and what was not yielded is read again by the next one.
+
+**Promises.** `CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit time. It
+rests on three facts, and is made only where all hold:
+
+1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
+2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say when it
+   sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in the socket
+   for as long as we were busy. But one that was not there at D arrived after D, behind everything sent before it.
+3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
+   measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet readable
+   (`margin_us`).
+
+Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit in the current second
+is stamped with its start: the frontier is floored to the second. It never steps back, and none is made inside a
+transaction. A source whose commits take longer than the margin from their stamp to the binlog (a disk that stalls,
+and on MariaDB, which stamps the start of the last statement, long statements) breaks its promise: such a transaction
+is late, and whoever merges says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import COMMAND
+
+from actors.parse.binlog_decoder import SECOND_US, BinlogDecoder, Select
+from actors.parse.chunk_builder import ChunkBuilder, Limits
+from actors.parse.clock import SourceClock
+from actors.parse.columns import Losses
+from actors.parse.event_types import EventType
+from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC
+from actors.parse.packets import PacketReader
+from actors.parse.preflight import register
+from actors.parse.source import SourceAddress, connect, query, server_error, translated
+from merge.chunk import Chunk
+from merge.errors import DataError, PositionPurged, SourceUnavailable
+from merge.header import Flag
+from merge.position import Position
+
+HEARTBEAT_PERIOD_NS = 100_000_000
+MARGIN_US = 50_000
+_SESSION_TIMEOUT_S = 7200
+_OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
+#: a dump is asked for with an offset of 32 bits
+_OFFSET_MAX = (1 << 32) - 1
+
+_SESSION = (
+    "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = @@global.binlog_checksum",
+    "SET @mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+    f"SET @master_heartbeat_period = {HEARTBEAT_PERIOD_NS}, @source_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
+    # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+    f"SET SESSION net_write_timeout = {_SESSION_TIMEOUT_S}, net_read_timeout = {_SESSION_TIMEOUT_S}, "
+    f"wait_timeout = {_SESSION_TIMEOUT_S}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """No later transaction of this source will have a commit time smaller than `frontier_us`."""
+
+    frontier_us: int
+
+
+class BinlogStream:
+    """One dump connection. Iterate it once; `interrupt` ends it from another thread.
+
+    Args:
+        address: the source.
+        start: where to begin: a transaction's beginning, or rows into it.
+        select: which tables to decode, under which name.
+        limits: when a chunk is full.
+        clock: the source's clock; `clock` may be set anew at any time between two items.
+        margin_us: how long a commit may take from its stamp to the binlog.
+    Raises:
+        SourceUnavailable: the source does not answer.
+        SourceUnfit: it denies access.
+    """
+
+    def __init__(
+        self,
+        address: SourceAddress,
+        start: Position,
+        select: Select,
+        limits: Limits,
+        clock: SourceClock,
+        *,
+        margin_us: int = MARGIN_US,
+    ) -> None:
+        self.clock = clock
+        self._address = address
+        self._start = start
+        self._margin_us = margin_us
+        self._frontier_us = 0
+        self._empty_at_us: int | None = None
+        self._builder = ChunkBuilder(limits)
+        self._connection = connect(address)
+        try:
+            checksum = self._prepare()
+            self._decoder = BinlogDecoder(address.name, start, select, self._builder, checksum=checksum)
+            self._packets = self._dump()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def losses(self) -> Losses:
+        """Values that had no place in their type, since the stream began."""
+        return self._builder.losses
+
+    def _prepare(self) -> int:
+        address, connection = self._address, self._connection
+        row = query(address, connection, "SELECT @@global.binlog_checksum AS checksum")[0]
+        for statement in _SESSION:
+            query(address, connection, statement)
+        with translated(address):
+            register(connection, address)
+        return CHECKSUM_NONE if str(row["checksum"]).upper() == "NONE" else CHECKSUM_CRC32
+
+    def _dump(self) -> PacketReader:
+        """Ask for the dump: COM_BINLOG_DUMP, flags 0 (wait for more; no annotations).
+
+        A place beyond 4 GiB cannot be asked for. Such a file is read from its beginning, and the decoder passes over
+        what comes before.
+        """
+        offset = self._start.offset if self._start.offset <= _OFFSET_MAX else len(MAGIC)
+        self._decoder.offset = offset
+        request = struct.pack("<IHI", offset, 0, self._address.server_id) + self._start.file.encode()
+        driver: Any = self._connection
+        with translated(self._address):
+            driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
+        return PacketReader(driver._sock, self._address.read_timeout_s)  # noqa: SLF001
+
+    def __iter__(self) -> Iterator[Chunk | CaughtUp]:
+        """Yield chunks and promises until the connection ends.
+
+        Raises:
+            SourceUnavailable: the connection ended.
+            PositionPurged, CorruptEvent, UnsupportedEvent, DataError: see `BinlogDecoder`.
+        """
+        packets, builder, decoder = self._packets, self._builder, self._decoder
+        while True:
+            packet = packets.take()
+            if packet is not None:
+                event_type = decoder.feed(self._event(packet))
+                if builder.full:
+                    yield from self._flush()
+                if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+                    yield from self._promise()
+                continue
+            if not packets.readable() and not decoder.in_transaction:
+                # Nothing more is here: what is complete goes out now. The rest of an open transaction is on its way.
+                yield from self._flush()
+                if packets.empty:
+                    now_us = self.clock.source_now_us()
+                    # Bytes may have come while the chunk was handed over: only an empty socket counts.
+                    if not packets.readable():
+                        self._empty_at_us = now_us
+            try:
+                packets.fill()
+            except SourceUnavailable as error:
+                raise self._unavailable(error.message) from error
+
+    def _event(self, packet: bytes) -> bytes:
+        if not packet:
+            raise self._unavailable("The source sent an empty packet.")
+        mark = packet[0]
+        if mark == _OK:
+            return packet[1:]
+        if mark == _EOF:
+            raise self._unavailable("The source ended the stream.")
+        code = int.from_bytes(packet[1:3], "little")
+        text = packet[9:] if packet[3:4] == b"#" else packet[3:]
+        error = server_error(self._address, code, text.decode("utf-8", "replace"))
+        if isinstance(error, DataError):
+            raise self._explained(error) from None
+        raise error
+
+    def _unavailable(self, message: str) -> SourceUnavailable:
+        return SourceUnavailable(f"{message} (shard {self._address.name})", shard=self._address.name)
+
+    def _explained(self, error: DataError) -> DataError:
+        """Return a refusal with the position refused, and for a purged one the oldest file there is."""
+        place = {"file": self._start.file, "offset": self._start.offset}
+        message = f"{error.message} The position is {self._start}."
+        if not isinstance(error, PositionPurged):
+            return type(error)(message, hint=error.hint, **{**error.details, **place})
+        oldest = oldest_file(self._address)
+        return PositionPurged(
+            f"{message} The oldest file available is {oldest or 'unknown'}.",
+            hint="Load the tables anew, or start at a later position knowing that changes are missing.",
+            **{**error.details, **place, "oldest_file": oldest},
+        )
+
+    def _flush(self) -> Iterator[Chunk]:
+        chunk = self._builder.close(self._decoder.offset)
+        if chunk is not None:
+            yield chunk
+
+    def _promise(self) -> Iterator[Chunk | CaughtUp]:
+        if self._empty_at_us is None or self._decoder.in_transaction:
+            return
+        frontier_us = self._empty_at_us - self._margin_us - self.clock.uncertainty_us
+        if self._decoder.whole_seconds:
+            frontier_us -= frontier_us % SECOND_US
+        self._frontier_us = max(self._frontier_us, frontier_us)
+        yield from self._flush()
+        yield CaughtUp(self._frontier_us)
+
+    def interrupt(self) -> None:
+        """End the connection from any thread; the iteration raises SourceUnavailable."""
+        self._packets.interrupt()
+
+    def close(self) -> None:
+        """Close the connection."""
+        driver: Any = self._connection
+        with contextlib.suppress(pymysql.Error, OSError):
+            driver._force_close()  # noqa: SLF001 - a dump connection takes no COM_QUIT
+
+
+def oldest_file(address: SourceAddress) -> str | None:
+    """Return the name of the oldest binlog file of a source; None if it cannot be asked."""
+    try:
+        connection = connect(address)
+        with contextlib.closing(connection):
+            rows = query(address, connection, "SHOW BINARY LOGS")
+    except (SourceUnavailable, DataError):
+        return None
+    return str(rows[0]["Log_name"]) if rows else None
+
+
+def resume_after(chunk: Chunk) -> Position:
+    """Return where a stream goes on after a chunk: behind its last transaction, or rows into it."""
+    last = chunk.headers[-1]
+    file = chunk.names[int(last["file"])]
+    if int(last["flags"]) & Flag.END:
+        return Position(file, int(last["end_offset"]), commit_us=int(last["commit_us"]))
+    return Position(file, int(last["begin_offset"]), rows_into_transaction=int(last["row_end"]))

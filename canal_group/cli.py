@@ -1,0 +1,217 @@
+"""The command line: `canal-group serve|check|consume|status|demo`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from merge.errors import CanalGroupError, RolledBack
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
+)
+
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
+Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
+Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
+TokenEnv = Annotated[
+    str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
+]
+
+
+def main() -> None:
+    """Run the command line; an error of ours is a sentence and exit status 1 (2 for bad usage)."""
+    try:
+        app()
+    except CanalGroupError as error:
+        _err.print(f"[red]{type(error).__name__}[/red]: {error}")
+        sys.exit(1)
+
+
+@app.command()
+def serve(
+    config: Config,
+    address: Annotated[
+        str | None,
+        typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
+    ] = None,
+) -> None:
+    """Serve an instance until SIGTERM or Ctrl-C."""
+    from actors.launch import launch
+    from conf.load import load_instance
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    settings = load_instance(config)
+    if address is not None:
+        chosen = settings.ray.model_copy(update={"address": address, "num_cpus": None})
+        settings = settings.model_copy(update={"ray": chosen})
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    with launch(settings) as instance:
+        _err.print(f"serving {settings.destination} ({len(settings.shards)} shards) at {instance.uri}")
+        stop.wait()
+        _err.print("stopping")
+
+
+@app.command()
+def check(config: Config) -> None:
+    """Check an instance file and each source's settings and grants; a line each."""
+    from actors.parse.preflight import preflight
+
+    from actors.wiring import source_address
+    from conf.load import load_instance
+
+    out = Console(highlight=False, soft_wrap=True)
+    settings = load_instance(config)
+    out.print(
+        f"[green]ok[/green]    {config}: destination {settings.destination}, {len(settings.shards)} shards"
+    )
+    failed = False
+    for shard in settings.shards:
+        where = f"{shard.name} ({shard.host}:{shard.port})"
+        try:
+            checks = preflight(source_address(settings, shard))
+        except CanalGroupError as error:
+            failed = True
+            out.print(f"[red]FAIL[/red]  {where}: {error}")
+            continue
+        for found in checks:
+            if found.ok:
+                out.print(f"[green]ok[/green]    {where}: {found.name}: {found.found}")
+            else:
+                failed = True
+                out.print(f"[red]FAIL[/red]  {where}: {found.name}: {found.found}. Mend it with: {found.fix}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def consume(
+    destination: Destination,
+    gateway: Gateway = "grpc://127.0.0.1:11113",
+    client_id: Annotated[str, typer.Option("--client", help="Whose cursor to use.")] = "1001",
+    filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
+    as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
+    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after so many rows; 0: never.")] = 0,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
+    ] = None,
+    token_env: TokenEnv = None,
+) -> None:
+    """Print a destination's changes, in order: one JSON object a line, or a table.
+
+    Without --ack everything printed comes again, to the next consumer.
+    """
+    import canal_group
+    from canal_group.show import print_lines, print_table
+
+    show = print_table if as_table else print_lines
+    printed = 0
+    with (
+        _quiet_interrupt(),
+        canal_group.connect(
+            gateway,
+            destination=destination,
+            client_id=client_id,
+            filter=filter,
+            token=_token(token_env),
+            wait_s=10.0 if timeout_s is None else timeout_s,
+        ) as consumer,
+    ):
+        while not rows_max or printed < rows_max:
+            try:
+                batch = consumer.get_without_ack(timeout=timeout_s)
+            except RolledBack as error:
+                _err.print(str(error))
+                continue
+            if batch is None:
+                break
+            rows = batch.envelope()
+            show(rows)
+            printed += rows.num_rows
+            if ack:
+                consumer.ack(batch.batch_id)
+
+
+@app.command()
+def status(
+    destination: Destination,
+    gateway: Gateway = "grpc://127.0.0.1:11113",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole state as one JSON object.")
+    ] = False,
+    token_env: TokenEnv = None,
+) -> None:
+    """Show shards, who holds the group, outstanding batches, the active server and consumers."""
+    from canal_group.door import GatewayDoor
+    from canal_group.show import print_status
+
+    state = GatewayDoor(gateway, destination, _token(token_env)).ask("status")
+    if as_json:
+        typer.echo(json.dumps(state))
+    else:
+        print_status(state)
+
+
+@app.command()
+def demo(
+    shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
+    transactions: Annotated[
+        int | None, typer.Option(min=1, help="Small transactions, over all shards.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Bound on the writing, seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+) -> None:
+    """Start database servers, write to all of them, read the merged stream, and prove it right."""
+    from canal_group.demo.options import DemoOptions
+    from canal_group.demo.run import run
+
+    given = {"transactions": transactions, "seconds": seconds}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    report = run(DemoOptions(shards=shards, seed=seed, json=as_json, **chosen))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _token(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    token = os.environ.get(variable)
+    if token is None:
+        raise typer.BadParameter(f"the environment variable {variable} is not set", param_hint="--token-env")
+    return token
+
+
+@contextmanager
+def _quiet_interrupt() -> Iterator[None]:
+    """Let Ctrl-C and a closed pipe end a command without a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Real MariaDB servers for the tests of this folder."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from actors.parse.source import SourceAddress
+from canal_group.demo.servers import MariaDbServer, ServerMissing
+
+DEADLINE_S = 60.0
+
+
+def await_true(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until a condition holds; fail with `what` after the deadline."""
+    waited = threading.Event()
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
+        waited.wait(0.01)
+
+
+def started(*options: str) -> MariaDbServer:
+    """Return a running server, or skip the test where none is installed."""
+    try:
+        return MariaDbServer(options=options).start()
+    except ServerMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def shared_mariadb() -> Iterator[MariaDbServer]:
+    server = started()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def mariadb(shared_mariadb: MariaDbServer) -> MariaDbServer:
+    """A server that the tests share, with an empty schema `app`; for tests that leave it running."""
+    shared_mariadb.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
+    return shared_mariadb
+
+
+@pytest.fixture
+def own_mariadb() -> Iterator[MariaDbServer]:
+    """A server of the test's own, with an empty schema `app`; for tests that end or change it."""
+    server = started()
+    server.execute("CREATE DATABASE app")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def source_address() -> Callable[..., SourceAddress]:
+    """Return addresses of servers as a reader wants them."""
+
+    def address(server: MariaDbServer, **changes: object) -> SourceAddress:
+        where = server.address()
+        fields: dict[str, object] = {
+            "name": "s1",
+            "host": where.host,
+            "port": where.port,
+            "user": where.user,
+            "password": where.password,
+            "server_id": 9001,
+            "destination": "test",
+        }
+        return SourceAddress(**{**fields, **changes})  # type: ignore[arg-type]
+
+    return address
