@@ -1,6 +1,6 @@
 """The gateway actor: an Arrow Flight server, the door that consumers come in by.
 
-Requests are Flight actions with a JSON object as body; each is answered with one JSON object, `{"value": ...}`
+Requests are Flight actions with a JSON object as body. Each is answered with one JSON object, `{"value": ...}`
 or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the
 format. An error of a stream travels as JSON in the Flight error's `extra_info`.
 
@@ -75,8 +75,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         location: where to listen, "grpc://host:port".
         destination: the only one it serves.
         token: shared with the consumers; None: none.
-        group: handle of the group actor.
-        shards: names and handles of the shard actors by shard_index.
+        group: name of the group actor.
+        shards: names of the shards, and of their actors, by shard_index.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         location: str,
         destination: str,
         token: str | None,
-        group: ActorHandle,
-        shards: Sequence[tuple[str, ActorHandle]],
+        group: str,
+        shards: Sequence[tuple[str, str]],
     ) -> None:
         super().__init__(location, middleware={"token": TokenDoor(token)})
         self._destination = destination
-        self._group = group
+        self._group: ActorHandle = ray.get_actor(group)
         self._names = tuple(name for name, _ in shards)
-        self._shards = [handle for _, handle in shards]
+        self._shards: list[ActorHandle] = [ray.get_actor(actor) for _, actor in shards]
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
@@ -204,7 +204,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     # ---- rows ------------------------------------------------------------------------------------------
 
-    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.FlightDataStream:  # noqa: ARG002  Flight's signature
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
         """Stream the rows of an outstanding batch."""
         try:
             table = self._rows(json.loads(ticket.ticket))
@@ -212,7 +212,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             raise flight.FlightServerError(
                 str(error), extra_info=json.dumps(error.to_dict()).encode()
             ) from error
-        return flight.GeneratorStream(table.schema, table.to_batches(max_chunksize=MESSAGE_ROWS_MAX))
+        return flight.RecordBatchStream(table.unify_dictionaries().to_reader(MESSAGE_ROWS_MAX))
 
     def _rows(self, ticket: dict[str, Any]) -> pa.Table:
         self._check_destination(ticket)
@@ -274,8 +274,8 @@ class Gateway:
         location: str,
         destination: str,
         token: str | None,
-        group: ActorHandle,
-        shards: Sequence[tuple[str, ActorHandle]],
+        group: str,
+        shards: Sequence[tuple[str, str]],
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._door = Door(location, destination, token, group, shards)

@@ -10,6 +10,7 @@ again, and the new incarnation stands by.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
@@ -18,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
+import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
@@ -45,6 +47,8 @@ POLL_HEADERS_MAX = 65_536
 POLL_WAIT_S = 1.0
 #: how often leases and dead shards are looked at, and whether this server is the active one, seconds
 TICK_S = 0.2
+#: how long a look at the state waits for the loop, seconds
+STATUS_WAIT_S = 0.5
 #: pause before an opening that failed is tried again, seconds
 REOPEN_S = 0.2
 
@@ -55,16 +59,17 @@ class GroupActor:
     Args:
         settings: of the instance.
         identity: of this server.
-        shards: handles of the shard actors by shard_index.
+        shards: names of the shard actors by shard_index. Names, because Ray keeps a handle that is a
+            constructor's argument in its object store, where a restart may not find it any more.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
-        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shards: Sequence[ActorHandle]
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shards: Sequence[str]
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._settings = settings
         self._identity = identity
-        self._shards = list(shards)
+        self._shards: list[ActorHandle] = [ray.get_actor(name) for name in shards]
         self._machine: Group | None = None
         self._coordinator: Coordinator | None = None
         self._store: CursorStore | None = None
@@ -76,7 +81,8 @@ class GroupActor:
         self._chores: set[asyncio.Task[None]] = set()
         #: published by the loop for the status calls, which run on another thread
         self._snapshot: dict[str, Any] = {"active": False}
-        self._main = asyncio.get_running_loop().create_task(self._live())
+        self._loop = asyncio.get_running_loop()
+        self._main = self._loop.create_task(self._live())
 
     # ---- being active ----------------------------------------------------------------------------------
 
@@ -132,7 +138,7 @@ class GroupActor:
         while True:
             coordinator.check_active()
             self._tell(ev.Ticked(_now_us()))
-            self._snapshot = {"active": True, **self._machine.describe(_now_us())}
+            await self._publish()
             await asyncio.sleep(TICK_S)
 
     def _stand_down(self) -> None:
@@ -186,7 +192,7 @@ class GroupActor:
 
     def _chore(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that ends by itself; should it break, so does the process: nothing ends silently."""
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._chores.add(task)
         task.add_done_callback(self._chore_done)
         return task
@@ -282,7 +288,7 @@ class GroupActor:
         """Hand a request to the machine and wait for its answer."""
         self._check_active()
         call = next(self._calls)
-        answer = self._answers[call] = asyncio.get_running_loop().create_future()
+        answer = self._answers[call] = self._loop.create_future()
         self._tell(make(call))
         return await answer
 
@@ -312,7 +318,7 @@ class GroupActor:
         """Deliver the next batch, waiting so long for one; None: there was none."""
         self._check_active()
         call = next(self._calls)
-        answer = self._answers[call] = asyncio.get_running_loop().create_future()
+        answer = self._answers[call] = self._loop.create_future()
         self._tell(ev.GetRequested(call, client_id, epoch, rows_max, _now_us()))
         done, _ = await asyncio.wait([answer], timeout=timeout_s)
         if not done:
@@ -353,9 +359,19 @@ class GroupActor:
         async with self._locks[client_id]:
             await self._ask(lambda call: ev.ReleaseRequested(call, client_id, epoch, _now_us()))
 
-    def status(self) -> dict[str, Any]:
-        """Return the group's state as a JSON object; runs beside the loop, so nothing can hold it up."""
+    async def status(self) -> dict[str, Any]:
+        """Return the group's state as a JSON object.
+
+        Runs on a loop of its own: while the group's is busy, the state of its last tick is returned.
+        """
+        fresh = asyncio.run_coroutine_threadsafe(self._publish(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(fresh), STATUS_WAIT_S)
         return {"server": self._identity.address, "pid": os.getpid(), **self._snapshot}
+
+    async def _publish(self) -> None:
+        if self._machine is not None:
+            self._snapshot = {"active": True, **self._machine.describe(_now_us())}
 
     async def close(self) -> None:
         """Give up activity in good order."""

@@ -56,6 +56,21 @@ _GATEWAY: dict[str, Any] = {
 }
 
 
+class _ActorNames:
+    """Names by which an instance's actors find each other, and people them (`ray list actors`).
+
+    A name is no lock: each launch has names of its own, and the coordinator decides who is active.
+    """
+
+    def __init__(self, destination: str) -> None:
+        self._stem = f"{destination}/{uuid.uuid4().hex[:8]}"
+        self.group = f"{self._stem}/group"
+        self.gateway = f"{self._stem}/gateway"
+
+    def shard(self, shard: str) -> str:
+        return f"{self._stem}/shard/{shard}"
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
@@ -108,27 +123,24 @@ def launch(settings: InstanceSettings) -> Instance:
         identity = wiring.ServerIdentity(
             address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
         )
-        shards = {
-            shard.name: _actor(
-                Shard, settings, f"shard/{shard.name}", _SHARD, wiring.shard_wiring(settings, shard)
-            )
+        names = _ActorNames(settings.destination)
+        shards = [
+            _actor(Shard, names.shard(shard.name), _SHARD, wiring.shard_wiring(settings, shard))
             for shard in settings.shards
-        }
+        ]
+        actors = [names.shard(shard.name) for shard in settings.shards]
         here = _on_this_node()
-        group = _actor(
-            GroupActor, settings, "group", _GROUP | here, settings, identity, list(shards.values())
-        )
+        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, actors)
         token = settings.gateway.token
         gateway = _actor(
             Gateway,
-            settings,
-            "gateway",
+            names.gateway,
             _GATEWAY | here,
             f"grpc://{address}",
             settings.destination,
             token.get_secret_value() if token is not None else None,
-            group,
-            list(shards.items()),
+            names.group,
+            list(zip((shard.name for shard in settings.shards), actors, strict=True)),
         )
         ray.get(gateway.port.remote(), timeout=60)
     except BaseException:
@@ -137,9 +149,7 @@ def launch(settings: InstanceSettings) -> Instance:
         if owns_ray:
             ray.shutdown()
         raise
-    return Instance(
-        settings, f"grpc://{address}", group, gateway, tuple(shards.values()), zookeeper, owns_ray
-    )
+    return Instance(settings, f"grpc://{address}", group, gateway, tuple(shards), zookeeper, owns_ray)
 
 
 def _on_this_node() -> dict[str, Any]:
@@ -151,11 +161,7 @@ def _on_this_node() -> dict[str, Any]:
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
 
 
-def _actor(
-    cls: type, settings: InstanceSettings, role: str, options: dict[str, Any], *arguments: Any
-) -> ActorHandle:
-    # The name is for people (`ray list actors`). It is no lock: the coordinator decides who is active.
-    name = f"{settings.destination}/{role}/{uuid.uuid4().hex[:8]}"
+def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> ActorHandle:
     return ray.remote(**options)(cls).options(name=name).remote(*arguments)
 
 

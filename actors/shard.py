@@ -16,11 +16,15 @@ from typing import Any
 import pyarrow as pa
 
 from actors.intake import Intake, IntakeState
-from actors.parse.reader import ReaderLimits, SourceReader
+from actors.parse.chunk_builder import Limits
+from actors.parse.reader import SourceReader
 from actors.parse.source import SourceAddress
+from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
 from actors.store.rows import RowStreams, gather
+from conf.shard_settings import Start
+from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError, FencedError, ShardUnavailable
 from merge.header import HeaderRun
 from merge.position import Position
@@ -34,9 +38,15 @@ class ShardWiring:
     """What a shard is made of."""
 
     address: SourceAddress
-    sink: Sink
+    #: what is kept, and what it is called
+    filter: FilterSettings
     ring: RingBounds
-    limits: ReaderLimits
+    #: when a chunk is full
+    limits: Limits
+    #: how long a commit may take from its stamp to the binlog, microseconds
+    margin_us: int
+    #: where to begin when the group does not say
+    start: Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,9 @@ class Shard:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._wiring = wiring
         self._name = wiring.address.name
+        chosen = wiring.filter
+        routes = [Route(route.match, route.to) for route in chosen.routes]
+        self._sink = Sink(chosen.white, chosen.black, routes)
         self._opening = threading.Lock()
         self._intake: Intake | None = None
         #: (epoch, generation) of the group that is obeyed
@@ -100,7 +113,9 @@ class Shard:
 
     def _reader(self, intake: Intake) -> SourceReader:
         wiring = self._wiring
-        return SourceReader(wiring.address, wiring.sink.select, wiring.limits, intake)
+        return SourceReader(
+            wiring.address, self._sink.select, wiring.limits, intake, margin_us=wiring.margin_us
+        )
 
     def poll(self, epoch: int, generation: int, items_max: int, wait_s: float) -> ShardReport:
         """Return new headers or a new promise, waiting so long for either.

@@ -9,12 +9,10 @@ from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.parse.reader import ReaderLimits
+from actors.parse.chunk_builder import Limits
 from actors.parse.source import SourceAddress
 from actors.ports import Coordinator, CursorStore
 from actors.shard import ShardWiring
-from actors.sink.route import Route
-from actors.sink.sink import Sink
 from actors.store.ring import BatchMode, RingBounds
 from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings
 from conf.settings import InstanceSettings
@@ -105,27 +103,24 @@ def source_address(settings: InstanceSettings, shard: ShardSettings) -> SourceAd
             "ca": str(ssl.ca) if ssl.ca else None,
             "cert": str(ssl.cert) if ssl.cert else None,
             "key": str(ssl.key) if ssl.key else None,
-            "verify": ssl.verify,
+            "verify_cert": ssl.verify,
+            "verify_identity": ssl.verify,
         },
     )
 
 
 def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
     """Return what a shard actor is made of."""
-    chosen, reader, store = settings.filter, settings.reader, settings.store
+    reader, store = settings.reader, settings.store
     return ShardWiring(
         address=source_address(settings, shard),
-        sink=Sink(chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]),
+        filter=settings.filter,
         ring=RingBounds(
             mode=BatchMode(store.mode),
             size=store.size,
             memunit_bytes=store.memunit_bytes,
         ),
-        limits=ReaderLimits(
-            chunk_bytes_max=reader.chunk_bytes_max,
-            chunk_rows_max=reader.chunk_rows_max,
-            heartbeat_ms=reader.heartbeat_ms,
-            margin_ms=settings.merge.margin_ms,
-            start=settings.start_of(shard),
-        ),
+        limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
+        margin_us=settings.merge.margin_ms * 1000,
+        start=settings.start_of(shard),
     )

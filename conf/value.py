@@ -14,6 +14,8 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from merge.table_filter import split_patterns
+
 #: `type` of the errors that `unfit` makes
 UNFIT = "unfit"
 
@@ -103,7 +105,7 @@ def _regex(value: str) -> str:
 
 
 def _regex_list(value: str) -> str:
-    for part in value.split(","):
+    for part in split_patterns(value):
         _regex(part)
     return value
 
@@ -131,5 +133,5 @@ ZookeeperHosts: TypeAlias = Annotated[str, AfterValidator(_hosts)]
 ZookeeperPath: TypeAlias = Annotated[str, AfterValidator(_node)]
 RayAddress: TypeAlias = Annotated[str, AfterValidator(_ray_address)]
 Regex: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
-#: canal's comma-separated regular expressions on `schema.table`; a comma always parts, also inside brackets
+#: canal's comma-separated regular expressions on `schema.table`; a comma inside brackets does not part
 RegexList: TypeAlias = Annotated[str, AfterValidator(_regex_list)]

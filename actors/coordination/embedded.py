@@ -98,14 +98,13 @@ class EmbeddedZooKeeper:
         if self._process is not None and self._process.poll() is None:
             return
         java, jars = _find_java(), _find_jars()
+        if self._port and not _is_free(self._port):
+            raise ConfigError(f"Port {self._port} of {HOST} is taken.", hint="Choose another one, or 0.")
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="canal-group-zookeeper-"))
         self._folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, _STARTS_MAX + 1):
-            if self._any_port and not self._port:
-                self._port = _free_port()
-            elif not _is_free(self._port):
-                raise ConfigError(f"Port {self._port} of {HOST} is taken.", hint="Choose another one, or 0.")
+            self._port = self._port or _free_port()
             try:
                 self._start_once(java, jars, self._folder)
             except CoordinatorUnavailable:

@@ -1,7 +1,7 @@
 """Binlog decoder: events in, transactions with their rows out to a chunk builder.
 
-The decoder knows the binlog's grammar and nothing of connections: events may come from a server or from a file.
-It keeps the place in the binlog, verifies every checksum, and holds the table maps of the current file.
+The decoder knows the binlog's grammar and nothing of connections: events may come from a server or from a
+file. It keeps the place in the binlog, verifies every checksum, and holds the table maps of the current file.
 
 Grammar of a transaction, and of what else may stand between two of them:
 
@@ -70,7 +70,8 @@ class BinlogDecoder:
 
     Args:
         shard: name for errors.
-        start: where the first event stands. Events before it, if any come, are passed over. The first transaction's
+        start: where the first event stands. Events before it, if any come, are passed over. The first
+        transaction's
             first `rows_into_transaction` rows are read and not handed over.
         select: which tables to decode.
         builder: gathers what was read.
@@ -184,7 +185,8 @@ class BinlogDecoder:
     def _on_format_description(self, event: bytes, header: EventHeader) -> int:
         """Learn how the file is written; return where the event begins.
 
-        A stream that begins inside a file is led in by the file's description again: its place is no news then.
+        A stream that begins inside a file is led in by the file's description again: its place is no news
+        then.
         """
         begin = header.log_pos - header.size if header.log_pos else self.offset
         if self.offset == len(MAGIC) and header.log_pos:
@@ -269,15 +271,8 @@ class BinlogDecoder:
                 if self._state is _State.IDLE:
                     self._begin(None, header, begin)
                 self._state = _State.INSIDE
-            case ddl.Kind.COMMIT:
-                self._require_inside("COMMIT")
-                self._end()
-            case ddl.Kind.ROLLBACK:
-                self._rollback()
-            case ddl.Kind.SAVEPOINT:
-                self._savepoints[ddl.savepoint_name(query.sql)] = self._builder.row
-            case ddl.Kind.ROLLBACK_TO:
-                self._rollback_to(ddl.savepoint_name(query.sql))
+            case ddl.Kind.DEFINITION:
+                self._definition(query.schema, query.sql, header, begin)
             case ddl.Kind.XA:
                 self._refuse_xa()
             case ddl.Kind.ROWS:
@@ -285,10 +280,23 @@ class BinlogDecoder:
                     f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
                     hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
                 )
-            case ddl.Kind.DEFINITION:
-                self._definition(query.schema, query.sql, header, begin)
-            case ddl.Kind.RELEASE | ddl.Kind.EMPTY:
-                pass
+            case kind:
+                self._on_transaction_control(kind, query.sql)
+
+    def _on_transaction_control(self, kind: ddl.Kind, sql: str) -> None:
+        """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
+        match kind:
+            case ddl.Kind.COMMIT:
+                self._require_inside("COMMIT")
+                self._end()
+            case ddl.Kind.ROLLBACK:
+                self._rollback()
+            case ddl.Kind.SAVEPOINT:
+                self._savepoints[ddl.savepoint_name(sql)] = self._builder.row
+            case ddl.Kind.ROLLBACK_TO:
+                self._rollback_to(ddl.savepoint_name(sql))
+            case _:
+                assert kind in (ddl.Kind.RELEASE, ddl.Kind.EMPTY), kind
 
     @staticmethod
     def _refuse_xa() -> NoReturn:
@@ -305,7 +313,7 @@ class BinlogDecoder:
         self._end()
 
     def _rollback_to(self, name: str) -> None:
-        """Pass over a return to a savepoint: the server took the undone rows out of the binlog, or it is an error."""
+        """Pass over a return to a savepoint, provided that the undone rows are not in the binlog."""
         if self._builder.row > self._savepoints.get(name, 0):
             raise UnsupportedEvent(
                 f"Rows behind savepoint {name!r} were rolled back, but stand in the binlog.",
@@ -315,8 +323,8 @@ class BinlogDecoder:
     def _definition(self, schema: str, sql: str, header: EventHeader, begin: int) -> None:
         """Hand a statement on under the first of its tables that is selected.
 
-        A statement about no table is asked for with an empty table name. On its own it is a transaction; CREATE
-        TABLE ... SELECT stands inside one, before its rows.
+        A statement about no table is asked for with an empty table name. On its own it is a transaction;
+        CREATE TABLE ... SELECT stands inside one, before its rows.
         """
         alone = self._state is not _State.INSIDE
         if self._state is _State.IDLE:

@@ -1,24 +1,27 @@
 """Binlog stream: one connection that dumps one shard's binlog from a position on.
 
-The stream yields chunks, and promises when it has caught up. It does not reconnect: when the connection ends, so does
-the stream, and what was not yielded is read again by the next one.
+The stream yields chunks, and promises when it has caught up. It does not reconnect: when the connection ends,
+so does the stream, and what was not yielded is read again by the next one.
 
-**Promises.** `CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit time. It
-rests on three facts, and is made only where all hold:
+**Promises.** `CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit
+time. It is made only where all of this holds:
 
 1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
-2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say when it
-   sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in the socket
-   for as long as we were busy. But one that was not there at D arrived after D, behind everything sent before it.
+2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say
+   when it sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in
+   the socket for as long as we were busy. But one that was not there at D arrived after D, and everything sent
+   before it arrived before it.
 3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
-   measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet readable
-   (`margin_us`).
+   measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet
+   readable (`margin_us`).
 
-Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit in the current second
-is stamped with its start: the frontier is floored to the second. It never steps back, and none is made inside a
-transaction. A source whose commits take longer than the margin from their stamp to the binlog (a disk that stalls,
-and on MariaDB, which stamps the start of the last statement, long statements) breaks its promise: such a transaction
-is late, and whoever merges says so.
+Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit of the current
+second is stamped with its start: the frontier is floored to the second. It never steps back, and none is made
+inside a transaction.
+
+What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
+that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
+long statements. They come late, and whoever merges sees that.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.source import SourceAddress, connect, query, server_error, translated
 from merge.chunk import Chunk
-from merge.errors import DataError, PositionPurged, SourceUnavailable
+from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from merge.header import Flag
 from merge.position import Position
 
@@ -53,13 +56,19 @@ _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 #: a dump is asked for with an offset of 32 bits
 _OFFSET_MAX = (1 << 32) - 1
 
-_SESSION = (
-    "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = @@global.binlog_checksum",
-    "SET @mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
-    f"SET @master_heartbeat_period = {HEARTBEAT_PERIOD_NS}, @source_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
-    # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
-    f"SET SESSION net_write_timeout = {_SESSION_TIMEOUT_S}, net_read_timeout = {_SESSION_TIMEOUT_S}, "
-    f"wait_timeout = {_SESSION_TIMEOUT_S}",
+_SESSION = tuple(
+    f"SET {assignments}"
+    for assignments in (
+        "@master_binlog_checksum = @@global.binlog_checksum",
+        "@source_binlog_checksum = @@global.binlog_checksum",
+        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+        f"@master_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
+        f"@source_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
+        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
+    )
 )
 
 
@@ -80,6 +89,7 @@ class BinlogStream:
         limits: when a chunk is full.
         clock: the source's clock; `clock` may be set anew at any time between two items.
         margin_us: how long a commit may take from its stamp to the binlog.
+
     Raises:
         SourceUnavailable: the source does not answer.
         SourceUnfit: it denies access.
@@ -128,8 +138,8 @@ class BinlogStream:
     def _dump(self) -> PacketReader:
         """Ask for the dump: COM_BINLOG_DUMP, flags 0 (wait for more; no annotations).
 
-        A place beyond 4 GiB cannot be asked for. Such a file is read from its beginning, and the decoder passes over
-        what comes before.
+        A place beyond 4 GiB cannot be asked for. Such a file is read from its beginning, and the decoder
+        passes over what comes before.
         """
         offset = self._start.offset if self._start.offset <= _OFFSET_MAX else len(MAGIC)
         self._decoder.offset = offset
@@ -157,7 +167,8 @@ class BinlogStream:
                     yield from self._promise()
                 continue
             if not packets.readable() and not decoder.in_transaction:
-                # Nothing more is here: what is complete goes out now. The rest of an open transaction is on its way.
+                # Nothing more is here: what is complete goes out now. The rest of an open transaction is on
+                # its way.
                 yield from self._flush()
                 if packets.empty:
                     now_us = self.clock.source_now_us()
@@ -189,15 +200,19 @@ class BinlogStream:
 
     def _explained(self, error: DataError) -> DataError:
         """Return a refusal with the position refused, and for a purged one the oldest file there is."""
-        place = {"file": self._start.file, "offset": self._start.offset}
+        place: dict[str, Detail] = {
+            **error.details,
+            "file": self._start.file,
+            "offset": self._start.offset,
+        }
         message = f"{error.message} The position is {self._start}."
         if not isinstance(error, PositionPurged):
-            return type(error)(message, hint=error.hint, **{**error.details, **place})
+            return type(error)(message, hint=error.hint, **place)
         oldest = oldest_file(self._address)
         return PositionPurged(
             f"{message} The oldest file available is {oldest or 'unknown'}.",
             hint="Load the tables anew, or start at a later position knowing that changes are missing.",
-            **{**error.details, **place, "oldest_file": oldest},
+            **{**place, "oldest_file": oldest},
         )
 
     def _flush(self) -> Iterator[Chunk]:

@@ -3,7 +3,8 @@
 Collation numbers below 576 are common to MySQL and MariaDB or used by one of them only; MariaDB adds 1024 for
 its NOPAD variants, and counts its UCA 14 collations from 2048 on, 256 numbers a charset.
 
-Source: `information_schema.COLLATIONS` of MySQL 9 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 10.11.
+Source: `information_schema.COLLATIONS` of MySQL 9 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB
+10.11.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Chunk builder: gathers transactions with their rows, and closes them as chunks.
 
-A chunk closes at about `bytes_max` bytes of rows events or at `rows_max` rows, and whenever its owner asks. It
-never holds a part of a rows event. A transaction that is open when its chunk is full goes on in the next one: its
-part so far is a *fragment*, a header of its own that has the transaction's commit time, GTID and beginning, the
-ordinals of its rows, and as its end the end of the last event read.
+A chunk closes at about `bytes_max` bytes of rows events or at `rows_max` rows, and whenever its owner asks.
+It
+never holds a part of a rows event. A transaction that is open when its chunk is full goes on in the next one:
+its part so far is a *fragment*, a header of its own that has the transaction's commit time, GTID and
+beginning, the ordinals of its rows, and as its end the end of the last event read.
 
 Only the rows of selected tables count: rows events of other tables are not opened, so their rows have no
 ordinals. Ordinals are therefore stable as long as the selection is.
@@ -135,6 +136,7 @@ class ChunkBuilder:
             event_type: type of the rows event.
             body: the event without header and checksum.
             post_header_size: as the format description says.
+
         Raises:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """

@@ -1,21 +1,21 @@
 """Source clock: the source's time of day, known from here.
 
 The offset between the two clocks is measured by asking the source for its time: the answer was true at some
-moment of the round trip, so half of it bounds the error. Clocks drift; whoever relies on this one for long measures
-again.
+moment of the round trip, so half of it bounds the error. Clocks drift; whoever relies on this one for long
+measures again.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pymysql
 
-_EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - as naive as what the server answers, both UTC
-_MICROSECOND = datetime.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as naive as what the server answers, both UTC
+_MICROSECOND = dt.timedelta(microseconds=1)
 _SAMPLES = 3
 
 

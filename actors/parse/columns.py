@@ -1,6 +1,7 @@
 """Columns: from a table map's columns to typed Arrow fields, and from stored values to Arrow arrays.
 
-`field_of` says what a column becomes; it holds for every decoder of row images. `array_of` turns the values that
+`field_of` says what a column becomes; it holds for every decoder of row images. `array_of` turns the values
+that
 `rows` reads into an array of that type. What a stored value is, per column type:
 
     integers, ENUM (index), SET (bits), BIT, YEAR (years since 1900, 0 is the year 0000)       int
@@ -10,14 +11,14 @@
     DATE, and the temporal types from before MySQL 5.6                                         int as stored
     TIME, DATETIME, TIMESTAMP since 5.6            int: the stored bytes, big-endian, with their fraction
 
-Lossless where Arrow allows it. Two kinds of values have no place in their type and are counted instead of raised:
-zero dates (any with a zero or impossible part) become null; text that is invalid in its own charset keeps its
-valid parts and gets U+FFFD for the rest.
+Lossless where Arrow allows it. Two kinds of values have no place in their type and are counted instead of
+raised: zero dates (any with a zero or impossible part) become null; text that is invalid in its own charset
+keeps its valid parts and gets U+FFFD for the rest.
 """
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ _TEMPORAL: dict[ColumnType, tuple[str, Any]] = {
     ColumnType.TIMESTAMP: ("timestamp", pa.timestamp("us", tz="UTC")),
     ColumnType.TIMESTAMP2: ("timestamp", pa.timestamp("us", tz="UTC")),
 }
-_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
 _SECOND_US = 1_000_000
 
@@ -86,7 +87,7 @@ def field_of(column: Column) -> Any:
     return pa.field(column.name, arrow, metadata={MYSQL_TYPE: name.encode()})
 
 
-def _types(column: Column) -> tuple[str, Any]:  # noqa: PLR0911 - one line a type
+def _types(column: Column) -> tuple[str, Any]:  # noqa: C901, PLR0911, PLR0912 - one branch a type
     sign = " unsigned" if column.unsigned else ""
     kind = column.type
     if kind in _INTEGERS:
@@ -222,7 +223,7 @@ def _fraction_us(stored: int, decimals: int) -> int:
 
 def _day(year: int, month: int, day: int) -> int | None:
     try:
-        return datetime.date(year, month, day).toordinal() - _EPOCH_DAY
+        return dt.date(year, month, day).toordinal() - _EPOCH_DAY
     except ValueError:
         return None
 
@@ -254,7 +255,7 @@ def _timestamp2(stored: int, decimals: int) -> int | None:
 
 
 def _time2(stored: int, decimals: int) -> int:
-    """Read 24 bits and the fraction as one number, offset by its highest bit: so negative times carry over."""
+    """Read 24 bits and the fraction as one number, offset by its highest bit: negative times carry over."""
     bits = 8 * fraction_size(decimals)
     value = stored - (1 << (bits + 23))
     sign, value = (-1, -value) if value < 0 else (1, value)

@@ -1,8 +1,8 @@
 """Statements: what a statement in the binlog is, and which tables it changes.
 
-`kind_of` sorts a statement by its first words: transaction control, rows in statement form, XA, or a change of
-definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can; what it cannot
-is read by small expressions, and what these cannot is still reported, as QUERY: no statement is lost.
+`kind_of` sorts a statement by its first words: transaction control, rows in statement form, XA, or a change
+of definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can; what it
+cannot is read by small expressions, and what these cannot is still reported, as QUERY: no statement is lost.
 
 Names: canal's `CanalEntry.EventType`.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
@@ -94,9 +94,10 @@ def changes_of(sql: str, schema: str) -> list[Change]:
     Args:
         sql: the statement.
         schema: the schema it ran in, for tables named without one.
+
     Returns:
-        At least one change. A statement about no table (users, views, routines, schemas, maintenance), about a
-        temporary table, or that cannot be read is one QUERY without a table.
+        At least one change. A statement about no table (users, views, routines, schemas, maintenance), about
+        a temporary table, or that cannot be read is one QUERY without a table.
     """
     parsed = _by_sqlglot(sql, schema)
     if parsed is None:
@@ -120,7 +121,7 @@ def _by_sqlglot(sql: str, schema: str) -> list[Change] | None:
     return _tree_changes(trees[0], schema)
 
 
-def _tree_changes(tree: exp.Expression, schema: str) -> list[Change] | None:
+def _tree_changes(tree: Any, schema: str) -> list[Change] | None:
     match tree:
         case exp.Command():
             return None
@@ -167,7 +168,7 @@ def _alter(tree: exp.Alter, schema: str) -> list[Change] | None:
     return changed + [_change("RENAME", target, schema) for target in targets]
 
 
-def _change(op: str, table: exp.Expression, schema: str) -> Change:
+def _change(op: str, table: Any, schema: str) -> Change:
     assert isinstance(table, exp.Table)
     return Change(op, table.db or schema, table.name)
 
@@ -175,23 +176,22 @@ def _change(op: str, table: exp.Expression, schema: str) -> Change:
 _NAME = r"(?:`(?:[^`]|``)+`|[\w$]+)"
 _TABLE = rf"({_NAME}(?:\s*\.\s*{_NAME})?)"
 _ONLINE = r"(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*"
+_OR_REPLACE = r"(?:OR\s+REPLACE\s+)?"
+_IF_EXISTS = r"(?:IF\s+(?:NOT\s+)?EXISTS\s+)?"
+_INDEX_KIND = r"(?:(?:ONLINE|OFFLINE|UNIQUE|FULLTEXT|SPATIAL)\s+)*"
+_USING = r"(?:USING\s+\w+\s+)?"
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), op)
     for pattern, op in (
-        (rf"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_TABLE}", "CREATE"),
-        (rf"ALTER\s+{_ONLINE}TABLE\s+(?:IF\s+EXISTS\s+)?{_TABLE}", "ALTER"),
-        (rf"DROP\s+TABLES?\s+(?:IF\s+EXISTS\s+)?({_TABLE}(?:\s*,\s*{_TABLE})*)", "ERASE"),
+        (rf"CREATE\s+{_OR_REPLACE}TABLE\s+{_IF_EXISTS}{_TABLE}", "CREATE"),
+        (rf"ALTER\s+{_ONLINE}TABLE\s+{_IF_EXISTS}{_TABLE}", "ALTER"),
+        (rf"DROP\s+TABLES?\s+{_IF_EXISTS}({_TABLE}(?:\s*,\s*{_TABLE})*)", "ERASE"),
         (rf"TRUNCATE\s+(?:TABLE\s+)?{_TABLE}", "TRUNCATE"),
         (
-            r"CREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ONLINE|OFFLINE|UNIQUE|FULLTEXT|SPATIAL)\s+)*INDEX\s+"
-            rf"(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}\s+(?:USING\s+\w+\s+)?ON\s+{_TABLE}",
+            rf"CREATE\s+{_OR_REPLACE}{_INDEX_KIND}INDEX\s+{_IF_EXISTS}{_NAME}\s+{_USING}ON\s+{_TABLE}",
             "CINDEX",
         ),
-        (
-            r"DROP\s+(?:(?:ONLINE|OFFLINE)\s+)?INDEX\s+(?:IF\s+EXISTS\s+)?"
-            rf"{_NAME}\s+ON\s+{_TABLE}",
-            "DINDEX",
-        ),
+        (rf"DROP\s+{_INDEX_KIND}INDEX\s+{_IF_EXISTS}{_NAME}\s+ON\s+{_TABLE}", "DINDEX"),
     )
 )
 _RENAME = re.compile(r"RENAME\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)$", re.IGNORECASE | re.DOTALL)

@@ -1,7 +1,7 @@
 """Event types: every number a binlog may hold, and what this reader does with it.
 
-A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. Nothing is
-skipped because it is unknown: a type that is not named here is refused.
+A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. Nothing
+is skipped because it is unknown: a type that is not named here is refused.
 
 Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in
 MariaDB's log_event.h (160-171).

@@ -187,9 +187,9 @@ _HAS_ORIGINAL = 1 << 55
 def parse_mysql_gtid(body: bytes, *, anonymous: bool) -> TransactionStart:
     """Return the content of a GTID or ANONYMOUS_GTID event.
 
-    Body: flags u8, uuid 16, number i64, then from 5.7 on the logical clock (type byte 2, two i64) and from 8.0.1
-    on `immediate_commit_timestamp`: 7 bytes of microseconds whose highest bit says that the original server's
-    commit time follows in another 7. The immediate one is this server's and is the one that counts.
+    Body: flags u8, uuid 16, number i64, then from 5.7 on the logical clock (type byte 2, two i64) and from
+    8.0.1 on `immediate_commit_timestamp`: 7 bytes of microseconds whose highest bit says that the original
+    server's commit time follows in another 7. The immediate one is this server's and is the one that counts.
     """
     number = 0 if anonymous else struct.unpack_from("<q", body, 17)[0]
     source = "" if anonymous else str(uuid.UUID(bytes=body[1:17]))

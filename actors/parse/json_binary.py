@@ -4,8 +4,8 @@ Objects and arrays are written with ", " and ": ", keys in the stored order. Val
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
 "base64:typeN:...".
 
-Layout: the comment at the top of MySQL's `sql-common/json_binary.h`. Nothing of it is read beyond the bytes given:
-a value that points outside is a CorruptEvent.
+Layout: the comment at the top of MySQL's `sql-common/json_binary.h`. Nothing of it is read beyond the bytes
+given: a value that points outside is a CorruptEvent.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _quoted(text: str) -> str:
 
 
 def double_text(value: float) -> str:
-    """Return a double as MySQL prints it in JSON: the shortest text that reads back, always with a sign of being one.
+    """Return a double the way MySQL's JSON prints it: the shortest text that reads back as this double.
 
     1.0 is "1.0"; exponents carry neither "+" nor leading zeros: "1e300", "1e-7".
     """

@@ -1,14 +1,15 @@
 """Packets: the bytes of a binlog dump, cut into the packets of the client/server protocol.
 
-A packet has 4 bytes before it: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more comes in
-several packets, all but the last of the full length.
+A packet has 4 bytes before it: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more
+comes in several packets, all but the last of the full length.
 
-The reader tells *dry* from *waiting*: it never blocks while it holds a whole packet, and it can say whether bytes
-have arrived without reading them. What a source may promise depends on that.
+The reader tells *dry* from *waiting*: it never blocks while it holds a whole packet, and it can say whether
+bytes have arrived without reading them. What a source may promise depends on that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
@@ -67,7 +68,7 @@ class PacketReader:
             number = self._buffer[at + 3]
             if number != self._sequence and self._buffer[at + _HEAD] != 0xFF:  # noqa: PLR2004 - an error's mark
                 raise SourceUnavailable(
-                    f"Packet {number} came where {self._sequence} was expected: the connection is out of step."
+                    f"Packet {number} came where {self._sequence} was expected: the stream is out of step."
                 )
             self._sequence = (self._sequence + 1) % 256
             part = bytes(self._buffer[at + _HEAD : at + _HEAD + size])
@@ -108,7 +109,5 @@ class PacketReader:
 
     def interrupt(self) -> None:
         """End the connection; a thread waiting in `fill` gets SourceUnavailable."""
-        try:
+        with contextlib.suppress(OSError):  # it has ended already
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it has ended already

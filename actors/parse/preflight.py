@@ -1,7 +1,7 @@
 """Preflight: whether a source is fit to be followed, asked before every stream.
 
-Each check says what was found and the statement that mends it. The checks read; they write nothing to the source.
-A setting that a server does not know does not exist there, and is fine, except for full row metadata.
+Each check says what was found and the statement that mends it. The checks read; they write nothing to the
+source. A setting that a server does not know does not exist there, and is fine, except for full row metadata.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ def preflight(address: SourceAddress, allow: Collection[str] = ()) -> list[Check
     Args:
         address: the source and the account that will read it.
         allow: names of checks that may fail: they come back as fine, with what was found.
+
     Returns:
         Every check, in the order in which they are best mended.
+
     Raises:
         SourceUnavailable: the source does not answer.
         SourceUnfit: it does not let the account in.

@@ -1,10 +1,11 @@
 """Source reader: follows one shard for as long as it runs, across lost connections.
 
-A lost connection is followed by a new one from the end of the last chunk handed over: each transaction reaches the
-listener once, whole or in fragments, in the order of the binlog. An error that no new connection mends is raised.
+A lost connection is followed by a new one from the end of the last chunk handed over: each transaction
+reaches the listener once, whole or in fragments, in the order of the binlog. An error that no new connection
+mends is raised.
 
-What is not promised: that the listener keeps what it was given. Whoever restarts a reader starts it at the position
-that was kept.
+What is not promised: that the listener keeps what it was given. Whoever restarts a reader starts it at the
+position that was kept.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Listener(Protocol):
         """Take note that a stream is open; `skew_us` is the source's clock minus ours."""
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
-        """Take note that the stream ended, or could not be opened; the next attempt comes in `retry_after_s`."""
+        """Take note that the stream ended, or could not be opened; the next try comes in `retry_after_s`."""
 
 
 class SourceReader:
@@ -60,8 +61,10 @@ class SourceReader:
 
     Args:
         address: the source.
-        select: which tables are decoded and under which name; None leaves a table out. Asked once per table and
-            schema version, and for each definition statement (with an empty table name if it is about no table).
+        select: which tables are decoded and under which name; None leaves a table out. Asked once per table
+        and
+            schema version, and for each definition statement (with an empty table name if it is about no
+            table).
         limits: when a chunk is full.
         listener: who is told.
         allow: preflight checks that may fail.
@@ -99,8 +102,10 @@ class SourceReader:
 
         Args:
             start: where to begin; None: behind what is in the binlog now.
+
         Raises:
-            DataError: something only an operator can mend; see `merge.errors`. Everything before it was handed over.
+            DataError: something only an operator can mend; see `merge.errors`. Everything before it was
+            handed over.
         """
         self._position = start
         if start is not None:
@@ -128,8 +133,8 @@ class SourceReader:
             self._listener.opened(position)
 
     def _backoff_s(self) -> float:
-        """Return how long to wait: doubling from 0.1 s to 10 s, half of it by chance so that readers spread."""
-        limit_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2 ** min(self._failures, 10))
+        """Return how long to wait: doubling from 0.1 s to 10 s, half of it by chance: readers spread."""
+        limit_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         return limit_s * (0.5 + self._random.random() / 2)
 
@@ -184,7 +189,7 @@ class SourceReader:
             raise SourceUnfit(
                 f"Another server answers for shard {self._address.name} at {self._address}: "
                 f"{facts.identity} instead of {self._identity}.",
-                hint="Positions are places in one server's binlog: start anew with a position of this server.",
+                hint="Positions are places in one server's binlog: start anew with one of this server.",
                 shard=self._address.name,
             )
 

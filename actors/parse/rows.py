@@ -1,10 +1,11 @@
 """Rows: the images in rows events, read by mysql-replication. The seam to it; nothing else imports it.
 
-`RowsBuilder` is the contract: it is given the rows events of one table version, one after the other, and gives
-back their record batch. Another decoder replaces this file and keeps the class.
+`RowsBuilder` is the contract: it is given the rows events of one table version, one after the other, and
+gives back their record batch. Another decoder replaces this file and keeps the class.
 
 mysql-replication is handed the images only, and is asked for stored values rather than for its own reading of
-them, which loses the sign of negative fractions, adds 1900 to the year 0, decodes by guess and trims binaries.
+them, which loses the sign of negative fractions, adds 1900 to the year 0, decodes by guess and trims
+binaries.
 It is asked by describing a column to it as one whose bytes it passes on as they are:
 
     strings, JSON, GEOMETRY, VECTOR    of a charset that Python does not know: comes back as bytes
@@ -88,11 +89,14 @@ class RowsBuilder:
             header: index of the transaction's header in the chunk.
             row_begin: ordinal of the event's first row in the transaction.
             skip: rows at its beginning that were handed over before.
+
         Returns:
             How many rows the event holds, skipped ones too.
+
         Raises:
             UnsupportedEvent: the images do not hold every column; nothing was added.
-            CorruptEvent: the images do not fill the event, or are not what the table map says; nothing was added.
+            CorruptEvent: the images do not fill the event, or are not what the table map says; nothing was
+            added.
         """
         rows = self._read(event_type, body, post_header_size)
         op = Op.INSERT if event_type in WRITES else Op.UPDATE if event_type in UPDATES else Op.DELETE
@@ -201,7 +205,7 @@ class RowsBuilder:
         return tuple(image)
 
 
-def _foreign(index: int, column: Column) -> Any:
+def _foreign(index: int, column: Column) -> Any:  # noqa: PLR0911 - one branch a type
     """Return mysql-replication's description of a column, such that it hands on what is stored."""
     common = {
         "name": str(index),
@@ -237,7 +241,7 @@ def _foreign(index: int, column: Column) -> Any:
 
 
 class _Bytes:
-    """What mysql-replication needs of a PyMySQL packet; reading past the end is an error, not a short read."""
+    """What mysql-replication needs of a PyMySQL packet; reading past the end is an error."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pymysql
-from pymysql.constants import CR, ER
+from pymysql.constants import ER
 
 from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
 
@@ -34,9 +34,9 @@ _NOT_UNDERSTOOD = {ER.PARSE_ERROR, ER.UNKNOWN_SYSTEM_VARIABLE}
 _BINLOG_ERROR = 1236
 _PURGED = re.compile(
     r"could not find first log file|purged (required )?binary log|required binlog files have been purged",
-    re.I,
+    re.IGNORECASE,
 )
-_SAME_ID = re.compile(r"same server_(uu)?id", re.I)
+_SAME_ID = re.compile(r"same server_(uu)?id", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class SourceAddress:
     connect_timeout_s: float = 10.0
     #: heartbeats come every 100 ms: a source that is silent for so long is gone
     read_timeout_s: float = 5.0
-    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity); None: no TLS
+    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity); None: no
+    #: TLS
     ssl: Mapping[str, Any] | None = None
 
     @property
@@ -115,7 +116,10 @@ def _access_hint(address: SourceAddress, code: int) -> str:
     if code in _BLOCKED_HOST:
         return "Run FLUSH HOSTS; or create the user for this host on the source."
     if code in _AUTH_PLUGIN:
-        return f"Give the user an authentication plugin that PyMySQL knows, e.g. ALTER USER '{address.user}'@'%' IDENTIFIED WITH caching_sha2_password BY '<password>';"
+        return (
+            f"ALTER USER '{address.user}'@'%' IDENTIFIED WITH caching_sha2_password BY '<password>'; "
+            "gives it an authentication plugin that PyMySQL knows."
+        )
     return (
         f"CREATE USER '{address.user}'@'%' IDENTIFIED BY '<password>'; "
         f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{address.user}'@'%';"
@@ -130,7 +134,8 @@ def _binlog_error(address: SourceAddress, text: str) -> DataError:
         )
     if _SAME_ID.search(text):
         return SourceUnfit(
-            f"Another replica uses server id {address.server_id} on the source of shard {address.name}: {text}.",
+            f"Another replica uses server id {address.server_id} on the source of shard {address.name}: "
+            f"{text}.",
             hint="Give each reader of a source its own server_id.",
             shard=address.name,
         )
@@ -211,7 +216,7 @@ class ServerFacts:
 
     @property
     def replicas_statement(self) -> str:
-        """The statement that lists the registered replicas: renamed in MySQL 8.0.22, the old one gone in 8.4."""
+        """The statement that lists the registered replicas: renamed in MySQL 8.0.22."""
         if not self.mariadb and self.number >= (8, 0, 22):
             return "SHOW REPLICAS"
         return "SHOW SLAVE HOSTS"

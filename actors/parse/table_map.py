@@ -1,8 +1,8 @@
 """Table maps: what a TABLE_MAP event says of the rows that follow it.
 
-With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and the
-primary key, as they were when the rows were written. That is the only schema this reader uses: it never asks
-the source for the current one, which may be newer than the rows.
+With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
+the primary key, as they were when the rows were written. That is the only schema this reader uses: it never
+asks the source for the current one, which may be newer than the rows.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields likewise.
 """
@@ -113,7 +113,8 @@ class Column:
     """A column as the rows of one table map hold it."""
 
     type: ColumnType
-    #: bytes at most (CHAR, BINARY, VARCHAR, VARBINARY), of the length (BLOB and the like) or of the value (ENUM, SET)
+    #: bytes at most (CHAR, BINARY, VARCHAR, VARBINARY), of the length (BLOB and the like) or of the value
+    #: (ENUM, SET)
     size: int = 0
     precision: int = 0
     #: digits behind the point: DECIMAL's scale, or the fraction of a second
@@ -166,7 +167,7 @@ class _Cursor:
 
 
 def table_id(body: bytes, post_header_size: int = 8) -> int:
-    """Return the table id that opens a TABLE_MAP or rows event: 6 bytes, 4 where the post-header is 6 long."""
+    """Return the table id that opens a TABLE_MAP or rows event: 6 bytes, or 4 of old servers."""
     return int.from_bytes(body[: 4 if post_header_size == 6 else 6], "little")  # noqa: PLR2004
 
 
@@ -184,6 +185,7 @@ def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     Args:
         body: the event without header and checksum.
         mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
+
     Raises:
         UnsupportedEvent: the metadata is minimal, or a column's type is not known.
         CorruptEvent: lengths do not fit.
@@ -230,7 +232,7 @@ def _column(number: int, cursor: _Cursor, table: str) -> Column:
 
 
 def _string_column(kind: ColumnType, meta: bytes) -> Column:
-    """Return a CHAR, BINARY, ENUM or SET column; two bits of a length over 255 hide in the real type's byte."""
+    """Return a CHAR, BINARY, ENUM or SET column; a length over 255 hides two bits in the type's byte."""
     if meta[0] in (ColumnType.ENUM, ColumnType.SET):
         return Column(ColumnType(meta[0]), size=meta[1])
     return Column(kind, size=(((meta[0] << 4) & 0x300) ^ 0x300) + meta[1])
@@ -241,7 +243,7 @@ def _described(schema: str, table: str, columns: list[Column], cursor: _Cursor, 
     if len(meta.names) != len(columns):
         raise UnsupportedEvent(
             f"The rows of {schema}.{table} come without their columns' names.",
-            hint="SET GLOBAL binlog_row_metadata = FULL; on the source, and start behind what is logged already.",
+            hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
         )
     columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
     character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
@@ -275,7 +277,7 @@ class _Optional:
     primary_key: list[int] = field(default_factory=list)
 
 
-def _read_optional(cursor: _Cursor) -> _Optional:
+def _read_optional(cursor: _Cursor) -> _Optional:  # noqa: C901, PLR0912 - one branch a field
     found = _Optional()
     while cursor:
         kind, size = cursor.u8(), cursor.packed()
@@ -394,6 +396,7 @@ def parse_rows_head(body: bytes, *, version: int, update: bool, post_header_size
         version: 1 or 2; version 2 has a field of extra data before the column count.
         update: whether a second bitmap follows, of the image after the change.
         post_header_size: as the format description says.
+
     Raises:
         CorruptEvent: lengths do not fit.
     """

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import pymysql
 
@@ -62,11 +62,11 @@ _template: list[tempfile.TemporaryDirectory[str]] = []
 _server_ids = itertools.count(1)
 
 
-class ServerMissing(RuntimeError):
+class ServerMissingError(RuntimeError):
     """No MariaDB server is installed on this machine."""
 
 
-class ServerFailed(RuntimeError):
+class ServerFailedError(RuntimeError):
     """A MariaDB server did not come up; the message ends with the last lines of its log."""
 
 
@@ -119,7 +119,7 @@ def _program(*names: str) -> str:
         found = shutil.which(name, path=search)
         if found:
             return found
-    raise ServerMissing(
+    raise ServerMissingError(
         f"{names[0]} was not found: install the package mariadb-server (apt-get install mariadb-server)."
     )
 
@@ -132,8 +132,8 @@ def template_datadir() -> Path:
     """Return a freshly installed, never started data folder to copy; built once per process (about 2 s).
 
     Raises:
-        ServerMissing: mariadb-install-db is not installed.
-        ServerFailed: it could not build a data folder.
+        ServerMissingError: mariadb-install-db is not installed.
+        ServerFailedError: it could not build a data folder.
     """
     with _template_lock:
         if not _template:
@@ -156,7 +156,7 @@ def template_datadir() -> Path:
             )
             if done.returncode:
                 folder.cleanup()
-                raise ServerFailed(f"mariadb-install-db failed: {(done.stdout + done.stderr)[-2000:]}")
+                raise ServerFailedError(f"mariadb-install-db failed: {(done.stdout + done.stderr)[-2000:]}")
             _template.append(folder)
         return Path(_template[0].name, "data")
 
@@ -179,9 +179,10 @@ class MariaDbServer:
         options: further mariadbd options; the last one wins.
         folder: where its data lives; default: a temporary folder, removed by `close`.
         start_timeout_s: how long it may take to answer.
+
     Raises:
-        ServerMissing: mariadbd is not installed.
-        ServerFailed: it did not answer in time.
+        ServerMissingError: mariadbd is not installed.
+        ServerFailedError: it did not answer in time.
     """
 
     def __init__(
@@ -215,7 +216,7 @@ class MariaDbServer:
         """Whether the process is alive."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self) -> MariaDbServer:
+    def start(self) -> Self:
         """Start the server and wait until it answers; a first start creates the users too."""
         if self.running:
             return self
@@ -229,7 +230,7 @@ class MariaDbServer:
             self._create_user()
         return self
 
-    def restart(self) -> MariaDbServer:
+    def restart(self) -> Self:
         """Start the server again on the same data and port, after `stop` or `kill` (or stop it first)."""
         self.stop()
         return self.start()
@@ -295,7 +296,7 @@ class MariaDbServer:
             except pymysql.Error as error:
                 if not self.running or time.monotonic() > deadline:
                     self.kill()
-                    raise ServerFailed(f"mariadbd did not come up: {self._log_tail()}") from error
+                    raise ServerFailedError(f"mariadbd did not come up: {self._log_tail()}") from error
                 time.sleep(0.05)
             else:
                 return
@@ -323,7 +324,7 @@ class MariaDbServer:
     def _log_tail(self) -> str:
         return self.log_path.read_text(errors="replace")[-2000:] if self.log_path.exists() else "no log"
 
-    def __enter__(self) -> MariaDbServer:
+    def __enter__(self) -> Self:
         return self.start()
 
     def __exit__(

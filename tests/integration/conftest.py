@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from actors.parse.source import SourceAddress
-from canal_group.demo.servers import MariaDbServer, ServerMissing
+from canal_group.demo.servers import MariaDbServer, ServerMissingError
 
 DEADLINE_S = 60.0
 
@@ -27,7 +27,7 @@ def started(*options: str) -> MariaDbServer:
     """Return a running server, or skip the test where none is installed."""
     try:
         return MariaDbServer(options=options).start()
-    except ServerMissing as error:
+    except ServerMissingError as error:
         pytest.skip(str(error))
 
 

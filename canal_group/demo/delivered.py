@@ -1,0 +1,129 @@
+"""Deliveries: everything a consumer got, in the order it came, in the form the proof works on.
+
+An image, a map from column to text, becomes one string: `column=value` cells, in the table's order, parted by
+`CELL_END`; a NULL is `NULL`, a character that no value of the demo is. A row's identity is `(shard, file, pos,
+row)`: what is delivered again has it again.
+
+A *run* is what came between two moments at which something was taken back: within a run the stream only goes
+forward.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: between two cells of an image
+CELL_END: Final = "\x1f"
+#: a NULL in an image
+NULL: Final = "\x00"
+IDENTITY: Final = ("shard", "file", "pos", "row")
+
+#: one delivered row change or statement
+DELIVERED = pa.schema(
+    [
+        ("shard", pa.utf8()),
+        ("file", pa.utf8()),
+        ("pos", pa.int64()),
+        ("row", pa.int64()),
+        ("seq", pa.int64()),
+        ("key_us", pa.int64()),
+        ("gtid", pa.utf8()),
+        ("table", pa.utf8()),
+        ("op", pa.utf8()),
+        ("key", pa.utf8()),
+        ("before", pa.utf8()),  # null: no such image
+        ("after", pa.utf8()),
+        ("written_us", pa.int64()),  # when its statement was sent; null where the row does not say
+        ("arrived_us", pa.int64()),
+        ("run", pa.int64()),
+        ("batch", pa.int64()),  # ordinal of the delivery
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Delivery:
+    batch_id: int
+    rows: pa.Table
+    taken_back: bool = False
+    acked: bool = False
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The deliveries of one consumer; it tells what it gets, acknowledges and gives back."""
+
+    _deliveries: list[_Delivery] = field(default_factory=list)
+    _run: int = 0
+    #: rows in acknowledged batches
+    acked_rows: int = 0
+
+    def add(self, batch_id: int, envelope: pa.Table, arrived_us: int) -> None:
+        """Take a batch that was just delivered.
+
+        Args:
+            batch_id: of the batch.
+            envelope: its rows, see `merge.envelope.ENVELOPE`.
+            arrived_us: when its rows were at hand, microseconds since 1970 UTC.
+        """
+        count = len(envelope)
+        columns = {name: envelope.column(name) for name in DELIVERED.names if name in envelope.schema.names}
+        columns |= {name: pa.chunked_array([_lines(columns[name])]) for name in ("key", "before", "after")}
+        columns["written_us"] = pc.map_lookup(
+            envelope.column("after"), pa.scalar("written_us"), "first"
+        ).cast(pa.int64())
+        for name, value in {"arrived_us": arrived_us, "run": self._run, "batch": len(self._deliveries)}.items():
+            columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
+        rows = pa.table([columns[name] for name in DELIVERED.names], schema=DELIVERED)
+        self._deliveries.append(_Delivery(batch_id, rows))
+
+    def acked(self, batch_id: int) -> None:
+        """Note that a batch was acknowledged."""
+        for delivery in self._deliveries[::-1]:
+            if delivery.batch_id == batch_id and not delivery.taken_back:
+                delivery.acked = True
+                self.acked_rows += len(delivery.rows)
+                return
+
+    def taken_back(self, from_batch_id: int | None = None) -> None:
+        """Note that outstanding batches, all or from one on, were given back: they will come again."""
+        for delivery in self._deliveries:
+            if not delivery.acked and (from_batch_id is None or delivery.batch_id >= from_batch_id):
+                delivery.taken_back = True
+        self._run += 1
+
+    def lost(self) -> None:
+        """Note that the server took everything back: whatever came may come again."""
+        for delivery in self._deliveries:
+            delivery.taken_back = True
+        self._run += 1
+
+    def table(self) -> pa.Table:
+        """Return every delivered row, repetitions included: (n,) of `DELIVERED`."""
+        return pa.concat_tables([DELIVERED.empty_table(), *(each.rows for each in self._deliveries)])
+
+    def kept(self) -> Any:
+        """Return for each row of `table()` whether its batch was not given back: (n,) bool."""
+        flags = [np.full(len(each.rows), not each.taken_back) for each in self._deliveries]
+        return np.concatenate([np.empty(0, np.bool_), *flags])
+
+
+def cell(column: str, value: str | None) -> str:
+    """Return one cell of an image."""
+    return f"{column}={NULL if value is None else value}"
+
+
+def _lines(maps: Any) -> Any:
+    """Return the string of each image: (n,) maps become (n,) utf8, null where there is no map."""
+    array = maps.combine_chunks() if isinstance(maps, pa.ChunkedArray) else maps
+    if isinstance(array, pa.ChunkedArray):  # no chunk at all
+        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], maps.type)
+    values = pc.fill_null(array.items, NULL)
+    cells = pc.binary_join_element_wise(array.keys, values, "=")
+    lists = pa.ListArray.from_arrays(array.offsets, cells)
+    return pc.if_else(array.is_valid(), pc.binary_join(lists, CELL_END), None)
