@@ -1,6 +1,6 @@
 """The gateway actor: an Arrow Flight server, the door that consumers come in by.
 
-Requests are Flight actions with a JSON object as body. Each is answered with one JSON object, `{"value": ...}`
+Requests are Flight actions with a JSON object as body, each answered with one JSON object: `{"value": ...}`
 or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the
 format. An error of a stream travels as JSON in the Flight error's `extra_info`.
 
@@ -225,7 +225,12 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             self._remember(key, batch)
         if table_filter is None:
             table_filter = self._filter_of(*key)
-        rows = self._fetch(batch)
+        try:
+            rows = self._fetch(batch)
+        except CanalGroupError:
+            # The rings moved on: the group knows whether the batch was acknowledged or taken back.
+            self._call("plan", *key, ticket["batch_id"])
+            raise
         if ticket["format"] == "envelope":
             return envelope(rows, TableFilter(table_filter))
         schema, _, table = str(ticket["table"]).partition(".")

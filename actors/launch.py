@@ -15,7 +15,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors import wiring
+from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway
 from actors.group import GroupActor
@@ -170,23 +170,16 @@ def _join_ray(settings: InstanceSettings) -> bool:
     if ray.is_initialized():
         return False
     chosen = settings.ray
-    common: dict[str, Any] = {
-        "namespace": chosen.namespace,
-        "log_to_driver": False,
-        "logging_level": "warning",
-    }
     try:
         if chosen.address is None:
-            # On this machine only: a Ray that we start listens on loopback.
-            ray.init(
-                address="local",
-                num_cpus=chosen.num_cpus,
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                **common,
-            )
+            local_ray.start(chosen.namespace, chosen.num_cpus)
         else:
-            ray.init(address=chosen.address, **common)
+            ray.init(
+                address=chosen.address,
+                namespace=chosen.namespace,
+                log_to_driver=False,
+                logging_level="warning",
+            )
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",

@@ -123,16 +123,14 @@ class Shard:
         Raises:
             ShardUnavailable: this shard is not open under that generation.
         """
+        # The turn is read before the term is checked: a rollback that comes later ends this poll's right to read.
+        turn = self._intake.ring.turn if self._intake is not None else 0
         intake = self._current(epoch, generation)
         promise_us = intake.promise_us()
         news = (promise_us is not None and promise_us != self._reported_us) or (
             intake.state is IntakeState.STOPPED
         )
-        run = (
-            intake.ring.try_get(items_max=items_max)
-            if news
-            else intake.ring.get_within(wait_s, items_max=items_max)
-        )
+        run = intake.ring.get_within(0.0 if news else wait_s, items_max=items_max, turn=turn)
         error = intake.error if intake.state is IntakeState.STOPPED else None
         if error is not None and not len(run):
             intake.wait_stopped(wait_s)

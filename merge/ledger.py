@@ -86,6 +86,10 @@ class Ledger:
         """Delivered and not acknowledged, oldest first."""
         return list(self._outstanding.values())
 
+    def holds(self, batch: Batch) -> bool:
+        """Return whether the batch is outstanding."""
+        return batch.batch_id in self._outstanding
+
     def check_room(self) -> None:
         """Return if one more batch may be outstanding.
 
@@ -110,7 +114,8 @@ class Ledger:
 
         Raises:
             RolledBack: it was taken back.
-            UnknownBatch: it was never delivered, or is acknowledged already.
+            UnknownBatch: it was never delivered, or is acknowledged, or was taken back before a later batch
+                was acknowledged.
         """
         batch = self._outstanding.get(batch_id)
         if batch is not None:
@@ -121,8 +126,8 @@ class Ledger:
                 hint="Forget what you did not finish and get again.",
                 batch_id=batch_id,
             )
-        known = "is behind the cursor already" if batch_id < self._next_id else "was never delivered"
-        raise UnknownBatch(f"Batch {batch_id} {known}.", batch_id=batch_id)
+        known = "is not outstanding any more" if batch_id < self._next_id else "was never delivered"
+        raise UnknownBatch(f"Batch {batch_id} {known}.", hint="Get the next batch.", batch_id=batch_id)
 
     def check_ack(self, batch_id: int) -> Batch:
         """Return the batch if it is the one that can be acknowledged now.
@@ -157,9 +162,7 @@ class Ledger:
         """
         if batch_id is not None:
             self.find(batch_id)
-        taken = [
-            batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id
-        ]
+        taken = [batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id]
         for batch in taken:
             del self._outstanding[batch.batch_id]
         return taken

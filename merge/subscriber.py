@@ -5,6 +5,10 @@ Rules:
 1. A call with another epoch than the current one is refused and changes nothing.
 2. The cursor moves only to where a batch's `ack` vector says, after the cursor store has it.
 3. What stands at or before the cursor is never delivered, whatever comes out of the log again.
+4. Keys never fall below what the cursor has passed: what comes out of the log below it is raised to it and
+   flagged LATE.
+5. One write at a time is on its way to the cursor store. While it acknowledges a batch that was lost
+   meanwhile, nothing is delivered: whether that batch is behind the cursor is not known yet.
 """
 
 from __future__ import annotations
@@ -19,14 +23,12 @@ from merge.errors import ConsumerActive, FencedError, NotSubscribed, RolledBack
 from merge.events import GetRequested
 from merge.header import Flag, Headers
 from merge.ledger import Batch, Ledger
-from merge.merged_log import MergedLog
 from merge.position import GroupPosition, Position, file_order
 from merge.progress import Progress
+from merge.stream import Stream
 
 #: headers looked at for one batch
-HEADERS_MAX = 65_536
-#: headers without rows that are gathered before they are delivered as an empty batch
-EMPTY_HEADERS_MAX = 1_024
+HEADERS_MAX = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,28 @@ class BatchLimits:
     outstanding_max: int = 64
     #: let a DDL leave alone
     ddl_isolation: bool = False
+    #: headers without rows that are gathered before they are delivered as an empty batch. At most the slots
+    #: of a ring: one that is full of such headers would wait for its consumer, and the consumer for it.
+    empty_headers_max: int = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A write that is on its way to the cursor store."""
+
+    call: int
+    #: what it acknowledges; None: it stores a subscription
+    batch: Batch | None
 
 
 class Subscriber:
-    """State of one client id; see the module's rules."""
+    """State of one client id; see the module's rules.
+
+    Args:
+        client_id: the client id.
+        server_epoch: fencing epoch of the server, from which batch ids begin.
+        limits: bounds of its batches.
+    """
 
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits) -> None:
         self.client_id = client_id
@@ -52,6 +72,8 @@ class Subscriber:
         self.filter = ""
         #: durable place; None until the first position of the group is known
         self.cursor: GroupPosition | None = None
+        #: whether the cursor store knows the subscription
+        self.durable = False
         #: who consumes; empty: nobody
         self.holder = ""
         #: fencing epoch of the consumer
@@ -61,16 +83,20 @@ class Subscriber:
         self.ledger = Ledger(server_epoch, limits.outstanding_max)
         #: gets that wait for data, by call
         self.waiting: dict[int, GetRequested] = {}
-        #: call and batch of an acknowledgement that is on its way to the cursor store
-        self.saving: tuple[int, Batch] | None = None
+        #: call of a subscription that is not answered yet
+        self.subscribing: int | None = None
+        #: what is on its way to the cursor store
+        self.saving: Saving | None = None
         #: told to the consumer with its next get: its outstanding batches were lost
         self.notice: RolledBack | None = None
         self._limits = limits
         #: where it stands in the merged log, and in the stream
         self._read = 0
         self._progress = Progress.at(GroupPosition())
-        #: by shard_index: what stands at or before this position is behind the cursor
+        #: by shard_index: what the log holds at or before this position is behind the cursor
         self._behind: dict[int, Position] = {}
+        #: greatest key that the cursor had passed when it was stood at
+        self._passed_us = 0
 
     # ---- lease -----------------------------------------------------------------------------------------
 
@@ -83,7 +109,7 @@ class Subscriber:
         """
         if epoch != self.epoch:
             raise FencedError(
-                f"Consumer epoch {epoch} of client {self.client_id} is over; the current one is {self.epoch}.",
+                f"Epoch {epoch} of client {self.client_id} is over; the current one is {self.epoch}.",
                 hint="Another consumer took over. Stop this one.",
                 our_epoch=epoch,
                 current_epoch=self.epoch,
@@ -109,6 +135,11 @@ class Subscriber:
                 retry_after_s=min(1.0, left_us / 1e6),
             )
 
+    @property
+    def busy(self) -> bool:
+        """Whether its consumer waits for an answer: it cannot be heard of meanwhile."""
+        return bool(self.waiting) or self.saving is not None or self.subscribing is not None
+
     # ---- place in the stream ---------------------------------------------------------------------------
 
     @property
@@ -117,54 +148,79 @@ class Subscriber:
         outstanding = self.ledger.outstanding
         return outstanding[0].log_start if outstanding else self._read
 
-    def rewind(self, shards: tuple[str, ...], log_base: int) -> None:
-        """Stand at the cursor again, at the base of a new log; outstanding batches are lost."""
+    @property
+    def undecided(self) -> bool:
+        """Whether it is unknown if a lost batch will have been acknowledged."""
+        batch = self.saving.batch if self.saving is not None else None
+        return batch is not None and not self.ledger.holds(batch)
+
+    def rewind(self) -> None:
+        """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow."""
         if self.ledger.rollback():
             self.notice = RolledBack(
-                f"Outstanding batches of client {self.client_id} were rolled back: a shard or the group restarted.",
+                f"Batches of client {self.client_id} were rolled back: a shard or the group restarted.",
                 hint="Forget what you did not finish and get again.",
             )
-        self._read = log_base
-        if self.cursor is not None:
-            self.stand_at(self.cursor, shards)
 
-    def stand_at(self, cursor: GroupPosition, shards: tuple[str, ...]) -> None:
-        """Make `cursor` the cursor and skip what stands at or before it."""
-        self.cursor = cursor
-        self._progress = Progress.at(cursor)
+    def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
+        """Make `cursor` the cursor, stand at the log's base and skip what stands at or before the cursor.
+
+        Args:
+            cursor: shards that it does not name stand where the log begins.
+            stream: one that merges and stands between two transactions.
+        """
+        begin = stream.base.ack.shards
+        self.cursor = GroupPosition({**begin, **cursor.shards}, cursor.sequence)
+        self._read, self._progress = stream.log.base, Progress.at(self.cursor)
+        self._passed_us = max(position.key_us for position in self.cursor.shards.values())
+        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared,
+        # which is right also after a failover to a server whose positions do not compare.
         self._behind = {
-            index: cursor.shards[shard] for index, shard in enumerate(shards) if shard in cursor.shards
+            index: self.cursor.shards[shard]
+            for index, shard in enumerate(stream.shards)
+            if self.cursor.shards[shard] != begin[shard]
         }
 
-    def next_batch(
-        self, log: MergedLog, names: tuple[str, ...], shards: tuple[str, ...], generation: int, rows_max: int
-    ) -> Batch | None:
-        """Deliver the next batch from the log, if there is something to deliver."""
-        while True:
-            headers = log.slice(self._read, self._read + HEADERS_MAX)
-            if not len(headers):
-                return None
-            count = cut(
-                headers,
-                rows_max=min(rows_max, self._limits.rows_max),
-                bytes_max=self._limits.bytes_max,
-                ddl_isolation=self._limits.ddl_isolation,
-            )
-            fresh = self._fresh(headers[:count], names)
-            if len(fresh):
-                break
-            self._read += count
-        if not fresh["rows"].any() and len(fresh) < EMPTY_HEADERS_MAX:
+    def skip_behind(self, stream: Stream) -> None:
+        """Read past headers that are behind the cursor, so that they hold no ring."""
+        while self._behind:
+            window = stream.log.slice(self._read, self._read + HEADERS_MAX)
+            places = np.flatnonzero(self._fresh(window, stream.names))
+            self._read += int(places[0]) if len(places) else len(window)
+            if len(places) or not len(window):
+                return
+
+    def next_batch(self, stream: Stream, rows_max: int) -> Batch | None:
+        """Deliver the next batch from the log, if there is something to deliver.
+
+        Args:
+            stream: one that merges.
+            rows_max: bound on row changes beside the limits; one header always leaves.
+        """
+        if self.undecided:
             return None
+        self.skip_behind(stream)
+        window = stream.log.slice(self._read, self._read + HEADERS_MAX)
+        places = np.flatnonzero(self._fresh(window, stream.names))
+        if not len(places):
+            return None
+        headers = window[places]
+        count = self._count(headers, rows_max)
+        stop = int(places[count]) if count < len(places) else len(window)
+        headers = headers[:count]
+        may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
+        if may_wait and not headers["rows"].any():
+            return None
+        self._raise_keys(headers)
         batch = Batch(
             batch_id=self.ledger.next_id,
             before=self._progress,
-            after=self._progress.past(fresh, names, shards),
-            headers=fresh,
-            names=names,
+            after=self._progress.past(headers, stream.names, stream.shards),
+            headers=headers,
+            names=stream.names,
             log_start=self._read,
-            log_stop=self._read + count,
-            generation=generation,
+            log_stop=self._read + stop,
+            generation=stream.generation,
         )
         self.ledger.deliver(batch)
         self._read, self._progress = batch.log_stop, batch.after
@@ -177,39 +233,60 @@ class Subscriber:
             self._read, self._progress = taken[0].log_start, taken[0].before
         return len(taken)
 
-    def acked(self, batch: Batch, shards: tuple[str, ...]) -> None:
+    def acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch: the cursor store has it."""
-        if batch in self.ledger.outstanding:
+        if self.ledger.holds(batch):
             self.ledger.ack(batch.batch_id)
             self.cursor = batch.ack
+            for shard in np.unique(batch.headers["shard"]).tolist():
+                self._behind.pop(shard, None)
+        elif batch.generation == stream.generation:
+            # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
+            self.cursor, self._read, self._progress = batch.ack, batch.log_stop, batch.after
+        elif stream.merging:
+            self.stand_at(batch.ack, stream)
         else:
-            # The batch was lost while its cursor was being written: go on behind it all the same.
-            self.stand_at(batch.ack, shards)
+            self.cursor = batch.ack
 
-    def _fresh(self, headers: Headers, names: tuple[str, ...]) -> Headers:
-        """Return the headers that stand behind the cursor."""
-        keep = np.ones(len(headers), dtype=bool)
-        for shard, position in list(self._behind.items()):
+    def _count(self, headers: Headers, rows_max: int) -> int:
+        """Return how many of the headers leave together."""
+        # Headers without rows leave with what follows them; alone they would have to wait for it.
+        with_rows = np.flatnonzero(headers["rows"])
+        lead = int(with_rows[0]) if len(with_rows) else len(headers)
+        return lead + cut(
+            headers[lead:],
+            rows_max=min(rows_max, self._limits.rows_max),
+            bytes_max=self._limits.bytes_max,
+            ddl_isolation=self._limits.ddl_isolation,
+        )
+
+    def _raise_keys(self, headers: Headers) -> None:
+        """Apply rule 4 to headers that are about to leave."""
+        low = headers["key_us"] < self._passed_us
+        headers["flags"][low] |= np.uint16(Flag.LATE)
+        headers["key_us"][low] = self._passed_us
+
+    def _fresh(self, headers: Headers, names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """Return which headers stand behind the cursor."""
+        fresh = np.ones(len(headers), dtype=bool)
+        for shard, position in self._behind.items():
             mine = headers["shard"] == shard
-            old = mine & _at_or_before(headers, names, position)
-            keep &= ~old
-            if (mine & ~old).any():
-                del self._behind[shard]
-        fresh = headers[keep]
-        if self._progress.ack == self._progress.end:
-            # A log can begin inside a huge transaction that others have read in part; it is not for this one.
-            begins = np.flatnonzero(fresh["flags"] & Flag.BEGIN)
-            fresh = fresh[begins[0] if len(begins) else len(fresh) :]
+            fresh[mine] = ~_at_or_before(headers[mine], names, position)
         return fresh
 
 
 def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
-    """Return which headers, of the position's shard, end at or before the position."""
+    """Return which headers, of the position's shard, end at or before the position.
+
+    Headers of another server (its binlog has another base name) do not: rather twice than never.
+    """
+    base, number = file_order(position.file)
     numbers = np.zeros(len(names), dtype=np.int64)
     for index in np.unique(headers["file"]):
-        numbers[index] = file_order(names[index])[1]
-    files, number = numbers[headers["file"]], file_order(position.file)[1]
-    behind: NDArray[np.bool_] = (files < number) | (
+        file_base, file_number = file_order(names[index])
+        numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
+    files = numbers[headers["file"]]
+    old: NDArray[np.bool_] = (files < number) | (
         (files == number) & (headers["end_offset"] <= position.offset)
     )
-    return behind
+    return old

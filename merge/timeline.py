@@ -2,17 +2,21 @@
 
 Rules:
 
-1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order wins over its clock.
+1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order wins over its
+   clock.
 2. A shard's *frontier* says that none of its later transactions will have a smaller key. It is the key of its
    last header, or what it promised when it had caught up with its source.
 3. The *watermark* is the smallest frontier of the shards that count. Headers with keys up to it may go out,
    ordered by (key_us, shard_index, sequence).
-4. A transaction that came in fragments is never interleaved: while one is open, the next header out is its own.
-5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged LATE.
-   Its commit time stays as it was.
+4. A transaction that came in fragments is never interleaved: while one is open, the next header out is its
+   own.
+5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged
+   LATE. Its commit time stays as it was. For a shard that does not count, what is out stands for its promise.
+6. Nothing goes out below the greatest start key: that is what had gone out before the start.
 
 Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
-Not guaranteed: the order of equal keys of different shards when they go out in different calls.
+Not guaranteed: the order of equal keys of different shards when they go out in different calls; that the
+others go on while a transaction is out in part and its shard is silent, whether that shard counts or not.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import numpy as np
 from merge.header import HEADER, Flag, HeaderRun, Headers, no_headers
 from merge.names import Names
 
-_END_OF_TIME_US = np.iinfo(np.int64).max
+#: watermark of a timeline without a shard that counts
+END_OF_TIME_US = int(np.iinfo(np.int64).max)
 
 
 @dataclass(slots=True)
@@ -35,6 +40,10 @@ class _Lane:
     last_key_us: int
     #: what the shard promised; headers that commit before it are late
     promised_us: int
+    #: how far its own word goes: its greatest commit time or promise
+    heard_us: int
+    #: the greatest promise that it gave itself
+    told_us: int = 0
     #: False: the group goes on without this shard's frontier
     counts: bool = True
     #: whether the last transaction that came in (perhaps still open) is late
@@ -81,11 +90,16 @@ class Timeline:
     """
 
     def __init__(self, start_keys_us: list[int]) -> None:
-        self._lanes = [_Lane(last_key_us=key, promised_us=0) for key in start_keys_us]
+        passed_us = max(start_keys_us)
+        # A shard whose own last key is smaller had promised that much before the start, or did not count.
+        self._lanes = [
+            _Lane(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
+            for key in start_keys_us
+        ]
         #: shard_index of the transaction that is out in part; its fragments go first
         self._open: int | None = None
         #: greatest key that went out
-        self._out_us = 0
+        self._out_us = passed_us
         #: strings that the headers in and out of here point to
         self.names = Names()
         #: transactions flagged LATE so far
@@ -109,16 +123,26 @@ class Timeline:
         first = np.maximum.accumulate(np.where(begins, np.arange(len(headers)), -1))
         late = np.where(first >= 0, late[first], lane.late)
         headers["flags"] |= np.where(late, np.uint16(Flag.LATE), np.uint16(0))
-        keys = np.where(begins, np.maximum(headers["commit_us"], max(floor_us, lane.last_key_us)), lane.last_key_us)
+        lowest_us = max(floor_us, lane.last_key_us)
+        keys = np.where(begins, np.maximum(headers["commit_us"], lowest_us), lane.last_key_us)
         headers["key_us"] = np.maximum.accumulate(keys)
         lane.last_key_us = int(headers["key_us"][-1])
+        lane.heard_us = max(lane.heard_us, int(headers["commit_us"].max()))
         lane.late = bool(late[-1])
         lane.pending.append(headers)
 
-    def promise(self, shard: int, frontier_us: int) -> None:
-        """Take a shard's word that no later transaction of it commits before `frontier_us`."""
+    def promise(self, shard: int, frontier_us: int) -> bool:
+        """Take a shard's word that no later transaction of it commits before `frontier_us`.
+
+        Returns:
+            Whether that is more than was known; a smaller promise than the last one changes nothing.
+        """
         lane = self._lanes[shard]
+        more = frontier_us > lane.told_us
+        lane.told_us = max(lane.told_us, frontier_us)
         lane.promised_us = max(lane.promised_us, frontier_us)
+        lane.heard_us = max(lane.heard_us, frontier_us)
+        return more
 
     def exclude(self, shard: int) -> None:
         """Go on without waiting for this shard; what it brings later may be late."""
@@ -135,14 +159,18 @@ class Timeline:
         """Return whether the group goes on without this shard."""
         return not self._lanes[shard].counts
 
+    def lag_us(self, shard: int) -> int:
+        """Return how far the shard's own word is behind what is out, microseconds; 0: it is not."""
+        return max(0, self._out_us - self._lanes[shard].heard_us)
+
     def frontier_us(self, shard: int) -> int:
         """Return the shard's frontier, microseconds since 1970 UTC."""
         return self._lanes[shard].frontier_us
 
     @property
     def watermark_us(self) -> int:
-        """The smallest frontier of the shards that count."""
-        return min((lane.frontier_us for lane in self._lanes if lane.counts), default=_END_OF_TIME_US)
+        """The smallest frontier of the shards that count; the end of time if none does."""
+        return min((lane.frontier_us for lane in self._lanes if lane.counts), default=END_OF_TIME_US)
 
     @property
     def pending(self) -> int:
@@ -179,7 +207,7 @@ class Timeline:
         if not any(len(run) for run in ready):
             return no_headers()
         together = np.concatenate(ready)
-        # Lanes are concatenated by shard_index, each in its own order: a stable sort by key is the whole order.
+        # Lanes stand by shard_index, each in its own order: a stable sort by key is the whole order.
         merged = together[np.argsort(together["key_us"], kind="stable")].astype(HEADER, copy=False)
         merged = merged[: self._open_tail(ready, merged)]
         for shard, count in enumerate(np.bincount(merged["shard"], minlength=len(self._lanes))):
@@ -188,7 +216,7 @@ class Timeline:
         return merged
 
     def _open_tail(self, ready: list[Headers], merged: Headers) -> int:
-        """Return where `merged` must end so that no transaction is split by another; remember the open one."""
+        """Return where `merged` must end so that no transaction is split; remember the open one."""
         stop = len(merged)
         for run in ready:
             if len(run) and not run["flags"][-1] & Flag.END:

@@ -142,6 +142,10 @@ class BinlogDecoder:
             raise self._located(corrupt, name, begin) from error
         return header.event_type
 
+    def located(self, error: DataError) -> DataError:
+        """Return an error that came up over the rows gathered, with where the reading stands."""
+        return self._located(error, "rows before", self.offset)
+
     def _body(self, event: bytes) -> bytes:
         if self._checksum != CHECKSUM_CRC32:
             return event[HEADER_SIZE:]

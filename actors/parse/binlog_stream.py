@@ -9,8 +9,8 @@ time. It is made only where all of this holds:
 1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
 2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say
    when it sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in
-   the socket for as long as we were busy. But one that was not there at D arrived after D, and everything sent
-   before it arrived before it.
+   the socket for as long as we were busy. But one that was not there at D arrived after D, and everything
+   sent before it arrived before it.
 3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
    measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet
    readable (`margin_us`).
@@ -216,7 +216,10 @@ class BinlogStream:
         )
 
     def _flush(self) -> Iterator[Chunk]:
-        chunk = self._builder.close(self._decoder.offset)
+        try:
+            chunk = self._builder.close(self._decoder.offset)
+        except DataError as error:
+            raise self._decoder.located(error) from error
         if chunk is not None:
             yield chunk
 

@@ -64,6 +64,11 @@ class RowsBuilder:
         self._losses = losses
         self._columns = [_foreign(index, column) for index, column in enumerate(table.map.columns)]
         self._bits = [index for index, column in enumerate(self._columns) if column.type == FIELD_TYPE.BIT]
+        self._strings = [
+            index
+            for index, column in enumerate(self._columns)
+            if column.type in (FIELD_TYPE.STRING, FIELD_TYPE.BLOB)
+        ]
         self._headers: list[int] = []
         self._ordinals: list[int] = []
         self._ops: list[int] = []
@@ -124,7 +129,18 @@ class RowsBuilder:
             del values[keep:]
 
     def finish(self) -> Any:
-        """Return the gathered rows as one record batch, see `merge.chunk`."""
+        """Return the gathered rows as one record batch, see `merge.chunk`.
+
+        Raises:
+            CorruptEvent: a stored value is none of its column's type.
+        """
+        try:
+            return self._finish()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            name = f"{self._table.map.schema}.{self._table.map.table}"
+            raise CorruptEvent(f"Values of {name} do not fit their columns ({error}).") from error
+
+    def _finish(self) -> Any:
         schema = self._table.arrow
         return pa.RecordBatch.from_arrays(
             [
@@ -199,6 +215,9 @@ class RowsBuilder:
 
     def _image(self, values: dict[str, Any]) -> Image:
         image = list(values.values())
+        for index in self._strings:
+            if image[index] == "":  # no bytes are decoded without a look at the charset
+                image[index] = b""
         for index in self._bits:
             if image[index] is not None:
                 image[index] = int(image[index], 2)

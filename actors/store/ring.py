@@ -4,22 +4,23 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
-with the bytes up to each beside them. Rows stay in the chunks they came in; a chunk is freed when its last header
-is acknowledged.
+with the bytes up to each beside them. Rows stay in the chunks they came in; a chunk is freed when its last
+header is acknowledged.
 
 Rules:
 
-1. `items` mode bounds slots. `memory` mode bounds bytes too, checked before adding: one header is always admitted
-   into a ring below its bound, however large it is.
-2. A put that waits admits a chunk in parts as there is room. A timed put or a try admits all of it or nothing.
-3. A get hands out at least one header where there is one, within its bounds. A DDL leaves alone if isolation is on.
+1. `items` mode bounds slots. `memory` mode bounds bytes too, checked before adding: a ring below its bound
+   always admits one header, however large it is.
+2. A put that waits admits a chunk in parts as there is room. A timed put or a try admits all of it or
+   nothing; a chunk of more headers than slots never fits them.
+3. A get hands out at least one header where there is one, within its bounds. A DDL leaves alone if isolation
+   is on.
 4. Every method may be called from any thread. `close` ends every wait.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
@@ -87,9 +88,13 @@ class RingStore:
         self._not_empty = threading.Condition(self._lock)
         self._closed = False
         self._wakes = 0
+        #: grows with each rollback
+        self._turn = 0
         self._payload: deque[Stored] = deque()
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
+        #: where the last acknowledged header ends
+        self._first_position: Position | None = None
         #: bytes of all headers up to each cursor
         self._put_bytes = self._get_bytes = self._ack_bytes = 0
 
@@ -113,10 +118,14 @@ class RingStore:
                 done += count
 
     def try_put(self, chunk: Chunk) -> bool:
-        """Store a chunk if there is room for all of it now; return whether it was stored."""
+        """Store a chunk if there is room for all of it now; return whether it was stored.
+
+        Raises:
+            ShardUnavailable: the ring was closed.
+        """
         with self._lock:
             self._check_open()
-            if self._room(chunk.headers) < len(chunk.headers):
+            if not self._fits(chunk):
                 return False
             self._admit(chunk, 0, len(chunk.headers))
             return True
@@ -128,13 +137,15 @@ class RingStore:
             StoreFull: there was no room in time; nothing was changed.
             ShardUnavailable: the ring was closed.
         """
-        deadline = time.monotonic() + timeout_s
         with self._lock:
-            while self._room(chunk.headers) < len(chunk.headers):
-                self._check_open()
-                if not self._not_full.wait(deadline - time.monotonic()):
-                    raise StoreFull(f"No room for {len(chunk.headers)} headers within {timeout_s} s.")
+            self._not_full.wait_for(lambda: self._closed or self._fits(chunk), timeout_s)
             self._check_open()
+            if not self._fits(chunk):
+                raise StoreFull(
+                    f"No room for {len(chunk.headers)} headers within {timeout_s:g} s.",
+                    hint="Acknowledge batches, or enlarge the ring.",
+                    ring_size=self._bounds.size,
+                )
             self._admit(chunk, 0, len(chunk.headers))
 
     def _room(self, headers: Headers) -> int:
@@ -145,6 +156,9 @@ class RingStore:
             before = used + np.cumsum(headers["bytes"][:count]) - headers["bytes"][:count]
             count = int(np.searchsorted(before, self._bounds.bytes_max, side="left"))
         return count
+
+    def _fits(self, chunk: Chunk) -> bool:
+        return self._room(chunk.headers) == len(chunk.headers)
 
     def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
         headers = self._names.adopt(HeaderRun(chunk.headers[begin:end], chunk.names))
@@ -181,29 +195,40 @@ class RingStore:
             return self._take(items_max, memunits_max)
 
     def get_within(
-        self, timeout_s: float, items_max: int | None = None, memunits_max: int | None = None
+        self,
+        timeout_s: float,
+        items_max: int | None = None,
+        memunits_max: int | None = None,
+        turn: int | None = None,
     ) -> HeaderRun:
         """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
 
+        Args:
+            timeout_s: how long to wait; 0: not at all.
+            items_max: bound on headers.
+            memunits_max: bound on bytes, in units of `memunit_bytes`.
+            turn: `turn` as it was when the caller learned that it may read; None: whatever it is.
+
         Raises:
-            ShardUnavailable: the ring was closed.
+            ShardUnavailable: the ring was closed, or rolled back for somebody else since `turn`; nothing was
+                handed out.
         """
-        deadline = time.monotonic() + timeout_s
         with self._lock:
             wakes = self._wakes
-            while self._get == self._put and self._wakes == wakes:
+            self._not_empty.wait_for(
+                lambda: self._closed or self._get < self._put or self._wakes != wakes, timeout_s
+            )
+            if turn is not None and turn != self._turn:
+                raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
+            if self._get == self._put:
                 self._check_open()
-                if not self._not_empty.wait(deadline - time.monotonic()):
-                    break
             return self._take(items_max, memunits_max)
 
     def _take(self, items_max: int | None, memunits_max: int | None) -> HeaderRun:
-        upto = self._put if items_max is None else min(self._put, self._get + items_max)
+        upto = self._put if items_max is None else min(self._put, self._get + max(items_max, 1))
         headers = self._between(self._get, upto)
         bytes_max = None if memunits_max is None else memunits_max * self._bounds.memunit_bytes
-        count = cut(
-            headers, bytes_max=bytes_max, ddl_isolation=self._bounds.ddl_isolation
-        )
+        count = cut(headers, bytes_max=bytes_max, ddl_isolation=self._bounds.ddl_isolation)
         taken = headers[:count]
         self._get += count
         self._get_bytes += int(taken["bytes"].sum())
@@ -212,17 +237,23 @@ class RingStore:
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
     def ack(self, sequence: int) -> None:
-        """Forget everything up to and with `sequence`, which was handed out. An older one changes nothing.
+        """Forget everything up to and with `sequence`, which was handed out.
+
+        A sequence that is forgotten already changes nothing.
 
         Raises:
             UsageError: it was not handed out; nothing was changed.
         """
         with self._lock:
             if sequence > self._get:
-                raise UsageError(f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out.")
+                raise UsageError(
+                    f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out."
+                )
             if sequence <= self._ack:
                 return
             self._ack_bytes += int(self._between(self._ack, sequence)["bytes"].sum())
+            # Its slot is the next one to be written: what it says is kept.
+            self._first_position = self._position(sequence)
             self._ack = sequence
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
                 self._payload.popleft()
@@ -231,6 +262,7 @@ class RingStore:
     def rollback(self) -> None:
         """Hand out again everything that is not acknowledged."""
         with self._lock:
+            self._turn += 1
             self._get, self._get_bytes = self._ack, self._ack_bytes
             self._not_empty.notify_all()
 
@@ -258,7 +290,8 @@ class RingStore:
         with self._lock:
             if begin <= self._ack or end > self._put + 1:
                 raise UsageError(
-                    f"Sequences {begin} to {end} are not in the ring, which holds {self._ack + 1} to {self._put + 1}."
+                    f"Sequences {begin} to {end} are not in the ring, "
+                    f"which holds {self._ack + 1} to {self._put + 1}."
                 )
             payload = list(self._payload)
         start = max(bisect_right(payload, begin, key=lambda stored: stored.first_sequence) - 1, 0)
@@ -272,6 +305,12 @@ class RingStore:
                 part = (stored.header_begin + low, stored.header_begin + high)
                 found.append(Stored(stored.first_sequence + low, stored.chunk, *part))
         return found
+
+    @property
+    def turn(self) -> int:
+        """Grows with each rollback: whose turn it is to read."""
+        with self._lock:
+            return self._turn
 
     @property
     def cursors(self) -> tuple[int, int, int]:
@@ -288,7 +327,7 @@ class RingStore:
     def first_position(self) -> Position | None:
         """Return where the last acknowledged header ends; None before the first acknowledgement."""
         with self._lock:
-            return self._position(self._ack)
+            return self._first_position
 
     def latest_position(self) -> Position | None:
         """Return where the last stored header ends; None if nothing was ever stored."""

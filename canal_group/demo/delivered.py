@@ -1,8 +1,8 @@
 """Deliveries: everything a consumer got, in the order it came, in the form the proof works on.
 
-An image, a map from column to text, becomes one string: `column=value` cells, in the table's order, parted by
-`CELL_END`; a NULL is `NULL`, a character that no value of the demo is. A row's identity is `(shard, file, pos,
-row)`: what is delivered again has it again.
+An image, a map from column to text, becomes one string: `column=value` cells, in the table's order, parted
+by `CELL_END`; a NULL is `NULL`, a character that no value of the demo is. A row's identity is `(shard, file,
+pos, row)`: what is delivered again has it again.
 
 A *run* is what came between two moments at which something was taken back: within a run the stream only goes
 forward.
@@ -74,13 +74,14 @@ class Delivered:
         count = len(envelope)
         columns = {name: envelope.column(name) for name in DELIVERED.names if name in envelope.schema.names}
         columns |= {name: pa.chunked_array([_lines(columns[name])]) for name in ("key", "before", "after")}
-        columns["written_us"] = pc.map_lookup(
-            envelope.column("after"), pa.scalar("written_us"), "first"
-        ).cast(pa.int64())
-        for name, value in {"arrived_us": arrived_us, "run": self._run, "batch": len(self._deliveries)}.items():
+        written = pc.map_lookup(envelope.column("after"), pa.scalar("written_us"), "first")
+        columns["written_us"] = written.cast(pa.int64())
+        ours = {"arrived_us": arrived_us, "run": self._run, "batch": len(self._deliveries)}
+        for name, value in ours.items():
             columns[name] = pa.repeat(pa.scalar(value, pa.int64()), count)
         rows = pa.table([columns[name] for name in DELIVERED.names], schema=DELIVERED)
-        self._deliveries.append(_Delivery(batch_id, rows))
+        # A copy: it lets go of the message it came in, whose buffers Arrow's engine finds badly aligned.
+        self._deliveries.append(_Delivery(batch_id, rows.take(pa.array(np.arange(count)))))
 
     def acked(self, batch_id: int) -> None:
         """Note that a batch was acknowledged."""
@@ -121,8 +122,6 @@ def cell(column: str, value: str | None) -> str:
 def _lines(maps: Any) -> Any:
     """Return the string of each image: (n,) maps become (n,) utf8, null where there is no map."""
     array = maps.combine_chunks() if isinstance(maps, pa.ChunkedArray) else maps
-    if isinstance(array, pa.ChunkedArray):  # no chunk at all
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], maps.type)
     values = pc.fill_null(array.items, NULL)
     cells = pc.binary_join_element_wise(array.keys, values, "=")
     lists = pa.ListArray.from_arrays(array.offsets, cells)

@@ -16,9 +16,9 @@ class DemoOptions:
     #: database servers
     shards: int = 4
     #: small transactions, over all shards
-    transactions: int = 14_000
+    transactions: int = 36_000
     #: bound on the writing; transactions it leaves no time for are not written
-    seconds: float = 45.0
+    seconds: float = 40.0
     #: the same seed writes the same rows
     seed: int = 1
     #: whether the result is one JSON line on stdout, and nothing else is

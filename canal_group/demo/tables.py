@@ -20,6 +20,8 @@ class DemoTable:
     columns: str
     #: columns that an INSERT names, in the table's order
     inserted: tuple[str, ...]
+    #: how many columns the primary key has
+    key_columns: int
 
     def source(self, shard: int) -> str:
         """Return what the table is called on a shard, without its schema."""
@@ -56,6 +58,7 @@ ORDERS = DemoTable(
         "note",
         "written_us",
     ),
+    key_columns=1,
 )
 ITEMS = DemoTable(
     "items",
@@ -69,6 +72,7 @@ ITEMS = DemoTable(
     PRIMARY KEY (order_id, line)
     """,
     ("order_id", "line", "product", "quantity", "price", "written_us"),
+    key_columns=2,
 )
 TABLES = (ORDERS, ITEMS)
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from canal_group.demo.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, TABLES, DemoTable, added
+from canal_group.demo.tables import ADDED_COLUMN, ITEMS, ORDERS, STATES, DemoTable, added
 
 
 class _Now:
@@ -41,7 +41,7 @@ class Change:
 
     #: as the merged stream calls it
     table: str
-    #: INSERT UPDATE DELETE CREATE ALTER
+    #: INSERT UPDATE DELETE ALTER
     op: str
     rows: int
 
@@ -69,14 +69,6 @@ class Transaction:
     def changes(self) -> tuple[Change, ...]:
         """What it changes, statement by statement."""
         return tuple(statement.change for statement in self.statements)
-
-
-def creations(shard: int) -> list[Transaction]:
-    """Return the statements that make a shard's tables."""
-    return [
-        Transaction((Statement(table.create(shard), (), Change(table.name, "CREATE", 1)),))
-        for table in TABLES
-    ]
 
 
 class Workload:
@@ -216,9 +208,9 @@ class Workload:
         columns = list(table.inserted)
         if table is ORDERS and self._has_added_column:
             columns.append(ADDED_COLUMN)
-        row = f"({_marks(len(columns))})"
-        sql = f"INSERT INTO {table.source(self._shard)} ({', '.join(columns)}) VALUES {', '.join([row] * len(rows))}"
-        arguments = tuple(value for values in rows for value in values)
+        values = ", ".join([f"({_marks(len(columns))})"] * len(rows))
+        sql = f"INSERT INTO {table.source(self._shard)} ({', '.join(columns)}) VALUES {values}"
+        arguments = tuple(value for row in rows for value in row)
         return Statement(sql, arguments, Change(table.name, "INSERT", len(rows)))
 
     def _order(self) -> tuple[Any, ...]:

@@ -16,8 +16,8 @@ from typing import Any
 import pymysql
 
 from canal_group.demo.servers import MariaDbServer
-from canal_group.demo.tables import schema_name
-from canal_group.demo.workload import NOW_US, Change, Statement, Transaction, Workload, creations
+from canal_group.demo.tables import TABLES, schema_name
+from canal_group.demo.workload import NOW_US, Change, Statement, Transaction, Workload
 
 
 @dataclass(slots=True)
@@ -47,16 +47,12 @@ class Record:
 
 
 def prepare(server: MariaDbServer, shard: int, name: str) -> Record:
-    """Make a shard's schema and its tables, and return the record that begins with these."""
+    """Make a shard's schema and its empty tables, and return the record that begins behind them."""
     server.execute(f"CREATE DATABASE {schema_name(shard)} CHARACTER SET utf8mb4")
+    server.execute(*(table.create(shard) for table in TABLES), database=schema_name(shard))
     ((position,),) = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
     domain, server_id, number = str(position).split("-")
-    record = Record(name, f"{domain}-{server_id}-", int(number) + 1)
-    with contextlib.closing(server.connect(schema_name(shard))) as connection:
-        for transaction in creations(shard):
-            _run(connection, transaction)
-            record.add(transaction.changes)
-    return record
+    return Record(name, f"{domain}-{server_id}-", int(number) + 1)
 
 
 class Writer(threading.Thread):

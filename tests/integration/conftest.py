@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers  # noqa: F401  fixtures
 
 from actors.parse.source import SourceAddress
 from canal_group.demo.servers import MariaDbServer, ServerMissingError
-
-DEADLINE_S = 60.0
-
-
-def await_true(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until a condition holds; fail with `what` after the deadline."""
-    waited = threading.Event()
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
-        waited.wait(0.01)
 
 
 def started(*options: str) -> MariaDbServer:

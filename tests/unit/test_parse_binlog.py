@@ -1,3 +1,4 @@
+# ruff: noqa: DTZ001 - DATETIME has no zone
 """The decoder over binlogs of a real MySQL 9.7.4; the SQL that made each lies beside it."""
 
 from __future__ import annotations
@@ -78,9 +79,7 @@ class Reading:
 
     @property
     def statements(self):
-        return [
-            row for chunk in self.chunks if chunk.statements for row in chunk.statements.to_pylist()
-        ]
+        return [row for chunk in self.chunks if chunk.statements for row in chunk.statements.to_pylist()]
 
 
 def read(name, **options):
@@ -93,7 +92,6 @@ def with_checksum(event):
 
 def test_all_types_are_read_exactly():
     reading = read("all_types")
-    create, full, empty, update, delete = reading.headers
     assert [int(h["flags"]) for h in reading.headers] == [WHOLE | Flag.DDL, WHOLE, WHOLE, WHOLE, WHOLE]
     after = reading.rows[0]["after"]
     assert after == {
@@ -214,9 +212,7 @@ def test_original_commit_time_of_another_server_is_not_taken():
 def test_positions_are_the_offsets_in_the_file():
     reading = read("all_types")
     events = events_of("all_types")
-    begins = [
-        struct.unpack_from("<I", e, 13)[0] - len(e) for e in events if e[4] == EventType.GTID
-    ]
+    begins = [struct.unpack_from("<I", e, 13)[0] - len(e) for e in events if e[4] == EventType.GTID]
     assert [int(h["begin_offset"]) for h in reading.headers] == begins
     assert [int(h["end_offset"]) for h in reading.headers][:-1] == begins[1:]
     assert {reading.chunks[0].names[int(h["file"])] for h in reading.headers} == {FILE}
@@ -464,7 +460,9 @@ def test_table_maps_do_not_outlive_their_file():
     events = events_of("all_types")
     reading = Reading().feed(events)
     first_rows = next(i for i, e in enumerate(events) if e[4] == EventType.WRITE_ROWS)
-    again = [e for e in events[:first_rows] if e[4] not in (EventType.TABLE_MAP, EventType.FORMAT_DESCRIPTION)]
+    again = [
+        e for e in events[:first_rows] if e[4] not in (EventType.TABLE_MAP, EventType.FORMAT_DESCRIPTION)
+    ]
     with pytest.raises(CorruptEvent, match="without its table map"):
         reading.feed([*again, events[first_rows]], spliced=True)
 
@@ -496,9 +494,7 @@ def test_offsets_go_on_beyond_four_gigabytes():
 
 def test_statements_that_change_rows_are_refused():
     events = events_of("savepoint")
-    index, event = next(
-        (i, e) for i, e in enumerate(events) if e[4] == EventType.QUERY and b"BEGIN" in e
-    )
+    index, event = next((i, e) for i, e in enumerate(events) if e[4] == EventType.QUERY and b"BEGIN" in e)
     sql = b"insert into j values (1)"
     begin = event.index(b"BEGIN")
     changed = bytearray(event[:begin] + sql + bytes(4))

@@ -1,0 +1,74 @@
+"""The demo's instance: settings for its servers, and the actors that run it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from actors.launch import Instance, launch
+from canal_group.demo.servers import CANAL_PASSWORD, MariaDbServer
+from canal_group.demo.tables import WHITE, routes
+from conf.load import build_instance
+from conf.settings import InstanceSettings
+
+DESTINATION = "shop"
+CLIENT_ID = "1001"
+#: where Ray keeps what it writes
+_RAY_FOLDER = "RAY_TMPDIR"
+
+
+def shard_name(shard: int) -> str:
+    """Return the name of a shard."""
+    return f"shop-{shard}"
+
+
+def settings_for(servers: Sequence[MariaDbServer], folder: Path) -> InstanceSettings:
+    """Return the instance that reads the servers; the password goes into a private file of the folder."""
+    password = folder / "password"
+    password.touch(mode=0o600)
+    password.write_text(CANAL_PASSWORD)
+    shards = []
+    for shard, server in enumerate(servers):
+        address = server.address()
+        shards.append(
+            {
+                "name": shard_name(shard),
+                "host": address.host,
+                "port": address.port,
+                "user": address.user,
+                "password_file": str(password),
+            }
+        )
+    return build_instance(
+        {
+            "preset": "group",
+            "destination": DESTINATION,
+            "shards": shards,
+            # The tables are there and empty: what follows is the whole story.
+            "start": "latest",
+            "filter": {"white": WHITE, "routes": routes()},
+            "coordination": {"kind": "embedded", "folder": str(folder / "zookeeper")},
+            "gateway": {"port": 0},
+        },
+        source="the demo's settings",
+        folder=folder,
+    )
+
+
+@contextmanager
+def running(servers: Sequence[MariaDbServer]) -> Iterator[Instance]:
+    """Launch the instance; leaving ends it and removes everything it wrote."""
+    with tempfile.TemporaryDirectory(prefix="canal-group-demo-", ignore_cleanup_errors=True) as name:
+        before = os.environ.get(_RAY_FOLDER)
+        os.environ[_RAY_FOLDER] = name
+        try:
+            with launch(settings_for(servers, Path(name))) as instance:
+                yield instance
+        finally:
+            if before is None:
+                del os.environ[_RAY_FOLDER]
+            else:
+                os.environ[_RAY_FOLDER] = before

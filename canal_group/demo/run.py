@@ -1,0 +1,179 @@
+"""The demo: servers, an instance that reads them, writers, a consumer, and a proof of the stream."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from canal_group.client import connect
+from canal_group.demo.instance import CLIENT_ID, DESTINATION, running, shard_name
+from canal_group.demo.interrupts import Interrupts
+from canal_group.demo.measures import latency_ms, rows_per_s
+from canal_group.demo.options import DemoOptions
+from canal_group.demo.progress import Progress
+from canal_group.demo.proof import Findings, prove
+from canal_group.demo.reading import Reading
+from canal_group.demo.replica import read_tables
+from canal_group.demo.report import DemoReport
+from canal_group.demo.servers import MariaDbServer, ServerFailedError, ServerMissingError, start_all
+from canal_group.demo.workload import Workload
+from canal_group.demo.writer import Writer, prepare
+from merge.errors import CanalGroupError, ConfigError
+
+#: how long the instance may take until it serves, seconds
+_SERVING_S: Final = 90.0
+#: a get waits so long, seconds
+_GET_S: Final = 0.5
+#: with everything there, silence for so long says that nothing comes behind it, seconds
+_QUIET_S: Final = 1.0
+#: with something missing, silence for so long says that it will not come, seconds
+_PATIENCE_S: Final = 30.0
+
+
+def run(options: DemoOptions) -> DemoReport:
+    """Run a demo, show it on stderr, and print its report on stdout.
+
+    Whatever ends it, also Ctrl-C and SIGTERM, ends the servers and actors too and removes their folders.
+
+    Returns:
+        The report; `report.ok` says whether the stream was right.
+
+    Raises:
+        ConfigError: no database server is installed.
+        CanalGroupError: the instance failed.
+        KeyboardInterrupt: it was interrupted; everything is stopped.
+    """
+    try:
+        with Interrupts() as interrupts, Progress() as progress, ExitStack() as stack:
+            try:
+                report, findings = _run(options, progress, stack)
+            finally:
+                interrupts.ignore()
+                progress.unwatch()
+                progress.phase("stopping")
+    except ServerMissingError as error:
+        raise ConfigError(str(error)) from error
+    except ServerFailedError as error:
+        raise CanalGroupError(str(error)) from error
+    _print(options, report, findings)
+    return report
+
+
+def _run(options: DemoOptions, progress: Progress, stack: ExitStack) -> tuple[DemoReport, Findings]:
+    """Start everything, write, read and prove; `stack` stops what was started."""
+    progress.phase(f"starting {options.shards} MariaDB servers")
+    servers = [MariaDbServer(server_id=101 + shard) for shard in range(options.shards)]
+    for server in servers:
+        stack.callback(server.close)
+    start_all(servers)
+    writers = _writers(options, servers)
+
+    progress.phase("starting ZooKeeper, Ray and the instance")
+    instance = stack.enter_context(running(servers))
+    consumer = stack.enter_context(
+        connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
+    )
+    reading = Reading(consumer, options.seed)
+    progress.phase(f"writing and reading; the gateway is {instance.uri}")
+    for writer in writers:
+        stack.callback(writer.stop)
+        writer.start()
+    progress.watch(reading, writers)
+    _read(reading, writers)
+    progress.unwatch()
+
+    progress.phase("proving it")
+    records = [writer.record for writer in writers]
+    findings = prove(reading.delivered, records, read_tables(servers, [record.shard for record in records]))
+    return _report(options, reading, writers, findings), findings
+
+
+def _writers(options: DemoOptions, servers: Sequence[MariaDbServer]) -> list[Writer]:
+    """Prepare the shards and return their writers; the first one has the large transaction."""
+    with ThreadPoolExecutor(len(servers)) as pool:
+        names = [shard_name(shard) for shard in range(len(servers))]
+        records = list(pool.map(prepare, servers, range(len(servers)), names))
+    writers = []
+    for shard, (server, record) in enumerate(zip(servers, records, strict=True)):
+        share = options.transactions // options.shards + (shard < options.transactions % options.shards)
+        workload = Workload(
+            shard=shard,
+            shards=options.shards,
+            seed=options.seed,
+            transactions=share,
+            gentle=min(int(options.gentle_s * options.gentle_rate), share // 2),
+            big_rows=options.big_transaction_rows if shard == 0 else 0,
+        )
+        writers.append(
+            Writer(
+                server,
+                shard,
+                workload,
+                record,
+                gentle_rate=options.gentle_rate,
+                seconds=options.seconds,
+            )
+        )
+    return writers
+
+
+def _read(reading: Reading, writers: Sequence[Writer]) -> None:
+    """Read until everything that was written is there, or nothing comes any more."""
+    quiet_since_s = time.monotonic()
+    while True:
+        if reading.step(_GET_S):
+            quiet_since_s = time.monotonic()
+        for writer in writers:
+            if writer.error is not None:
+                raise CanalGroupError(f"{writer.name} failed: {writer.error}") from writer.error
+        if not all(writer.done for writer in writers):
+            continue
+        complete = reading.delivered.acked_rows >= sum(writer.record.rows for writer in writers)
+        if time.monotonic() - quiet_since_s > (_QUIET_S if complete else _PATIENCE_S):
+            return
+
+
+def _report(
+    options: DemoOptions, reading: Reading, writers: Sequence[Writer], findings: Findings
+) -> DemoReport:
+    stream = reading.delivered.table()
+    gentle_until_us = min(writer.gentle_until_us for writer in writers)
+    p50, p99 = latency_ms(stream, gentle_until_us)
+    return DemoReport(
+        shards=options.shards,
+        transactions=findings.transactions,
+        rows=findings.rows,
+        rows_per_s=rows_per_s(stream, gentle_until_us),
+        latency_ms_p50=p50,
+        latency_ms_p99=p99,
+        order_violations=findings.order_violations,
+        split_transactions=findings.split_transactions,
+        missing=findings.missing,
+        duplicates=findings.duplicates,
+        tables_equal=findings.tables_equal,
+    )
+
+
+def _print(options: DemoOptions, report: DemoReport, findings: Findings) -> None:
+    """Print faults in words on stderr, and the report on stdout: a table, or one JSON object as last line."""
+    for words in findings.words:
+        Console(stderr=True, highlight=False).print(f"[red]wrong[/red]  {escape(words)}", soft_wrap=True)
+    if options.json:
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+        sys.stdout.flush()
+        return
+    table = Table(show_header=False, box=None)
+    for name, value in report.to_dict().items():
+        table.add_row(name, str(value) if value is None or isinstance(value, bool) else f"{value:,}")
+    out = Console(highlight=False)
+    out.print(table)
+    out.print("[green]The stream is right.[/green]" if report.ok else "[red]The stream is wrong.[/red]")

@@ -1,0 +1,373 @@
+"""The consumers of a group: who holds which client id, and what became of their calls.
+
+Rules:
+
+1. A batch is delivered under the epoch of the consumer that asked; its rows stay in the rings until every
+   subscriber has acknowledged them.
+2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed.
+3. A refused request changes nothing, beyond that its consumer is known to be alive.
+4. A consumer that waits for an answer is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import singledispatchmethod
+from typing import Any
+
+from merge.errors import CanalGroupError, FencedError, NotSubscribed, RetryableError
+from merge.events import (
+    AckRequested,
+    ConsumerLeased,
+    ConsumerState,
+    ConsumerTouched,
+    CursorNotSaved,
+    CursorSaved,
+    Event,
+    ForgetClient,
+    GetRequested,
+    GetTimedOut,
+    Instruction,
+    LeaseConsumer,
+    LeaseFailed,
+    PlanRequested,
+    Refuse,
+    ReleaseConsumer,
+    ReleaseRequested,
+    Reply,
+    RollbackRequested,
+    SaveCursor,
+    SubscribeRequested,
+    UnsubscribeRequested,
+)
+from merge.position import GroupPosition
+from merge.stream import Stream
+from merge.subscriber import BatchLimits, Saving, Subscriber
+
+
+class Consumers:
+    """Serves the subscribers of one stream; see the module's rules.
+
+    Args:
+        destination: its name, for people.
+        epoch: fencing epoch of the server.
+        limits: bounds of each subscriber's batches.
+        lease_us: how long a consumer may be silent before its client id is free again.
+        stream: what they consume.
+    """
+
+    def __init__(
+        self, destination: str, epoch: int, limits: BatchLimits, lease_us: int, stream: Stream
+    ) -> None:
+        self._destination = destination
+        self._epoch = epoch
+        self._limits = limits
+        self._lease_us = lease_us
+        self._stream = stream
+        self._subscribers: dict[str, Subscriber] = {}
+        #: leases that the coordinator is asked for: call -> request
+        self._leasing: dict[int, SubscribeRequested] = {}
+
+    # ---- what the group asks of them -------------------------------------------------------------------
+
+    @property
+    def cursors(self) -> list[GroupPosition]:
+        """The cursors that are known."""
+        return [s.cursor for s in self._subscribers.values() if s.cursor is not None]
+
+    @property
+    def all_placed(self) -> bool:
+        """Whether every subscriber knows where it begins."""
+        return len(self.cursors) == len(self._subscribers)
+
+    def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
+        """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
+        for state in states:
+            subscriber = Subscriber(state.client_id, self._epoch, self._limits)
+            subscriber.filter, subscriber.cursor, subscriber.durable = state.filter, state.cursor, True
+            subscriber.holder, subscriber.epoch, subscriber.seen_us = state.holder, state.epoch, at_us
+            self._subscribers[state.client_id] = subscriber
+
+    def rewind(self) -> list[Instruction]:
+        """Forget what is outstanding. A consumer hears of it before it gets anything again."""
+        refusals: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            subscriber.rewind()
+            if subscriber.notice is not None and subscriber.waiting:
+                refusals += _refuse_waiting(subscriber, subscriber.notice)
+                subscriber.notice = None
+        return refusals
+
+    def place(self) -> list[Instruction]:
+        """Stand every subscriber at its cursor: merging has begun."""
+        instructions: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            cursor = subscriber.cursor or self._stream.base.ack
+            subscriber.stand_at(cursor, self._stream)
+            instructions += self._save_subscription(subscriber)
+        return instructions
+
+    def serve(self) -> list[Instruction]:
+        """Answer the gets that wait, as far as there are batches."""
+        if not self._stream.merging:
+            return []
+        served = [answer for subscriber in self._subscribers.values() for answer in self._serve(subscriber)]
+        return served + self._free()
+
+    def release_silent(self, at_us: int) -> list[Instruction]:
+        """Let consumers go whose lease has run out."""
+        instructions: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            if subscriber.busy:
+                subscriber.seen_us = at_us
+            elif subscriber.holder and at_us - subscriber.seen_us > self._lease_us:
+                instructions += self._release(subscriber)
+        return instructions
+
+    # ---- subscribing -----------------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def handle(self, event: Event) -> list[Instruction]:
+        """Take an event of a consumer, the coordinator or the cursor store; return what has to be done.
+
+        Raises:
+            CanalGroupError: the request is refused; nothing was changed.
+        """
+        raise AssertionError(f"no such event: {event!r}")
+
+    @handle.register
+    def _(self, event: SubscribeRequested) -> list[Instruction]:
+        self._check_not_leasing(event.client_id)
+        subscriber = self._subscribers.get(event.client_id)
+        if subscriber is not None:
+            subscriber.check_free(event.holder, self._lease_us, event.at_us)
+        self._leasing[event.call] = event
+        return [LeaseConsumer(event.call, event.client_id, event.holder)]
+
+    @handle.register
+    def _(self, event: LeaseFailed) -> list[Instruction]:
+        del self._leasing[event.call]
+        raise event.error
+
+    @handle.register
+    def _(self, event: ConsumerLeased) -> list[Instruction]:
+        request = self._leasing.pop(event.call)
+        subscriber = self._subscribers.get(event.client_id)
+        if subscriber is None:
+            subscriber = Subscriber(event.client_id, self._epoch, self._limits)
+            self._subscribers[event.client_id] = subscriber
+            if self._stream.merging and self._stream.base.ack == self._stream.base.end:
+                subscriber.stand_at(self._stream.base.ack, self._stream)
+        over = FencedError(
+            f"{request.holder} took over client {event.client_id}.",
+            hint="Another consumer took over. Stop this one.",
+            our_epoch=subscriber.epoch,
+            current_epoch=event.epoch,
+        )
+        refusals = _refuse_waiting(subscriber, over)
+        if subscriber.subscribing is not None:
+            refusals.append(Refuse(subscriber.subscribing, over))
+        subscriber.rollback()
+        subscriber.notice = None
+        subscriber.holder, subscriber.epoch = request.holder, event.epoch
+        subscriber.filter, subscriber.seen_us = request.filter, event.at_us
+        subscriber.subscribing = event.call
+        return [*refusals, *self._save_subscription(subscriber)]
+
+    @handle.register
+    def _(self, event: UnsubscribeRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        self._check_not_leasing(event.client_id)
+        _check_not_saving(subscriber)
+        del self._subscribers[event.client_id]
+        return [
+            *_refuse_waiting(subscriber, NotSubscribed(f"Client {event.client_id} unsubscribed.")),
+            ReleaseConsumer(event.client_id),
+            ForgetClient(event.call, event.client_id),
+            *self._free(),
+        ]
+
+    @handle.register
+    def _(self, event: ReleaseRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        return [*self._release(subscriber), Reply(event.call, None)]
+
+    @handle.register
+    def _(self, event: ConsumerTouched) -> list[Instruction]:
+        self._consumer(event.client_id, event.epoch, event.at_us)
+        return [Reply(event.call, None)]
+
+    # ---- getting ---------------------------------------------------------------------------------------
+
+    @handle.register
+    def _(self, event: GetRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        if subscriber.notice is not None:
+            notice, subscriber.notice = subscriber.notice, None
+            raise notice
+        subscriber.ledger.check_room()
+        subscriber.waiting[event.call] = event
+        return self.serve()
+
+    @handle.register
+    def _(self, event: GetTimedOut) -> list[Instruction]:
+        subscriber = self._subscribers.get(event.client_id)
+        if subscriber is None or event.call not in subscriber.waiting:
+            return []
+        del subscriber.waiting[event.call]
+        # A stopped shard holds the group for good: whoever waits must hear why.
+        failure = self._stream.failure
+        return [Reply(event.call, None) if failure is None else Refuse(event.call, failure)]
+
+    @handle.register
+    def _(self, event: PlanRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        return [Reply(event.call, subscriber.ledger.find(event.batch_id))]
+
+    @handle.register
+    def _(self, event: RollbackRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        _check_not_saving(subscriber)
+        count = subscriber.rollback(event.batch_id)
+        subscriber.notice = None
+        return [Reply(event.call, count), *self.serve()]
+
+    # ---- acknowledging ---------------------------------------------------------------------------------
+
+    @handle.register
+    def _(self, event: AckRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        _check_not_saving(subscriber)
+        batch = subscriber.ledger.check_ack(event.batch_id)
+        subscriber.saving = Saving(event.call, batch)
+        return [SaveCursor(event.call, event.client_id, subscriber.filter, batch.ack)]
+
+    @handle.register
+    def _(self, event: CursorSaved) -> list[Instruction]:
+        subscriber, saving = self._saved(event.client_id, event.call)
+        subscriber.durable = True
+        answers: list[Instruction] = []
+        if saving.batch is not None:
+            subscriber.acked(saving.batch, self._stream)
+            answers.append(Reply(event.call, saving.batch.ack))
+        elif subscriber.subscribing == event.call:
+            subscriber.subscribing = None
+            answers.append(Reply(event.call, (subscriber.epoch, subscriber.cursor)))
+        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+
+    @handle.register
+    def _(self, event: CursorNotSaved) -> list[Instruction]:
+        subscriber, saving = self._saved(event.client_id, event.call)
+        answers: list[Instruction] = []
+        if saving.batch is not None:
+            answers.append(Refuse(event.call, event.error))
+        elif subscriber.subscribing == event.call:
+            subscriber.subscribing = None
+            answers += [Refuse(event.call, event.error), *self._release(subscriber)]
+            if not subscriber.durable:
+                del self._subscribers[event.client_id]
+        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+
+    # ---- helpers ---------------------------------------------------------------------------------------
+
+    def _consumer(self, client_id: str, epoch: int, at_us: int) -> Subscriber:
+        """Return the subscriber that a call is for, if the caller is its current consumer."""
+        subscriber = self._subscribers.get(client_id)
+        if subscriber is None:
+            raise NotSubscribed(
+                f"Client {client_id} is not subscribed to {self._destination}.", hint="Subscribe first."
+            )
+        subscriber.check_holder(epoch, at_us)
+        return subscriber
+
+    def _check_not_leasing(self, client_id: str) -> None:
+        for request in self._leasing.values():
+            if request.client_id == client_id:
+                raise RetryableError(
+                    f"Client {client_id} is being taken by {request.holder}.", retry_after_s=0.05
+                )
+
+    def _saved(self, client_id: str, call: int) -> tuple[Subscriber, Saving]:
+        """Return whose write ended, and which, and count it as ended."""
+        subscriber = self._subscribers[client_id]
+        saving, subscriber.saving = subscriber.saving, None
+        assert saving is not None, "an answer to a write that nobody asked for"
+        assert saving.call == call, "an answer to another write than the one under way"
+        return subscriber, saving
+
+    def _save_subscription(self, subscriber: Subscriber) -> list[Instruction]:
+        """Store a subscription that is not answered, once its cursor is known and no write is under way."""
+        call = subscriber.subscribing
+        if call is None or subscriber.saving is not None or subscriber.cursor is None:
+            return []
+        subscriber.saving = Saving(call, None)
+        return [SaveCursor(call, subscriber.client_id, subscriber.filter, subscriber.cursor)]
+
+    def _serve(self, subscriber: Subscriber) -> list[Instruction]:
+        """Answer a subscriber's waiting gets as far as there are batches."""
+        instructions: list[Instruction] = []
+        for call, request in list(subscriber.waiting.items()):
+            try:
+                subscriber.ledger.check_room()
+            except RetryableError as error:
+                instructions.append(Refuse(call, error))
+                del subscriber.waiting[call]
+                continue
+            batch = subscriber.next_batch(self._stream, request.rows_max)
+            if batch is None:
+                break
+            del subscriber.waiting[call]
+            instructions.append(Reply(call, batch))
+        return instructions
+
+    def _release(self, subscriber: Subscriber) -> list[Instruction]:
+        """Let a consumer go: its outstanding batches are the next one's."""
+        subscriber.rollback()
+        subscriber.notice = None
+        subscriber.holder = ""
+        gone = NotSubscribed(f"Client {subscriber.client_id} was released.", hint="Subscribe again.")
+        return [*_refuse_waiting(subscriber, gone), ReleaseConsumer(subscriber.client_id)]
+
+    def _free(self) -> list[Instruction]:
+        """Free what every subscriber has behind it. Without any, everything is kept for the first one."""
+        if not self._stream.merging or not self._subscribers:
+            return []
+        for subscriber in self._subscribers.values():
+            subscriber.skip_behind(self._stream)
+        return [*self._stream.free(min(subscriber.done for subscriber in self._subscribers.values()))]
+
+    # ---- for people ------------------------------------------------------------------------------------
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return each subscriber's state as a JSON object."""
+        return [
+            {
+                "client_id": subscriber.client_id,
+                "filter": subscriber.filter,
+                "holder": subscriber.holder or None,
+                "epoch": subscriber.epoch,
+                "cursor": subscriber.cursor.to_json() if subscriber.cursor is not None else None,
+                "outstanding": [
+                    {"batch_id": batch.batch_id, "rows": batch.rows}
+                    for batch in subscriber.ledger.outstanding
+                ],
+            }
+            for subscriber in self._subscribers.values()
+        ]
+
+
+def _check_not_saving(subscriber: Subscriber) -> None:
+    """Return if no write of the subscriber's cursor is under way."""
+    if subscriber.saving is not None:
+        raise RetryableError(
+            f"The cursor of client {subscriber.client_id} is being written.",
+            hint="Wait for the answer to the last acknowledgement.",
+            retry_after_s=0.05,
+        )
+
+
+def _refuse_waiting(subscriber: Subscriber, error: CanalGroupError) -> list[Instruction]:
+    """Refuse the gets that wait."""
+    calls = list(subscriber.waiting)
+    subscriber.waiting.clear()
+    return [Refuse(call, error) for call in calls]

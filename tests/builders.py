@@ -1,0 +1,373 @@
+"""Sources, headers and a small world around a group, for tests.
+
+A `Source` is one shard's binlog as a fixed list of transactions. A `World` plays the shell: it opens shards, keeps
+what their rings hold, stores cursors, gives leases, and writes down every answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from merge import events as ev
+from merge.chunk import Chunk
+from merge.errors import CanalGroupError
+from merge.group import Group, GroupSettings
+from merge.header import HEADER, Flag, HeaderRun, Headers
+from merge.ledger import Batch
+from merge.position import GroupPosition, Position
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+#: bytes of binlog that each transaction takes, and transactions of one binlog file
+STEP, TRANSACTIONS_A_FILE = 100, 3
+
+
+@dataclass(frozen=True)
+class Tx:
+    """One transaction: its commit time, and the row changes of each of its fragments."""
+
+    commit_us: int
+    rows: tuple[int, ...] = (1,)
+    ddl: bool = False
+    bytes_each: int = 100
+
+
+class Source:
+    """One shard's binlog. Headers carry places in files, ordinals and GTIDs; sequences are set by `place`."""
+
+    def __init__(self, *transactions: Tx, name: str = "bin", server: int = 0) -> None:
+        self.transactions = transactions
+        files = len(transactions) // TRANSACTIONS_A_FILE + 1
+        uuid = UUID[:-1] + str(server)
+        self.names = (*(f"{name}.{number:06}" for number in range(1, files + 1)), uuid)
+        self.start = Position(self.names[0], 4)
+        found: list[tuple[int, ...]] = []
+        self.ends: list[Position] = []
+        for number, tx in enumerate(transactions):
+            file, place = divmod(number, TRANSACTIONS_A_FILE)
+            begin, row = 4 + place * STEP, 0
+            for part, rows in enumerate(tx.rows):
+                last = part == len(tx.rows) - 1
+                flags = (Flag.BEGIN if part == 0 else 0) | (Flag.END if last else 0) | (Flag.DDL if tx.ddl else 0)
+                end = begin + STEP if last else begin + 1 + part
+                found.append(
+                    (0, 0, flags, rows, row, row + rows, tx.bytes_each, tx.commit_us, 0, file, begin, end, files, number + 1)
+                )
+                row += rows
+            self.ends.append(Position(self.names[file], begin + STEP))
+        self.headers: Headers = np.array(found, dtype=HEADER)
+
+    def index_after(self, position: Position) -> int:
+        """Return the index of the first header behind a position between two transactions."""
+        for index, header in enumerate(self.headers):
+            if (self.names[header["file"]], int(header["begin_offset"])) >= (position.file, position.offset):
+                return index
+        return len(self.headers)
+
+    def run(self, begin: int, end: int, first_sequence: int = 0) -> HeaderRun:
+        """Return headers `begin <= index < end` as a ring hands them out."""
+        headers = self.headers[begin:end].copy()
+        headers["sequence"] = np.arange(first_sequence, first_sequence + len(headers))
+        return HeaderRun(headers, self.names)
+
+    def latest_promise(self, index: int) -> int:
+        """Return the greatest true promise after the headers before `index`; in a transaction it is its time."""
+        return int(self.headers["commit_us"][index:].min(initial=2**60))
+
+
+def run_of(*transactions: Tx, first_sequence: int = 0) -> HeaderRun:
+    """Return a run with all headers of some transactions."""
+    source = Source(*transactions)
+    return source.run(0, len(source.headers), first_sequence)
+
+
+def chunk_of(*transactions: Tx) -> Chunk:
+    """Return a chunk of some transactions, without their rows."""
+    run = run_of(*transactions)
+    return Chunk(run.headers, run.names, ())
+
+
+def brief(headers: Headers) -> list[tuple[int, int, int]]:
+    """Return (shard, key_us, sequence) of headers."""
+    return [(int(h["shard"]), int(h["key_us"]), int(h["sequence"])) for h in headers]
+
+
+#: what identifies a header of a source, whatever delivers it how often
+Ident = tuple[int, int, int, int]
+
+
+def idents(headers: Headers, names: Sequence[str]) -> list[Ident]:
+    """Return (shard, file number, begin_offset, row_begin) of headers."""
+    return [
+        (int(h["shard"]), int(names[h["file"]][-6:]), int(h["begin_offset"]), int(h["row_begin"]))
+        for h in headers
+    ]
+
+
+@dataclass
+class FakeRing:
+    """A shard's ring, in terms of its source's headers."""
+
+    source: Source
+    generation: int = 0
+    #: index of the first header it held; sequences begin anew with each opening
+    begin: int = 0
+    #: index of the next header to report
+    at: int = 0
+    #: index of the first header that is not freed
+    freed: int = 0
+    sequence_base: int = 0
+
+    def sequence(self, index: int) -> int:
+        """Return the sequence of a header of the source."""
+        return self.sequence_base + index - self.begin
+
+
+@dataclass
+class World:
+    """A group with everything around it under the test's hand. Nothing happens by itself.
+
+    `tell` does at once what answers nothing (freeing, releasing); openings, leases and writes wait in `opening`,
+    `leasing` and `saving` until the test lets them happen.
+    """
+
+    sources: list[Source]
+    settings: GroupSettings
+    epoch: int = 1
+    now_us: int = 0
+    #: headers a ring holds; None: no bound
+    ring_size: int | None = None
+    group: Group = field(init=False)
+    rings: list[FakeRing] = field(init=False)
+    answers: dict[int, Any] = field(default_factory=dict)
+    opening: dict[int, ev.OpenShard] = field(default_factory=dict)
+    leasing: list[ev.LeaseConsumer] = field(default_factory=list)
+    saving: list[ev.SaveCursor] = field(default_factory=list)
+    #: every instruction, in order
+    done: list[ev.Instruction] = field(default_factory=list)
+    stored: dict[str, ev.SaveCursor] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    @classmethod
+    def of(cls, *sources: Source, start: bool = True, **settings: Any) -> World:
+        """Return a world of such sources, started and all shards open unless told otherwise."""
+        names = tuple(f"s{index}" for index in range(len(sources)))
+        world = cls(list(sources), GroupSettings("shop", names, **settings))
+        if start:
+            world.start()
+            world.open_all()
+        return world
+
+    # ---- the server --------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Lose the group with all it knew; `start` goes on from what was stored."""
+        self.group = Group(self.settings, self.epoch)
+        self.rings = [FakeRing(source) for source in self.sources]
+        self.opening, self.leasing, self.saving = {}, [], []
+
+    def start(self, *consumers: ev.ConsumerState) -> None:
+        """Tell the group that it is active, with stored subscriptions if there are any."""
+        known = consumers or tuple(
+            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0))
+            for client, save in self.stored.items()
+        )
+        self.tell(ev.Started(self.now_us, known))
+
+    def tell(self, event: ev.Event) -> list[ev.Instruction]:
+        """Give the group an event and do what it says."""
+        instructions = self.group.handle(event)
+        for instruction in instructions:
+            self._do(instruction)
+        return instructions
+
+    def _do(self, instruction: ev.Instruction) -> None:
+        self.done.append(instruction)
+        match instruction:
+            case ev.OpenShard(shard, _, _):
+                self.opening[shard] = instruction
+            case ev.FreeRing(shard, generation, sequence):
+                self.free(shard, generation, sequence)
+            case ev.LeaseConsumer():
+                self.leasing.append(instruction)
+            case ev.SaveCursor():
+                assert all(save.client_id != instruction.client_id for save in self.saving), "two writes at once"
+                self.saving.append(instruction)
+            case ev.ForgetClient(call, client_id):
+                self.stored.pop(client_id, None)
+                self.answer(call, None)
+            case ev.ReleaseConsumer():
+                pass
+            case ev.Reply(call, value):
+                self.answer(call, value)
+            case ev.Refuse(call, error):
+                self.answer(call, error)
+
+    def answer(self, call: int, value: Any) -> None:
+        """Write down the answer to a call."""
+        assert call not in self.answers, "a call is answered twice"
+        self.answers[call] = value
+
+    def free(self, shard: int, generation: int, sequence: int) -> None:
+        """Free a shard's ring."""
+        ring = self.rings[shard]
+        assert generation == ring.generation
+        freed = ring.begin + sequence - ring.sequence_base + 1
+        assert ring.freed <= freed <= ring.at, "only what was handed out can be freed"
+        ring.freed = freed
+
+    # ---- shards ------------------------------------------------------------------------------------------
+
+    def open(self, shard: int) -> None:
+        """Let a shard read from where it was asked to."""
+        asked = self.opening.pop(shard)
+        source = self.sources[shard]
+        position = asked.position or source.start
+        begin = source.index_after(position)
+        self.rings[shard] = FakeRing(source, asked.generation, begin, begin, begin, 10 * asked.generation)
+        self.tell(ev.ShardOpened(shard, asked.generation, position, self.now_us))
+
+    def open_all(self) -> None:
+        """Let every shard that was asked to open do so."""
+        for shard in sorted(self.opening):
+            self.open(shard)
+
+    def report(self, shard: int, count: int | None = None, promise_us: int | None = None) -> int:
+        """Let a shard report its next headers, all if `count` is None, as its ring allows; return how many."""
+        ring = self.rings[shard]
+        end = len(ring.source.headers) if count is None else min(ring.at + count, len(ring.source.headers))
+        if self.ring_size is not None:
+            end = min(end, ring.freed + self.ring_size)
+        run = ring.source.run(ring.at, end, ring.sequence(ring.at)) if end > ring.at else None
+        moved, ring.at = end - ring.at, end
+        self.tell(ev.ShardReported(shard, ring.generation, run, promise_us, self.now_us))
+        return moved
+
+    def report_all(self) -> None:
+        """Let every shard report everything, and promise that this was all."""
+        for shard, source in enumerate(self.sources):
+            self.report(shard)
+            if self.rings[shard].at == len(source.headers):
+                self.report(shard, 0, source.latest_promise(len(source.headers)))
+
+    def lose(self, shard: int, reason: str = "gone") -> None:
+        """Let a shard's ring be lost."""
+        self.tell(ev.ShardLost(shard, self.rings[shard].generation, reason, self.now_us))
+
+    # ---- consumers ---------------------------------------------------------------------------------------
+
+    def call(self) -> int:
+        """Return a new call."""
+        self.calls += 1
+        return self.calls
+
+    def lease(self) -> None:
+        """Let the coordinator give the lease that was asked for first."""
+        asked = self.leasing.pop(0)
+        epoch = self.epochs[asked.client_id] = self.epochs.get(asked.client_id, 0) + 1
+        self.tell(ev.ConsumerLeased(asked.call, asked.client_id, epoch, self.now_us))
+
+    def save(self, error: CanalGroupError | None = None) -> None:
+        """Let the cursor store finish the write that was asked for first, or refuse it."""
+        asked = self.saving.pop(0)
+        if error is None:
+            self.stored[asked.client_id] = asked
+            self.tell(ev.CursorSaved(asked.call, asked.client_id))
+        else:
+            self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
+
+    def request_subscribe(self, client: str = "c", holder: str = "h") -> int:
+        """Ask for a subscription; return the call."""
+        call = self.call()
+        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us))
+        return call
+
+    def subscribe(self, client: str = "c", holder: str = "h") -> GroupPosition:
+        """Subscribe, with lease and write, and return the cursor."""
+        call = self.request_subscribe(client, holder)
+        if self.leasing:
+            self.lease()
+        if self.opening:
+            self.open_all()
+        if self.saving:
+            self.save()
+        epoch, cursor = self.result(call)
+        assert epoch == self.epochs[client]
+        assert isinstance(cursor, GroupPosition)
+        return cursor
+
+    def request_get(self, client: str = "c", rows_max: int = 10_000) -> int:
+        """Ask for a batch; return the call."""
+        call = self.call()
+        self.tell(ev.GetRequested(call, client, self.epochs.get(client, 0), rows_max, self.now_us))
+        return call
+
+    def get(self, client: str = "c", rows_max: int = 10_000) -> Batch | None:
+        """Get a batch without waiting for one."""
+        call = self.request_get(client, rows_max)
+        self.tell(ev.GetTimedOut(call, client))
+        batch = self.result(call)
+        assert batch is None or isinstance(batch, Batch)
+        return batch
+
+    def request_ack(self, batch_id: int, client: str = "c") -> int:
+        """Ask for an acknowledgement; return the call."""
+        call = self.call()
+        self.tell(ev.AckRequested(call, client, self.epochs.get(client, 0), batch_id, self.now_us))
+        return call
+
+    def ack(self, batch_id: int, client: str = "c") -> GroupPosition:
+        """Acknowledge a batch, with the write, and return the new cursor."""
+        call = self.request_ack(batch_id, client)
+        if call not in self.answers:
+            self.save()
+        cursor = self.result(call)
+        assert isinstance(cursor, GroupPosition)
+        return cursor
+
+    def rollback(self, batch_id: int | None = None, client: str = "c") -> int:
+        """Roll batches back; return how many."""
+        call = self.call()
+        epoch = self.epochs.get(client, 0)
+        self.tell(ev.RollbackRequested(call, client, epoch, batch_id, self.now_us))
+        count = self.result(call)
+        assert isinstance(count, int)
+        return count
+
+    def tick(self, after_us: int) -> None:
+        """Let time go on."""
+        self.now_us += after_us
+        self.tell(ev.Ticked(self.now_us))
+
+    def result(self, call: int) -> Any:
+        """Return the answer to a call; a refusal is raised."""
+        value = self.answers[call]
+        if isinstance(value, CanalGroupError):
+            raise value
+        return value
+
+    def asked(self, kind: type[Any]) -> list[Any]:
+        """Return the instructions of one kind so far."""
+        return [instruction for instruction in self.done if isinstance(instruction, kind)]
+
+
+def places(batch: Batch) -> list[Ident]:
+    """Return what a batch holds."""
+    return idents(batch.headers, batch.names)
+
+
+def all_places(sources: Iterable[Source]) -> list[list[Ident]]:
+    """Return what each source holds, by shard."""
+    found: list[list[Ident]] = []
+    for shard, source in enumerate(sources):
+        headers = source.headers.copy()
+        headers["shard"] = shard
+        found.append(idents(headers, source.names))
+    return found

@@ -1,0 +1,190 @@
+"""Whole instances on real servers: what fails, and what a consumer notices of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import canal_group
+from integration.shop import CLIENT, Reading, Shop, in_background, kill
+
+
+def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(shop: Shop):
+    """1. rows flow; 2. one shard's process is killed with batches outstanding; 3. the rest comes, in order."""
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        writing = in_background(lambda: shop.write_everywhere(150))
+        reading = Reading(consumer)
+        reading.until(60)
+        outstanding = consumer.get_without_ack(5, timeout=20)
+        assert outstanding is not None
+        kill(consumer.status()["shards"][0]["pid"])
+        writing.join()
+        reading.until(shop.rows)
+        with pytest.raises(canal_group.RolledBack):
+            consumer.ack(outstanding.batch_id)
+    reading.check(shop)
+    assert reading.rollbacks > 0, "the consumer heard of it"
+
+
+def test_a_killed_group_actor_takes_over_from_itself_and_reads_on_from_the_cursor(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        writing = in_background(lambda: shop.write_everywhere(150))
+        reading = Reading(consumer)
+        reading.until(60)
+        before = consumer.status()["group"]
+        kill(before["pid"])
+        writing.join()
+        reading.until(shop.rows)
+        after = consumer.status()["group"]
+    reading.check(shop)
+    assert after["pid"] != before["pid"]
+    assert after["epoch"] > before["epoch"]
+
+
+def test_a_killed_gateway_changes_nothing_but_a_moment(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        writing = in_background(lambda: shop.write_everywhere(150))
+        reading = Reading(consumer)
+        reading.until(60)
+        kill(consumer.status()["gateway"]["pid"])
+        writing.join()
+        reading.until(shop.rows)
+    reading.check(shop)
+
+
+def test_a_killed_source_comes_back_on_its_data_and_nothing_is_lost_or_twice(shop: Shop):
+    """1. rows flow; 2. one MariaDB is killed and restarted; 3. what it committed before and after comes once."""
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(40)
+        reading = Reading(consumer)
+        reading.until(50)
+        shop.servers[0].kill()
+        shop.write(1, 10)
+        shop.servers[0].start()
+        shop.write_everywhere(40)
+        reading.until(shop.rows)
+        assert consumer.status()["shards"][0]["disconnects"] > 0
+    reading.check(shop)
+    assert reading.rollbacks == 0, "no ring was lost"
+
+
+_CONSUMER_THAT_HANGS = """
+import sys, threading
+import canal_group
+consumer = canal_group.connect(sys.argv[1], destination=sys.argv[2], client_id=sys.argv[3])
+first = consumer.get_without_ack(5)
+rows = first.envelope().num_rows
+consumer.ack(first.batch_id)
+second = consumer.get_without_ack(5)
+print(rows, second.batch_id, flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_killed_consumers_batches_go_to_the_next_one(shop: Shop):
+    """1. a consumer acks a batch and is killed with another outstanding; 2. its lease runs out; 3. the next one
+    gets what was not acknowledged, and the dead one's epoch is over.
+    """
+    with shop.serve() as instance:
+        shop.connect(instance).close()
+        shop.write(0, 30)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _CONSUMER_THAT_HANGS, instance.uri, shop.destination, CLIENT],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            acked, batch_id = (int(word) for word in process.stdout.readline().split())
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        with shop.connect(instance) as consumer:
+            reading = Reading(consumer)
+            reading.until(30 - acked)
+            with pytest.raises(canal_group.RolledBack):
+                consumer.rollback(batch_id)
+        assert sorted(reading.ids.values()) == shop.written["s0"][acked:]
+
+
+def test_a_second_consumer_is_refused_by_name_or_waits(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as first:
+        with pytest.raises(canal_group.ConsumerActive, match=first.holder) as caught:
+            shop.connect(instance, wait_s=0)
+        assert caught.value.details["holder"] == first.holder
+        waited: list[canal_group.Consumer] = []
+        waiting = in_background(lambda: waited.append(shop.connect(instance)))
+        assert not waited
+        first.close()
+        waiting.join()
+        (second,) = waited
+        assert second.epoch > first.epoch
+        second.close()
+
+
+def test_a_stale_epoch_can_neither_get_nor_ack(shop: Shop):
+    """1. a consumer gets a batch; 2. its lease is taken over; 3. its calls are refused and change nothing."""
+    with shop.serve() as instance, shop.connect(instance) as first:
+        shop.write(0, 10)
+        batch = first.get_without_ack(5, timeout=20)
+        assert batch is not None
+        stale = first.epoch
+        first._ask("release")
+        with shop.connect(instance) as second:
+            assert second.epoch > stale
+            again = second.get_without_ack(5, timeout=20)
+            assert again is not None
+            for refused in (
+                lambda: first.get_without_ack(5, timeout=0),
+                lambda: first.ack(again.batch_id),
+                lambda: first.rollback(),
+            ):
+                with pytest.raises(canal_group.FencedError) as caught:
+                    refused()
+                assert caught.value.details == {"our_epoch": stale, "current_epoch": second.epoch}
+            assert second.outstanding() == [again.batch_id]
+            second.ack(again.batch_id)
+
+
+def test_cursors_in_a_file_survive_a_restart_of_everything(shop: Shop, tmp_path):
+    """The file preset: local coordination, cursor in a folder. Nothing of the first run is left but the folder."""
+    kept = {
+        "coordination": {"kind": "local", "folder": str(tmp_path / "kept")},
+        "cursor": {"kind": "file", "folder": str(tmp_path / "kept")},
+    }
+    with shop.serve(**kept) as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(20)
+        first = Reading(consumer)
+        first.until(25)
+        cursor = consumer.cursor
+    shop.write_everywhere(20)
+    with shop.serve(**kept) as instance, shop.connect(instance) as consumer:
+        assert consumer.cursor == cursor
+        second = Reading(consumer)
+        second.ids, second.runs = first.ids, [*first.runs, []]
+        second.until(shop.rows)
+    second.check(shop)
+
+
+def test_a_standby_server_takes_over_with_a_higher_epoch(shop: Shop):
+    """1. two instances for one destination; 2. the active one ends; 3. the other serves what is left."""
+    with shop.serve() as standby_later:
+        with shop.connect(standby_later) as consumer:
+            first_epoch = consumer.status()["group"]["epoch"]
+            with shop.serve() as other:
+                with pytest.raises(canal_group.ServerUnavailable, match="not the active one"):
+                    shop.connect(other, wait_s=0)
+                shop.write_everywhere(10)
+                reading = Reading(consumer)
+                reading.until(12)
+                consumer.close()
+                standby_later.stop()
+                with shop.connect(other) as successor:
+                    reading.consumer = successor
+                    reading.rolled_back()
+                    reading.until(shop.rows)
+                    assert successor.status()["group"]["epoch"] > first_epoch
+    reading.check(shop)

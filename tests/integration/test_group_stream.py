@@ -1,0 +1,198 @@
+"""Whole instances on real servers: what a consumer gets."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import canal_group
+from integration.shop import Reading, Shop
+
+
+def test_shards_become_one_ordered_stream(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(40, rows=3)
+        reading = Reading(consumer)
+        reading.until(shop.rows)
+    reading.check(shop)
+    assert reading.rollbacks == 0
+    assert shop.rows == 240
+
+
+def test_a_table_comes_with_its_own_types_under_its_routed_name(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 1, rows=2)
+        shop.servers[0].execute(
+            "UPDATE shop_0.orders SET price = 9.99 WHERE id = 0", "DELETE FROM shop_0.orders WHERE id = 1"
+        )
+        tables = []
+        while sum(table.num_rows for table in tables) < 4:
+            batch = consumer.get_without_ack(timeout=20)
+            assert batch is not None
+            tables.append(batch.table("shop.orders", before=True))
+            consumer.ack(batch.batch_id)
+        orders = pa.concat_tables(tables)
+    assert orders.schema.field("price").type == pa.decimal128(10, 2)
+    assert orders["_op"].to_pylist() == ["INSERT", "INSERT", "UPDATE", "DELETE"]
+    assert orders["id"].to_pylist() == [0, 1, 0, 1]
+    assert [str(price) for price in orders["price"].to_pylist()] == ["0.00", "0.25", "9.99", "0.25"]
+    assert str(orders["_before"].to_pylist()[2]["price"]) == "0.00"
+    assert set(orders["_shard"].to_pylist()) == {"s0"}
+
+
+def test_a_statement_stands_where_it_happened(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 1)
+        shop.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
+        shop.servers[0].execute("INSERT INTO shop_0.orders VALUES (1000, 'x', 1, 7)")
+        rows: list[dict[str, object]] = []
+        while len(rows) < 3:
+            batch = consumer.get(timeout=20)
+            assert batch is not None
+            rows += batch.envelope().to_pylist()
+    assert [row["op"] for row in rows] == ["INSERT", "ALTER", "INSERT"]
+    assert rows[1]["sql"] == "ALTER TABLE shop_0.orders ADD COLUMN extra INT"
+    assert (rows[1]["schema"], rows[1]["table"]) == ("shop", "orders")
+    assert dict(rows[2]["after"])["extra"] == "7"
+
+
+def test_a_huge_transaction_flows_through_small_rings_and_stays_whole(shop: Shop):
+    """A transaction of 6,000 rows, rings of 64 slots, chunks of 200 rows, batches of 500 rows.
+
+    1. it is delivered in several batches, none of which another shard's row interrupts;
+    2. the cursor never stands inside it.
+    """
+    bounds = {
+        "store": {"size": 64, "mode": "items"},
+        "reader": {"chunk_rows_max": 200},
+        "batch": {"rows_max": 500},
+    }
+    with shop.serve(**bounds) as instance, shop.connect(instance) as consumer:
+        shop.write(0, 1, rows=6_000)
+        shop.write(1, 20)
+        reading = Reading(consumer)
+        reading.until(shop.rows, batch_size=500)
+        assert all(position.rows_into_transaction == 0 for position in consumer.cursor.shards.values())
+    reading.check(shop)
+    assert len(reading.runs[0]) > 6
+
+
+def test_rollback_delivers_again_from_a_batch_or_from_the_cursor(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 30)
+        batches = []
+        while sum(batch.rows for batch in batches) < 30:
+            batch = consumer.get_without_ack(5, timeout=20)
+            assert batch is not None
+            batches.append(batch)
+        first, second = batches[0], batches[1]
+        rows = [row for batch in batches for row in batch.envelope().to_pylist()]
+        assert consumer.outstanding() == [batch.batch_id for batch in batches]
+
+        assert consumer.rollback(second.batch_id) == len(batches) - 1
+        assert consumer.outstanding() == [first.batch_id]
+        again = consumer.get_without_ack(5, timeout=20)
+        assert again is not None
+        assert again.batch_id > batches[-1].batch_id
+        assert again.envelope().to_pylist() == rows[first.rows : first.rows + again.rows]
+
+        assert consumer.rollback() == 2
+        again = consumer.get_without_ack(5, timeout=20)
+        assert again is not None
+        assert again.envelope().to_pylist() == rows[: again.rows]
+
+
+def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(shop: Shop):
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 10)
+        first, second = (consumer.get_without_ack(2, timeout=20) for _ in range(2))
+        assert first is not None
+        assert second is not None
+        cursor = consumer.cursor
+        with pytest.raises(canal_group.AckOutOfOrder, match=str(first.batch_id)):
+            consumer.ack(second.batch_id)
+        with pytest.raises(canal_group.UnknownBatch, match="never delivered"):
+            consumer.ack(second.batch_id + 100)
+        assert consumer.outstanding() == [first.batch_id, second.batch_id]
+        moved = consumer.ack(first.batch_id)
+        with pytest.raises(canal_group.UnknownBatch):
+            first.envelope()
+        assert moved != cursor
+        assert moved == first.ack_position
+        with pytest.raises(canal_group.UnknownBatch):
+            consumer.ack(first.batch_id)
+        consumer.rollback()
+        with pytest.raises(canal_group.RolledBack):
+            consumer.ack(second.batch_id)
+
+
+def test_a_consumer_that_stands_still_fills_the_rings_and_nothing_else(shop: Shop):
+    """With rings of 16 slots and 200 transactions written, the reading stops at the bound and goes on after."""
+    with shop.serve(store={"size": 16, "mode": "items"}) as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(200)
+        held = consumer.get_without_ack(1, timeout=20)
+        assert held is not None
+        for shard in consumer.status()["shards"]:
+            assert shard["ring"]["put"] - shard["ring"]["ack"] <= 16
+            assert shard["disconnects"] == 0
+        consumer.rollback()
+        reading = Reading(consumer)
+        reading.until(shop.rows)
+    reading.check(shop)
+
+
+def test_a_subscription_keeps_its_filter_and_others_do_not_see_it(shop: Shop):
+    shop.servers[0].execute("CREATE TABLE shop_0.items (id INT PRIMARY KEY)")
+    with (
+        shop.serve() as instance,
+        shop.connect(instance, client_id="orders", filter=r"shop\.orders") as orders,
+        shop.connect(instance, client_id="all") as everything,
+    ):
+        shop.servers[0].execute("INSERT INTO shop_0.items VALUES (1)")
+        shop.write(0, 1)
+        seen: dict[str, list[str]] = {"orders": [], "all": []}
+        for name, consumer, wanted in (("orders", orders, 1), ("all", everything, 2)):
+            while len(seen[name]) < wanted:
+                batch = consumer.get(timeout=20)
+                assert batch is not None
+                seen[name] += batch.envelope()["table"].to_pylist()
+    assert seen == {"orders": ["orders"], "all": ["items", "orders"]}
+
+
+def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
+    """Statement-based DML has no rows: its shard stops there, and the consumer hears file, offset and why."""
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 1)
+        batch = consumer.get(timeout=20)
+        assert batch is not None
+        shop.servers[0].execute(
+            "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop_0.orders VALUES (77, 'x', 1)"
+        )
+        with pytest.raises(canal_group.UnsupportedEvent) as caught:
+            while True:
+                consumer.get_without_ack(timeout=0.5)
+        assert caught.value.details["shard"] == "s0"
+        assert str(caught.value.details["file"]).startswith("mysql-bin.")
+        assert caught.value.hint
+        assert "stopped" in {shard["state"] for shard in consumer.status()["shards"]}
+
+
+def test_requests_that_cannot_be_are_refused_with_a_sentence(shop: Shop):
+    with shop.serve() as instance:
+        with pytest.raises(canal_group.UsageError, match="This gateway serves"):
+            canal_group.connect(instance.uri, destination="elsewhere", wait_s=0)
+        with pytest.raises(canal_group.ConfigError, match="regular expression"):
+            shop.connect(instance, filter="shop.(")
+        with pytest.raises(canal_group.ConfigError, match="gateway address"):
+            canal_group.connect("nowhere", destination=shop.destination, wait_s=0)
+
+
+def test_a_token_opens_the_door_and_nothing_else_does(shop: Shop, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SHOP_TOKEN", "open sesame")
+    with shop.serve(gateway={"port": 0, "token_env": "SHOP_TOKEN"}) as instance:
+        for token in (None, "sesame"):
+            with pytest.raises(canal_group.ConfigError, match="token"):
+                shop.connect(instance, token=token)
+        with shop.connect(instance, token="open sesame") as consumer:
+            shop.write(0, 1)
+            assert consumer.get(timeout=20) is not None

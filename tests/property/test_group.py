@@ -1,0 +1,452 @@
+"""A group under random reports, losses, restarts, gets, acknowledgements, refused writes and slow consumers."""
+
+from collections import Counter
+
+import hypothesis.strategies as st
+from builders import Source, Tx, World, all_places, places
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from merge import events as ev
+from merge.errors import (
+    AckOutOfOrder,
+    ConsumerActive,
+    CoordinatorUnavailable,
+    FencedError,
+    NotSubscribed,
+    RetryableError,
+    RolledBack,
+    UnknownBatch,
+)
+from merge.group import GroupSettings
+from merge.header import Flag
+from merge.subscriber import BatchLimits
+
+CLIENTS = ("one", "two")
+RING_SIZE = 4
+EMPTY_MAX = 2
+LEASE_US = 1_000
+SKIP_AFTER_US = 400
+
+transactions = st.builds(
+    Tx,
+    commit_us=st.integers(1, 12),
+    rows=st.sampled_from([(1,), (1,), (1,), (0,), (5,), (2, 2), (1, 1, 1, 1, 1, 1), (0, 3)]),
+    ddl=st.just(value=False),
+    bytes_each=st.sampled_from([10, 500]),
+)
+statements = st.builds(Tx, commit_us=st.integers(1, 12), ddl=st.just(value=True))
+sources = st.lists(transactions | statements, max_size=7)
+
+
+class Consumer:
+    """What one client id has seen, and what must hold for it."""
+
+    def __init__(self):
+        self.epoch = 0
+        #: where its first subscription began; None: not subscribed
+        self.begin = None
+        #: (batch, what it holds) that are delivered and not acknowledged, oldest first
+        self.outstanding = []
+        #: what it acknowledged, in order
+        self.acked = []
+        #: greatest key acknowledged
+        self.acked_us = 0
+        #: ids that were delivered
+        self.ids = []
+
+    def forget(self):
+        self.outstanding = []
+
+
+class GroupMachine(RuleBasedStateMachine):
+    @initialize(
+        shards=st.lists(sources, min_size=1, max_size=3),
+        skip=st.booleans(),
+        isolation=st.booleans(),
+        running=st.sampled_from(["", "one", "one two", "one two"]),
+    )
+    def begin(self, shards, skip, isolation, running):
+        limits = BatchLimits(
+            bytes_max=1_000, outstanding_max=3, ddl_isolation=isolation, empty_headers_max=EMPTY_MAX
+        )
+        self.sources = [Source(*shard, server=index) for index, shard in enumerate(shards)]
+        names = tuple(f"s{index}" for index in range(len(shards)))
+        self.world = World(
+            self.sources,
+            GroupSettings("shop", names, limits, LEASE_US, SKIP_AFTER_US if skip else None),
+            ring_size=RING_SIZE,
+        )
+        self.world.start()
+        self.expected = all_places(self.sources)
+        self.consumers = {client: Consumer() for client in CLIENTS}
+        #: acknowledgements and subscriptions whose write is under way: client -> call
+        self.acking = {}
+        self.subscribing = {}
+        if running:
+            self.world.open_all()
+        for client in running.split():
+            self._subscribe(client, "x")
+            self._write(fails=False)
+
+    # ---- shards ------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.opening)
+    @rule(data=st.data())
+    def open(self, data):
+        shard = data.draw(st.sampled_from(sorted(self.world.opening)))
+        self.world.open(shard)
+
+    @precondition(lambda self: self.world.opening)
+    @rule()
+    def open_all(self):
+        self.world.open_all()
+
+    @rule(data=st.data(), count=st.integers(0, 4), promise=st.booleans())
+    def report(self, data, count, promise):
+        shard = data.draw(st.sampled_from(range(len(self.sources))))
+        if shard not in self.world.opening:
+            self._report(shard, count, promise=promise)
+
+    @rule(count=st.integers(1, 3))
+    def report_all(self, count):
+        for shard in range(len(self.sources)):
+            if shard not in self.world.opening:
+                self._report(shard, count, promise=True)
+
+    def _report(self, shard, count, *, promise):
+        ring = self.world.rings[shard]
+        moved = self.world.report(shard, count)
+        if promise:
+            self.world.report(shard, 0, ring.source.latest_promise(ring.at))
+        return moved
+
+    @rule(data=st.data(), promise=st.integers(1, 15))
+    def promise_too_much(self, data, promise):
+        """A source whose clock is wrong: its transactions will be late."""
+        shard = data.draw(st.sampled_from(range(len(self.sources))))
+        if shard not in self.world.opening:
+            self.world.report(shard, 0, promise)
+
+    @precondition(lambda self: len(self.world.opening) < len(self.sources))
+    @rule(data=st.data(), reopen=st.booleans())
+    def lose(self, data, reopen):
+        known = [shard for shard in range(len(self.sources)) if shard not in self.world.opening]
+        self.world.lose(data.draw(st.sampled_from(known)))
+        self._rewound()
+        if reopen:
+            self.world.open_all()
+
+    @rule(data=st.data())
+    def lose_long_ago(self, data):
+        shard = data.draw(st.sampled_from(range(len(self.sources))))
+        generation = self.world.group.generation - 1
+        assert self.world.tell(ev.ShardLost(shard, generation, "late news", self.world.now_us)) == []
+        run = self.sources[shard].run(0, len(self.sources[shard].headers))
+        assert self.world.tell(ev.ShardReported(shard, generation, run, 99, self.world.now_us)) == []
+
+    @rule(sure=st.integers(0, 3))
+    def restart(self, sure):
+        if sure:
+            return
+        for client, consumer in self.consumers.items():
+            self.subscribing.pop(client, None)
+            consumer.forget()
+            if client in self.acking:
+                # Whether it was written is decided by the store: not, here.
+                del self.acking[client]
+        self.world.epoch += 1
+        self.world.restart()
+        self.world.start()
+
+    def _rewound(self):
+        for consumer in self.consumers.values():
+            consumer.forget()
+
+    # ---- consumers ---------------------------------------------------------------------------------------
+
+    @rule(client=st.sampled_from(CLIENTS), holder=st.sampled_from("xxy"), at_once=st.booleans())
+    def subscribe(self, client, holder, at_once):
+        self._subscribe(client, holder)
+        if at_once:
+            self.world.open_all()
+            while self.world.saving:
+                self._write(fails=False)
+
+    def _subscribe(self, client, holder):
+        if client in self.subscribing:
+            return
+        call = self.world.request_subscribe(client, holder)
+        if call in self.world.answers:
+            assert isinstance(self.world.answers[call], ConsumerActive | RetryableError)
+            return
+        generation = self.world.group.generation
+        self.world.lease()
+        self.consumers[client].forget()
+        if self.world.group.generation != generation:
+            self._rewound()
+        self.subscribing[client] = call
+        self._collect()
+
+    @precondition(lambda self: self.world.saving)
+    @rule(fails=st.booleans())
+    def write(self, fails):
+        self._write(fails=fails)
+
+    def _write(self, *, fails):
+        save = self.world.saving[0]
+        if not fails:
+            self._check_forward(save)
+        self.world.save(CoordinatorUnavailable("away") if fails else None)
+        self._collect()
+
+    def _check_forward(self, save):
+        before = self.world.stored.get(save.client_id)
+        if before is None or before.cursor is None:
+            return
+        assert save.cursor.sequence >= before.cursor.sequence
+        for shard, position in before.cursor.shards.items():
+            assert position <= save.cursor.shards[shard], "a cursor moved backwards"
+            assert save.cursor.shards[shard].gtid_set.contains(position.gtid_set)
+
+    def _collect(self):
+        """Take note of what became of writes."""
+        for client, call in list(self.subscribing.items()):
+            if call in self.world.answers:
+                del self.subscribing[client]
+                answer = self.world.answers[call]
+                if isinstance(answer, tuple):
+                    consumer = self.consumers[client]
+                    consumer.epoch, cursor = answer
+                    if consumer.begin is None:
+                        consumer.begin = [
+                            source.index_after(cursor.shards[f"s{index}"])
+                            for index, source in enumerate(self.sources)
+                        ]
+        for client, (call, batch) in list(self.acking.items()):
+            if call in self.world.answers:
+                del self.acking[client]
+                if self.world.answers[call] == batch.ack:
+                    self._acked(client, batch)
+
+    def _acked(self, client, batch):
+        consumer = self.consumers[client]
+        consumer.acked.append((batch, places(batch)))
+        consumer.acked_us = max(consumer.acked_us, int(batch.headers["key_us"][-1]))
+        consumer.outstanding = [one for one in consumer.outstanding if one.batch_id != batch.batch_id]
+
+    @rule(client=st.sampled_from(CLIENTS), rows_max=st.integers(1, 6))
+    def get(self, client, rows_max):
+        self._get(client, rows_max)
+
+    def _get(self, client, rows_max):
+        if client in self.subscribing:
+            return None
+        try:
+            batch = self.world.get(client, rows_max)
+        except NotSubscribed:
+            self.consumers[client].forget()
+            return None
+        except RolledBack:
+            assert not self.consumers[client].outstanding
+            return None
+        except RetryableError:
+            assert len(self.consumers[client].outstanding) >= 3
+            return None
+        if batch is not None:
+            self._delivered(self.consumers[client], batch)
+        return batch
+
+    def _delivered(self, consumer, batch):
+        assert not consumer.ids or batch.batch_id > consumer.ids[-1], "ids grow for ever"
+        consumer.ids.append(batch.batch_id)
+        keys = batch.headers["key_us"]
+        before = consumer.outstanding[-1] if consumer.outstanding else None
+        lowest = int(before.headers["key_us"][-1]) if before else consumer.acked_us
+        assert all(keys[1:] >= keys[:-1]), "keys decrease in a batch"
+        assert keys[0] >= lowest, "keys decrease"
+        if before is not None:
+            assert batch.start == before.end
+        self._check_whole(before, batch)
+        consumer.outstanding.append(batch)
+
+    def _check_whole(self, before, batch):
+        """After a fragment that is not the last one, the next header is its transaction's next fragment."""
+        headers = list(batch.headers)
+        if before is not None:
+            headers.insert(0, before.headers[-1])
+        for first, second in zip(headers, headers[1:], strict=False):
+            if not first["flags"] & Flag.END:
+                assert first["shard"] == second["shard"], "a transaction is split by another"
+                assert first["row_end"] == second["row_begin"]
+                assert first["gtid_number"] == second["gtid_number"]
+            else:
+                assert second["flags"] & Flag.BEGIN, "a transaction without its beginning"
+
+    @rule(client=st.sampled_from(CLIENTS), which=st.sampled_from([0, 0, 0, 1, 2]))
+    def ack(self, client, which):
+        self._ack(client, which)
+
+    @rule(client=st.sampled_from(CLIENTS), rows_max=st.integers(1, 6))
+    def get_and_ack(self, client, rows_max):
+        self._get(client, rows_max)
+        self._ack(client)
+        while self.world.saving:
+            self._write(fails=False)
+
+    def _ack(self, client, which=0):
+        consumer = self.consumers[client]
+        if which >= len(consumer.outstanding) or client in self.acking or client in self.subscribing:
+            return
+        batch = consumer.outstanding[which]
+        before = self.world.group.describe(0)
+        call = self.world.request_ack(batch.batch_id, client)
+        answer = self.world.answers.get(call)
+        if answer is None:
+            assert which == 0
+            self.acking[client] = call, batch
+            return
+        assert self.world.group.describe(0) == before, "a refused call changes nothing"
+        if which:
+            assert isinstance(answer, AckOutOfOrder | NotSubscribed | RetryableError)
+        else:
+            assert isinstance(answer, NotSubscribed | RetryableError)
+        if isinstance(answer, NotSubscribed):
+            consumer.forget()
+
+    @rule(client=st.sampled_from(CLIENTS), far=st.integers(1, 5))
+    def ack_nonsense(self, client, far):
+        consumer = self.consumers[client]
+        outstanding = {batch.batch_id for batch in consumer.outstanding}
+        wrong = (consumer.ids[-1] if consumer.ids else 0) + far
+        assert wrong not in outstanding
+        before = self.world.group.describe(0)
+        call = self.world.request_ack(wrong, client)
+        assert isinstance(self.world.answers[call], UnknownBatch | RolledBack | NotSubscribed | RetryableError)
+        assert self.world.group.describe(0) == before
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def call_as_a_zombie(self, client):
+        epoch = self.consumers[client].epoch
+        if epoch < 2:  # noqa: PLR2004  the first epoch has none before it
+            return
+        before = self.world.group.describe(0)
+        call = self.world.call()
+        self.world.tell(ev.GetRequested(call, client, epoch - 1, 9, self.world.now_us))
+        assert isinstance(self.world.answers[call], FencedError | NotSubscribed)
+        assert self.world.group.describe(0) == before
+
+    @rule(client=st.sampled_from(CLIENTS), which=st.none() | st.integers(0, 2))
+    def rollback(self, client, which):
+        consumer = self.consumers[client]
+        if client in self.subscribing or (which is not None and which >= len(consumer.outstanding)):
+            return
+        batch_id = None if which is None else consumer.outstanding[which].batch_id
+        try:
+            count = self.world.rollback(batch_id, client)
+        except (NotSubscribed, RetryableError):
+            return
+        kept = which or 0
+        assert count == len(consumer.outstanding) - kept
+        consumer.outstanding = consumer.outstanding[:kept]
+
+    @rule(after_us=st.integers(1, LEASE_US))
+    def tick(self, after_us):
+        holders = self._holders()
+        self.world.tick(after_us)
+        for client, holder in self._holders().items():
+            if holder is None and holders[client] is not None:
+                self.consumers[client].forget()
+
+    def _holders(self):
+        clients = self.world.group.describe(0)["clients"]
+        return {client["client_id"]: client["holder"] for client in clients}
+
+    # ---- what must hold ----------------------------------------------------------------------------------
+
+    @invariant()
+    def acknowledged_is_a_prefix_without_gap(self):
+        for consumer in getattr(self, "consumers", {}).values():
+            if consumer.begin is None:
+                continue
+            seen = list(dict.fromkeys(place for _, batch in consumer.acked for place in batch))
+            for shard, expected in enumerate(self.expected):
+                mine = [place for place in seen if place[0] == shard]
+                begin = consumer.begin[shard]
+                assert mine == expected[begin : begin + len(mine)]
+
+    @invariant()
+    def nothing_is_freed_that_a_cursor_needs(self):
+        """A freed header is behind every cursor, or a fragment of a transaction that a cursor is before."""
+        if not hasattr(self, "world"):
+            return
+        group = self.world.group
+        for shard, ring in enumerate(self.world.rings):
+            if shard in self.world.opening or ring.generation != group.generation:
+                continue
+            for cursor in group._consumers.cursors:
+                position = cursor.shards.get(f"s{shard}", ring.source.start)
+                needed = ring.source.index_after(position)
+                for header in ring.source.headers[needed : ring.freed]:
+                    whole = header["flags"] & Flag.BEGIN and header["flags"] & Flag.END
+                    assert not whole, "a whole transaction was freed that a cursor is before"
+                    assert header["gtid_number"] == ring.source.headers[needed]["gtid_number"]
+
+    @invariant()
+    def rings_are_opened_where_every_cursor_can_go_on(self):
+        if not hasattr(self, "world"):
+            return
+        for shard, asked in self.world.opening.items():
+            for cursor in self.world.group._consumers.cursors:
+                position = cursor.shards.get(f"s{shard}")
+                assert position is None or asked.position is None or asked.position <= position
+
+    def teardown(self):
+        """Whatever happened: once everybody is well again, everybody gets everything."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        for _ in range(2 * len(CLIENTS)):
+            while world.opening or world.saving:
+                world.open_all()
+                if world.saving:
+                    self._write(fails=False)
+            for client in CLIENTS:
+                if self._holders().get(client) is None and client not in self.subscribing:
+                    world.now_us += 2 * LEASE_US
+                    self._subscribe(client, "x")
+        assert all(holder is not None for holder in self._holders().values())
+        for consumer in self.consumers.values():
+            consumer.forget()
+        for client in CLIENTS:
+            world.rollback(None, client)
+        self._drain()
+        empties = Counter()
+        for client, consumer in self.consumers.items():
+            seen = {place for _, batch in consumer.acked for place in batch}
+            for shard, expected in enumerate(self.expected):
+                source = self.sources[shard]
+                missing = [
+                    index for index in range(consumer.begin[shard], len(expected)) if expected[index] not in seen
+                ]
+                empties[client] += len(missing)
+                assert not source.headers["rows"][missing].any(), "rows were lost"
+        assert all(count < EMPTY_MAX for count in empties.values())
+
+    def _drain(self):
+        moved = True
+        while moved:
+            moved = False
+            for shard in range(len(self.sources)):
+                moved |= self._report(shard, 99, promise=True) > 0
+            for client in CLIENTS:
+                batch = self._get(client, 99)
+                while batch is not None:
+                    moved = True
+                    self._ack(client)
+                    self._write(fails=False)
+                    batch = self._get(client, 99)
+
+
+TestGroup = GroupMachine.TestCase
+TestGroup.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)

@@ -1,0 +1,26 @@
+"""Unit tests never start Ray: importing it to do so fails the test."""
+
+import builtins
+import sys
+
+import pytest
+
+
+def _forbidden(*_args, **_kwargs):
+    pytest.fail("a unit test must not call ray.init")
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch):
+    """Make `ray.init` fail, whether Ray is imported already or by the test; without importing it here."""
+    real = builtins.__import__
+
+    def importing(name, *args, **kwargs):
+        module = real(name, *args, **kwargs)
+        if name.partition(".")[0] == "ray" and hasattr(sys.modules.get("ray"), "init"):
+            monkeypatch.setattr(sys.modules["ray"], "init", _forbidden)
+        return module
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+    if "ray" in sys.modules and hasattr(sys.modules["ray"], "init"):
+        monkeypatch.setattr(sys.modules["ray"], "init", _forbidden)

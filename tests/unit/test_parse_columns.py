@@ -1,0 +1,135 @@
+# ruff: noqa: DTZ001 - DATETIME has no zone
+"""Stored values become Arrow values."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from actors.parse.charsets import charset_of, text_decoder
+from actors.parse.columns import Losses, array_of, field_of
+from actors.parse.json_binary import decimal_text, double_text, json_text
+from actors.parse.table_map import Column, ColumnType
+from merge.chunk import MYSQL_TYPE
+from merge.errors import CorruptEvent, UnsupportedEvent
+
+LATIN1, UTF8MB4 = 8, 255
+
+
+def values_of(column, stored):
+    losses = Losses()
+    array = array_of(column, field_of(column).type, stored, losses)
+    return array.to_pylist(), losses
+
+
+def test_years():
+    assert values_of(Column(ColumnType.YEAR), [0, 1, 255, None])[0] == [0, 1901, 2155, None]
+
+
+def test_zero_dates_are_null_and_counted():
+    stored = [0, 2026 << 9 | 0 << 5 | 10, 2026 << 9 | 2 << 5 | 31, 2026 << 9 | 2 << 5 | 28, None]
+    values, losses = values_of(Column(ColumnType.DATE), stored)
+    assert values == [None, None, None, dt.date(2026, 2, 28), None]
+    assert losses.zero_dates == 3
+
+
+def test_zero_timestamps_are_null_and_counted():
+    values, losses = values_of(Column(ColumnType.TIMESTAMP2, decimals=0), [0, 1])
+    assert values == [None, dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)]
+    assert losses.zero_dates == 1
+
+
+@pytest.mark.parametrize(
+    ("decimals", "stored", "expected"),
+    [
+        (0, 0x800000, dt.timedelta()),
+        (0, 0x800001, dt.timedelta(seconds=1)),
+        (0, 0x7FFFFF, -dt.timedelta(seconds=1)),
+        (2, 0x7FFFFFCE, -dt.timedelta(milliseconds=500)),
+        (3, 0x7FFFFFEC78, -dt.timedelta(milliseconds=500)),
+        (6, 0x7FFFFFFFFFFF, -dt.timedelta(microseconds=1)),
+        (6, 0x800000000001, dt.timedelta(microseconds=1)),
+    ],
+)
+def test_times_carry_their_sign_into_the_fraction(decimals, stored, expected):
+    assert values_of(Column(ColumnType.TIME2, decimals=decimals), [stored])[0] == [expected]
+
+
+def test_temporal_types_from_before_mysql_56():
+    assert values_of(Column(ColumnType.DATETIME), [20260203040506, 0])[0] == [
+        dt.datetime(2026, 2, 3, 4, 5, 6),
+        None,
+    ]
+    assert values_of(Column(ColumnType.TIME), [-8385959, 10203])[0] == [
+        -dt.timedelta(hours=838, minutes=59, seconds=59),
+        dt.timedelta(hours=1, minutes=2, seconds=3),
+    ]
+    assert values_of(Column(ColumnType.TIMESTAMP), [1])[0] == [
+        dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.UTC)
+    ]
+
+
+def test_enums_and_sets():
+    enum = Column(ColumnType.ENUM, size=1, values=("a", "it's"))
+    assert values_of(enum, [0, 1, 2, None])[0] == ["", "a", "it's", None]
+    assert field_of(enum).metadata[MYSQL_TYPE] == b"enum('a','it''s')"
+    with pytest.raises(pa.ArrowException):
+        values_of(enum, [3])
+    members = Column(ColumnType.SET, size=8, values=tuple(f"v{i}" for i in range(64)))
+    assert values_of(members, [0, 5, 1 << 63])[0] == ["", "v0,v2", "v63"]
+
+
+def test_undefined_bytes_of_latin1_are_read_as_the_server_reads_them():
+    column = Column(ColumnType.VARCHAR, size=5, collation=LATIN1)
+    assert values_of(column, [b"\x80\x81\x9d"])[0] == ["€\x81\x9d"]
+
+
+def test_text_invalid_in_its_charset_is_counted():
+    values, losses = values_of(Column(ColumnType.VARCHAR, size=40, collation=UTF8MB4), [b"a\xff", b"b"])
+    assert values == ["a�", "b"]
+    assert losses.invalid_text == 1
+
+
+@pytest.mark.parametrize(
+    ("collation", "name"),
+    [
+        (8, "latin1"),
+        (45, "utf8mb4"),
+        (63, "binary"),
+        (255, "utf8mb4"),
+        (1070, "utf8mb4"),
+        (2048, "utf8mb3"),
+        (2304, "utf8mb4"),
+    ],
+)
+def test_collations(collation, name):
+    assert charset_of(collation).name == name
+
+
+def test_charsets_that_cannot_be_decoded_are_refused():
+    with pytest.raises(UnsupportedEvent, match="swe7"):
+        text_decoder(charset_of(10))
+    with pytest.raises(UnsupportedEvent, match="9999"):
+        charset_of(9999)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1.0"), (1.5, "1.5"), (1e300, "1e300"), (-2.5e-7, "-2.5e-7"), (0.1, "0.1"), (1e20, "1e20")],
+)
+def test_json_doubles(value, text):
+    assert double_text(value) == text
+
+
+def test_decimals_in_json():
+    assert decimal_text(bytes.fromhex("8000000c0159"), 10, 3) == "12.345"
+    assert decimal_text(bytes.fromhex("7ffffff3fea6"), 10, 3) == "-12.345"
+    assert decimal_text(bytes.fromhex("8001"), 4, 4) == "0.0001"
+
+
+@pytest.mark.parametrize("value", [b"\x00\x01", b"\x0c\x7fab", b"\x09\x01", b"\x0d", b"\x00\xff\xff\xff\xff"])
+def test_damaged_json_is_corrupt(value):
+    with pytest.raises(CorruptEvent):
+        json_text(value)

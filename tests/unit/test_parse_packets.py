@@ -1,0 +1,117 @@
+"""Packets over a real pair of sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from actors.parse.packets import PacketReader
+from merge.errors import SourceUnavailable
+
+FULL = 0xFFFFFF
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield PacketReader(ours, 2.0), theirs
+
+
+def packet(number, payload):
+    return len(payload).to_bytes(3, "little") + bytes([number]) + payload
+
+
+def test_packets_split_anywhere(pair):
+    reader, theirs = pair
+    data = packet(1, b"one") + packet(2, b"") + packet(3, b"three" * 10)
+    found = []
+    for byte in data:
+        theirs.sendall(bytes([byte]))
+        reader.fill()
+        while (payload := reader.take()) is not None:
+            found.append(payload)
+    assert found == [b"one", b"", b"three" * 10]
+    assert reader.empty
+
+
+def test_dry_and_waiting_are_told_apart(pair):
+    reader, theirs = pair
+    assert reader.take() is None
+    assert reader.empty
+    assert not reader.readable()
+    theirs.sendall(packet(1, b"x")[:3])
+    assert reader.readable()
+    reader.fill()
+    assert not reader.readable()
+    assert not reader.empty, "a part of a packet is held"
+    theirs.sendall(packet(1, b"x")[3:])
+    reader.fill()
+    assert reader.take() == b"x"
+
+
+@pytest.mark.parametrize("size", [FULL - 1, FULL, FULL + 1, 2 * FULL])
+def test_payloads_of_sixteen_megabytes_come_in_several_packets(pair, size):
+    reader, theirs = pair
+    payload = bytes(size - 1) + b"!"
+    parts = [payload[at : at + FULL] for at in range(0, size, FULL)]
+    if len(parts[-1]) == FULL:
+        parts.append(b"")
+    data = b"".join(packet(number, part) for number, part in enumerate(parts, start=1))
+    sender = threading.Thread(target=theirs.sendall, args=(data + packet(len(parts) + 1, b"next"),))
+    sender.start()
+    found = []
+    while len(found) < 2:
+        taken = reader.take()
+        if taken is None:
+            reader.fill()
+        else:
+            found.append(taken)
+    sender.join()
+    assert found[0] == payload
+    assert found[1] == b"next"
+
+
+def test_numbers_run_on_and_around(pair):
+    reader, theirs = pair
+    theirs.sendall(b"".join(packet(number % 256, b"p") for number in range(1, 600)))
+    count = 0
+    while count < 599:
+        if reader.take() is None:
+            reader.fill()
+        else:
+            count += 1
+
+
+def test_a_stream_out_of_step_ends(pair):
+    reader, theirs = pair
+    theirs.sendall(packet(7, b"?"))
+    reader.fill()
+    with pytest.raises(SourceUnavailable, match="out of step"):
+        reader.take()
+
+
+def test_an_error_out_of_turn_is_handed_on(pair):
+    """MariaDB numbers the error by which it says goodbye with 0."""
+    reader, theirs = pair
+    theirs.sendall(packet(0, b"\xffbye"))
+    reader.fill()
+    assert reader.take() == b"\xffbye"
+
+
+def test_silence_is_noticed():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(SourceUnavailable, match="not even a heartbeat"):
+        PacketReader(ours, 0.05).fill()
+
+
+def test_closed_and_interrupted(pair):
+    reader, _ = pair
+    waiting = threading.Timer(0.05, reader.interrupt)
+    waiting.start()
+    with pytest.raises(SourceUnavailable):
+        reader.fill()
+    waiting.join()
+    reader.interrupt()
