@@ -174,12 +174,7 @@ def _join_ray(settings: InstanceSettings) -> bool:
         if chosen.address is None:
             local_ray.start(chosen.namespace, chosen.num_cpus)
         else:
-            ray.init(
-                address=chosen.address,
-                namespace=chosen.namespace,
-                log_to_driver=False,
-                logging_level="warning",
-            )
+            local_ray.join(chosen.address, chosen.namespace)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",

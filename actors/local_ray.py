@@ -1,6 +1,13 @@
-"""A Ray of our own on this machine, listening on loopback only."""
+"""Ray on loopback: starting one that listens on this machine only, and joining one that does.
+
+Ray replaces 127.0.0.1 by an address that other machines reach, listens on every interface, and looks for a
+loopback cluster in the wrong place. It leaves loopback alone only where it knows no clusters, as on a desktop.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import ray
 from ray._private import ray_constants
@@ -15,10 +22,7 @@ def start(namespace: str, num_cpus: int | None = None) -> None:
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
     """
-    # Ray replaces 127.0.0.1 by an address that other machines reach, and then listens on every interface. It
-    # leaves loopback alone where it knows no clusters, as on a desktop; that is what is wanted here.
-    enabled, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
-    try:
+    with loopback_kept():
         ray.init(
             address="local",
             namespace=namespace,
@@ -28,5 +32,28 @@ def start(namespace: str, num_cpus: int | None = None) -> None:
             logging_level="warning",
             _node_ip_address=LOOPBACK,
         )
+
+
+def join(address: str, namespace: str) -> None:
+    """Connect to a Ray cluster that runs.
+
+    Args:
+        address: "host:port" of its head, or "auto" for the one that was started on this machine last.
+        namespace: where our actors' names stand.
+    """
+    common = {"namespace": namespace, "log_to_driver": False, "logging_level": "warning"}
+    if address.rpartition(":")[0] in {LOOPBACK, "localhost"}:
+        with loopback_kept():
+            ray.init(address=address, _node_ip_address=LOOPBACK, **common)
+    else:
+        ray.init(address=address, **common)
+
+
+@contextmanager
+def loopback_kept() -> Iterator[None]:
+    """Let Ray take 127.0.0.1 at its word."""
+    enabled, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = enabled

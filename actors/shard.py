@@ -114,7 +114,12 @@ class Shard:
     def _reader(self, intake: Intake) -> SourceReader:
         wiring = self._wiring
         return SourceReader(
-            wiring.address, self._sink.select, wiring.limits, intake, margin_us=wiring.margin_us
+            wiring.address,
+            self._sink.select,
+            wiring.limits,
+            intake,
+            margin_us=wiring.margin_us,
+            begin=wiring.start,
         )
 
     def poll(self, epoch: int, generation: int, items_max: int, wait_s: float) -> ShardReport:
@@ -123,7 +128,8 @@ class Shard:
         Raises:
             ShardUnavailable: this shard is not open under that generation.
         """
-        # The turn is read before the term is checked: a rollback that comes later ends this poll's right to read.
+        # The turn is read before the term is checked: a rollback that comes later ends this poll's right to
+        # read.
         turn = self._intake.ring.turn if self._intake is not None else 0
         intake = self._current(epoch, generation)
         promise_us = intake.promise_us()

@@ -97,6 +97,7 @@ def source_address(settings: InstanceSettings, shard: ShardSettings) -> SourceAd
         destination=settings.destination,
         connect_timeout_s=settings.reader.connect_timeout_s,
         read_timeout_s=settings.reader.read_timeout_s,
+        heartbeat_ms=settings.reader.heartbeat_ms,
         ssl=None
         if ssl is None
         else {

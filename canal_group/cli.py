@@ -42,6 +42,8 @@ def main() -> None:
     except CanalGroupError as error:
         _err.print(f"[red]{type(error).__name__}[/red]: {error}")
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 @app.command()
@@ -62,9 +64,10 @@ def serve(
         chosen = settings.ray.model_copy(update={"address": address, "num_cpus": None})
         settings = settings.model_copy(update={"ray": chosen})
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
     with launch(settings) as instance:
+        # Ray installs handlers of its own when it starts: ours come after.
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        signal.signal(signal.SIGINT, lambda *_: stop.set())
         _err.print(f"serving {settings.destination} ({len(settings.shards)} shards) at {instance.uri}")
         stop.wait()
         _err.print("stopping")
@@ -74,7 +77,6 @@ def serve(
 def check(config: Config) -> None:
     """Check an instance file and each source's settings and grants; a line each."""
     from actors.parse.preflight import preflight
-
     from actors.wiring import source_address
     from conf.load import load_instance
 
@@ -185,9 +187,16 @@ def demo(
     from canal_group.demo.options import DemoOptions
     from canal_group.demo.run import run
 
-    given = {"transactions": transactions, "seconds": seconds}
-    chosen = {name: value for name, value in given.items() if value is not None}
-    report = run(DemoOptions(shards=shards, seed=seed, json=as_json, **chosen))
+    standard = DemoOptions()
+    report = run(
+        DemoOptions(
+            shards=shards,
+            transactions=standard.transactions if transactions is None else transactions,
+            seconds=standard.seconds if seconds is None else seconds,
+            seed=seed,
+            json=as_json,
+        )
+    )
     if not report.ok:
         raise typer.Exit(1)
 

@@ -39,7 +39,7 @@ HEADER = np.dtype(
         ("flags", "<u2"),  # bits of Flag
         ("rows", "<i4"),  # row changes (or statements) kept by the sink
         ("row_begin", "<i8"),  # ordinals of its row changes in the source's transaction: row_begin inclusive,
-        ("row_end", "<i8"),  # row_end exclusive; changes that the sink dropped are counted
+        ("row_end", "<i8"),  # row_end exclusive; those of tables that the sink leaves out are not counted
         ("bytes", "<i8"),  # bytes of its rows in memory
         ("commit_us", "<i8"),  # commit time as the source wrote it, microseconds since 1970 UTC
         ("key_us", "<i8"),  # its place in the timeline: never smaller than the shard's previous key

@@ -95,14 +95,15 @@ def brief(headers: Headers) -> list[tuple[int, int, int]]:
     return [(int(h["shard"]), int(h["key_us"]), int(h["sequence"])) for h in headers]
 
 
+IDENT = ("begin_offset", "row_begin", "row_end")
 #: what identifies a header of a source, whatever delivers it how often
-Ident = tuple[int, int, int, int]
+Ident = tuple[int, int, int, int, int]
 
 
 def idents(headers: Headers, names: Sequence[str]) -> list[Ident]:
-    """Return (shard, file number, begin_offset, row_begin) of headers."""
+    """Return (shard, file number, begin_offset, row_begin, row_end) of headers."""
     return [
-        (int(h["shard"]), int(names[h["file"]][-6:]), int(h["begin_offset"]), int(h["row_begin"]))
+        (int(h["shard"]), int(names[h["file"]][-6:]), *(int(h[place]) for place in IDENT))
         for h in headers
     ]
 

@@ -49,27 +49,11 @@ from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from merge.header import Flag
 from merge.position import Position
 
-HEARTBEAT_PERIOD_NS = 100_000_000
 MARGIN_US = 50_000
 _SESSION_TIMEOUT_S = 7200
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 #: a dump is asked for with an offset of 32 bits
 _OFFSET_MAX = (1 << 32) - 1
-
-_SESSION = tuple(
-    f"SET {assignments}"
-    for assignments in (
-        "@master_binlog_checksum = @@global.binlog_checksum",
-        "@source_binlog_checksum = @@global.binlog_checksum",
-        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
-        f"@master_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
-        f"@source_heartbeat_period = {HEARTBEAT_PERIOD_NS}",
-        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
-        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
-        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
-        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +113,8 @@ class BinlogStream:
     def _prepare(self) -> int:
         address, connection = self._address, self._connection
         row = query(address, connection, "SELECT @@global.binlog_checksum AS checksum")[0]
-        for statement in _SESSION:
-            query(address, connection, statement)
+        for assignments in _session(address.heartbeat_ms):
+            query(address, connection, f"SET {assignments}")
         with translated(address):
             register(connection, address)
         return CHECKSUM_NONE if str(row["checksum"]).upper() == "NONE" else CHECKSUM_CRC32
@@ -242,6 +226,22 @@ class BinlogStream:
         driver: Any = self._connection
         with contextlib.suppress(pymysql.Error, OSError):
             driver._force_close()  # noqa: SLF001 - a dump connection takes no COM_QUIT
+
+
+def _session(heartbeat_ms: int) -> tuple[str, ...]:
+    """Return what a dump's session sets before it asks for the dump."""
+    heartbeat_ns = heartbeat_ms * 1_000_000
+    return (
+        "@master_binlog_checksum = @@global.binlog_checksum",
+        "@source_binlog_checksum = @@global.binlog_checksum",
+        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+        f"@master_heartbeat_period = {heartbeat_ns}",
+        f"@source_heartbeat_period = {heartbeat_ns}",
+        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
+    )
 
 
 def oldest_file(address: SourceAddress) -> str | None:

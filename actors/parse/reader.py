@@ -14,7 +14,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pymysql
 
@@ -22,11 +22,12 @@ from actors.parse.binlog_decoder import Select
 from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, resume_after
 from actors.parse.chunk_builder import Limits
 from actors.parse.clock import SourceClock
+from actors.parse.events import MAGIC
 from actors.parse.preflight import preflight, require
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts, translated
 from merge.chunk import Chunk
 from merge.errors import RetryableError, SourceUnfit
-from merge.gtid import NO_GTIDS, parse_gtid_set
+from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from merge.position import Position
 
 _BACKOFF_MIN_S = 0.1
@@ -69,6 +70,8 @@ class SourceReader:
         listener: who is told.
         allow: preflight checks that may fail.
         margin_us: how long a commit may take from its stamp to the binlog.
+        begin: where a run without a position begins: before the oldest change the source still has, or behind
+            the latest.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class SourceReader:
         *,
         allow: Collection[str] = (),
         margin_us: int = MARGIN_US,
+        begin: Literal["earliest", "latest"] = "latest",
     ) -> None:
         self._address = address
         self._select = select
@@ -87,6 +91,7 @@ class SourceReader:
         self._listener = listener
         self._allow = allow
         self._margin_us = margin_us
+        self._begin = earliest_position if begin == "earliest" else latest_position
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
@@ -101,7 +106,7 @@ class SourceReader:
         """Follow the source until `stop`.
 
         Args:
-            start: where to begin; None: behind what is in the binlog now.
+            start: where to begin; None: where `begin` says.
 
         Raises:
             DataError: something only an operator can mend; see `merge.errors`. Everything before it was
@@ -145,7 +150,7 @@ class SourceReader:
             facts = server_facts(self._address, control)
             self._require_same_source(facts)
             if self._position is None:
-                self._position = latest_position(self._address, control, facts)
+                self._position = self._begin(self._address, control, facts)
                 self._open(self._position)
             clock = self._measure(control)
             stream = BinlogStream(
@@ -206,14 +211,43 @@ def latest_position(
     """
     rows = query(address, connection, facts.binlog_status_statement)
     if not rows:
-        raise SourceUnfit(
-            f"The source of shard {address.name} has no binlog.",
-            hint="Add log_bin = mysql-bin to the server's configuration and restart it.",
-            shard=address.name,
-        )
+        raise _no_binlog(address)
     file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
-    text = str(rows[0].get("Executed_Gtid_Set") or "").replace("\n", "")
     if facts.mariadb:
-        asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
-        text = str(asked[0]["gtids"] or "")
-    return Position(file, offset, gtid_set=parse_gtid_set(text) if text else NO_GTIDS)
+        return Position(file, offset, gtid_set=_gtids_at(address, connection, file, offset))
+    return Position(file, offset, gtid_set=_gtids(rows[0].get("Executed_Gtid_Set")))
+
+
+def earliest_position(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> Position:
+    """Return the beginning of a source's oldest binlog file, with the GTID set of everything before it.
+
+    Raises:
+        SourceUnfit: the source has no binlog.
+    """
+    rows = query(address, connection, "SHOW BINARY LOGS")
+    if not rows:
+        raise _no_binlog(address)
+    file, offset = str(rows[0]["Log_name"]), len(MAGIC)
+    if facts.mariadb:
+        return Position(file, offset, gtid_set=_gtids_at(address, connection, file, offset))
+    purged = query(address, connection, "SELECT @@global.gtid_purged AS gtids")
+    return Position(file, offset, gtid_set=_gtids(purged[0]["gtids"]))
+
+
+def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
+    asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
+    return _gtids(asked[0]["gtids"])
+
+
+def _gtids(text: str | None) -> GtidSet:
+    return parse_gtid_set(text.replace("\n", "")) if text else NO_GTIDS
+
+
+def _no_binlog(address: SourceAddress) -> SourceUnfit:
+    return SourceUnfit(
+        f"The source of shard {address.name} has no binlog.",
+        hint="Add log_bin = mysql-bin to the server's configuration and restart it.",
+        shard=address.name,
+    )

@@ -56,6 +56,8 @@ class SourceAddress:
     connect_timeout_s: float = 10.0
     #: heartbeats come every 100 ms: a source that is silent for so long is gone
     read_timeout_s: float = 5.0
+    #: how often an idle source says so
+    heartbeat_ms: int = 100
     #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity); None: no
     #: TLS
     ssl: Mapping[str, Any] | None = None

@@ -161,6 +161,8 @@ class RingStore:
         return self._room(chunk.headers) == len(chunk.headers)
 
     def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
+        if begin == end:
+            return
         headers = self._names.adopt(HeaderRun(chunk.headers[begin:end], chunk.names))
         first = self._put + 1
         headers["sequence"] = np.arange(first, first + len(headers))

@@ -18,6 +18,8 @@ DESTINATION = "shop"
 CLIENT_ID = "1001"
 #: where Ray keeps what it writes
 _RAY_FOLDER = "RAY_TMPDIR"
+#: Ray has sockets deep in its folder, whose paths may have 107 characters: above this, too little is left
+_PARENT_MAX = 20
 
 
 def shard_name(shard: int) -> str:
@@ -61,7 +63,8 @@ def settings_for(servers: Sequence[MariaDbServer], folder: Path) -> InstanceSett
 @contextmanager
 def running(servers: Sequence[MariaDbServer]) -> Iterator[Instance]:
     """Launch the instance; leaving ends it and removes everything it wrote."""
-    with tempfile.TemporaryDirectory(prefix="canal-group-demo-", ignore_cleanup_errors=True) as name:
+    parent = None if len(tempfile.gettempdir()) <= _PARENT_MAX else "/tmp"  # noqa: S108 - a private folder in it
+    with tempfile.TemporaryDirectory(prefix="cg-demo-", dir=parent, ignore_cleanup_errors=True) as name:
         before = os.environ.get(_RAY_FOLDER)
         os.environ[_RAY_FOLDER] = name
         try:

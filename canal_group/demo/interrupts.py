@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -19,6 +21,20 @@ class Interrupts:
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
         self._ignored = False
+        self._deferring = False
+        self._deferred = False
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Let a signal wait until the work inside is done, well or not; then it is raised."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+            if self._deferred and not self._ignored:
+                self._ignored = True
+                raise KeyboardInterrupt
 
     def ignore(self) -> None:
         """From now on let signals pass: whoever works is stopping."""
@@ -36,6 +52,8 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._ignored:
+        if self._deferring:
+            self._deferred = True
+        elif not self._ignored:
             self._ignored = True
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ class DemoOptions:
     #: database servers
     shards: int = 4
     #: small transactions, over all shards
-    transactions: int = 36_000
+    transactions: int = 44_000
     #: bound on the writing; transactions it leaves no time for are not written
     seconds: float = 40.0
     #: the same seed writes the same rows

@@ -55,7 +55,7 @@ def run(options: DemoOptions) -> DemoReport:
     try:
         with Interrupts() as interrupts, Progress() as progress, ExitStack() as stack:
             try:
-                report, findings = _run(options, progress, stack)
+                report, findings = _run(options, progress, interrupts, stack)
             finally:
                 interrupts.ignore()
                 progress.unwatch()
@@ -68,7 +68,9 @@ def run(options: DemoOptions) -> DemoReport:
     return report
 
 
-def _run(options: DemoOptions, progress: Progress, stack: ExitStack) -> tuple[DemoReport, Findings]:
+def _run(
+    options: DemoOptions, progress: Progress, interrupts: Interrupts, stack: ExitStack
+) -> tuple[DemoReport, Findings]:
     """Start everything, write, read and prove; `stack` stops what was started."""
     progress.phase(f"starting {options.shards} MariaDB servers")
     servers = [MariaDbServer(server_id=101 + shard) for shard in range(options.shards)]
@@ -78,7 +80,8 @@ def _run(options: DemoOptions, progress: Progress, stack: ExitStack) -> tuple[De
     writers = _writers(options, servers)
 
     progress.phase("starting ZooKeeper, Ray and the instance")
-    instance = stack.enter_context(running(servers))
+    with interrupts.deferred():  # A Ray that is interrupted while it starts crashes the process.
+        instance = stack.enter_context(running(servers))
     consumer = stack.enter_context(
         connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from integration.shop import Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.demo.servers import MariaDbServer, ServerMissingError, start_all
-from integration.shop import Shop
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -40,7 +41,8 @@ class Shop:
             server.execute(
                 f"DROP DATABASE IF EXISTS shop_{index}",
                 f"CREATE DATABASE shop_{index}",
-                f"CREATE TABLE shop_{index}.orders (id BIGINT PRIMARY KEY, note VARCHAR(200), price DECIMAL(10,2))",
+                f"CREATE TABLE shop_{index}.orders"
+                " (id BIGINT PRIMARY KEY, note VARCHAR(200), price DECIMAL(10,2))",
             )
 
     def settings(self, **overrides: Any) -> InstanceSettings:
@@ -172,12 +174,9 @@ class Reading:
             assert keys == sorted(keys), "keys never decrease"
             sequence = rows["seq"].to_pylist()
             assert sequence == sorted(set(sequence)), "seq is unique and grows"
-            whole = list(dict.fromkeys(rows["gtid"].to_pylist()))
-            blocks = [
-                gtid
-                for gtid, before in zip(rows["gtid"].to_pylist(), [None, *rows["gtid"].to_pylist()])
-                if gtid != before
-            ]
+            gtids = rows["gtid"].to_pylist()
+            whole = list(dict.fromkeys(gtids))
+            blocks = [gtid for gtid, _ in itertools.groupby(gtids)]
             assert blocks == whole, "no transaction is interleaved"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from integration.shop import Reading, Shop
 
 import canal_group
-from integration.shop import Reading, Shop
 
 
 def test_shards_become_one_ordered_stream(shop: Shop):
@@ -77,6 +77,21 @@ def test_a_huge_transaction_flows_through_small_rings_and_stays_whole(shop: Shop
     assert len(reading.runs[0]) > 6
 
 
+def test_earliest_begins_before_what_was_there_and_latest_behind_it(shop: Shop):
+    for server in shop.servers:
+        server.execute("RESET MASTER")
+    shop.write_everywhere(3)
+    with shop.serve(start="earliest") as instance, shop.connect(instance) as consumer:
+        reading = Reading(consumer)
+        reading.until(shop.rows)
+    reading.check(shop)
+    with shop.serve() as instance, shop.connect(instance, client_id="late") as consumer:
+        shop.write(0, 1)
+        batch = consumer.get(timeout=20)
+        assert batch is not None
+        assert [dict(row)["id"] for row in batch.envelope()["after"].to_pylist()] == ["6"]
+
+
 def test_rollback_delivers_again_from_a_batch_or_from_the_cursor(shop: Shop):
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 30)
@@ -127,7 +142,7 @@ def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(shop: Shop):
 
 
 def test_a_consumer_that_stands_still_fills_the_rings_and_nothing_else(shop: Shop):
-    """With rings of 16 slots and 200 transactions written, the reading stops at the bound and goes on after."""
+    """Rings of 16 slots, 200 transactions: the reading stops at the bound, and goes on after."""
     with shop.serve(store={"size": 16, "mode": "items"}) as instance, shop.connect(instance) as consumer:
         shop.write_everywhere(200)
         held = consumer.get_without_ack(1, timeout=20)
@@ -169,8 +184,7 @@ def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
             "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop_0.orders VALUES (77, 'x', 1)"
         )
         with pytest.raises(canal_group.UnsupportedEvent) as caught:
-            while True:
-                consumer.get_without_ack(timeout=0.5)
+            _read_for_ever(consumer)
         assert caught.value.details["shard"] == "s0"
         assert str(caught.value.details["file"]).startswith("mysql-bin.")
         assert caught.value.hint
@@ -196,3 +210,8 @@ def test_a_token_opens_the_door_and_nothing_else_does(shop: Shop, monkeypatch: p
         with shop.connect(instance, token="open sesame") as consumer:
             shop.write(0, 1)
             assert consumer.get(timeout=20) is not None
+
+
+def _read_for_ever(consumer: canal_group.Consumer) -> None:
+    while True:
+        consumer.get_without_ack(timeout=0.5)

@@ -36,7 +36,7 @@ transactions = st.builds(
     bytes_each=st.sampled_from([10, 500]),
 )
 statements = st.builds(Tx, commit_us=st.integers(1, 12), ddl=st.just(value=True))
-sources = st.lists(transactions | statements, max_size=7)
+sources = st.lists(transactions | statements, max_size=7) | st.lists(transactions, min_size=4, max_size=9)
 
 
 class Consumer:
@@ -50,13 +50,17 @@ class Consumer:
         self.outstanding = []
         #: what it acknowledged, in order
         self.acked = []
-        #: greatest key acknowledged
-        self.acked_us = 0
+        #: greatest key acknowledged, and greatest key that the cursor has passed: less, inside a transaction
+        self.acked_us = self.passed_us = 0
         #: ids that were delivered
         self.ids = []
 
     def forget(self):
         self.outstanding = []
+
+    def rewound(self):
+        self.outstanding = []
+        self.acked_us = self.passed_us
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -121,6 +125,16 @@ class GroupMachine(RuleBasedStateMachine):
             self.world.report(shard, 0, ring.source.latest_promise(ring.at))
         return moved
 
+    @rule(data=st.data(), count=st.integers(0, 3))
+    def leave_behind(self, data, count):
+        """All but one shard go on; time passes until the policy, if there is one, skips the silent one."""
+        silent = data.draw(st.sampled_from(range(len(self.sources))))
+        self.world.now_us += SKIP_AFTER_US + 1
+        for shard in range(len(self.sources)):
+            if shard != silent and shard not in self.world.opening:
+                self._report(shard, count, promise=True)
+        self.tick(1)
+
     @rule(data=st.data(), promise=st.integers(1, 15))
     def promise_too_much(self, data, promise):
         """A source whose clock is wrong: its transactions will be late."""
@@ -128,11 +142,14 @@ class GroupMachine(RuleBasedStateMachine):
         if shard not in self.world.opening:
             self.world.report(shard, 0, promise)
 
-    @precondition(lambda self: len(self.world.opening) < len(self.sources))
     @rule(data=st.data(), reopen=st.booleans())
     def lose(self, data, reopen):
         known = [shard for shard in range(len(self.sources)) if shard not in self.world.opening]
-        self.world.lose(data.draw(st.sampled_from(known)))
+        if known:
+            self._lose(data.draw(st.sampled_from(known)), reopen=reopen)
+
+    def _lose(self, shard, *, reopen):
+        self.world.lose(shard)
         self._rewound()
         if reopen:
             self.world.open_all()
@@ -151,7 +168,7 @@ class GroupMachine(RuleBasedStateMachine):
             return
         for client, consumer in self.consumers.items():
             self.subscribing.pop(client, None)
-            consumer.forget()
+            consumer.rewound()
             if client in self.acking:
                 # Whether it was written is decided by the store: not, here.
                 del self.acking[client]
@@ -161,7 +178,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _rewound(self):
         for consumer in self.consumers.values():
-            consumer.forget()
+            consumer.rewound()
 
     # ---- consumers ---------------------------------------------------------------------------------------
 
@@ -232,7 +249,9 @@ class GroupMachine(RuleBasedStateMachine):
     def _acked(self, client, batch):
         consumer = self.consumers[client]
         consumer.acked.append((batch, places(batch)))
-        consumer.acked_us = max(consumer.acked_us, int(batch.headers["key_us"][-1]))
+        consumer.passed_us = max(position.key_us for position in batch.ack.shards.values())
+        lost = batch.generation != self.world.group.generation
+        consumer.acked_us = consumer.passed_us if lost else int(batch.headers["key_us"][-1])
         consumer.outstanding = [one for one in consumer.outstanding if one.batch_id != batch.batch_id]
 
     @rule(client=st.sampled_from(CLIENTS), rows_max=st.integers(1, 6))
@@ -313,6 +332,19 @@ class GroupMachine(RuleBasedStateMachine):
             assert isinstance(answer, NotSubscribed | RetryableError)
         if isinstance(answer, NotSubscribed):
             consumer.forget()
+
+    @rule(client=st.sampled_from(CLIENTS), which=st.integers(0, 2), reopen=st.booleans(), lose=st.booleans())
+    def disturb_an_ack(self, client, which, reopen, lose):
+        """A shard is lost, or another consumer comes, while the cursor store writes."""
+        for _ in range(which):
+            self._get(client, 3)
+        self._ack(client)
+        if lose and 0 not in self.world.opening:
+            self._lose(0, reopen=reopen)
+            self.report_all(2)
+            self._get(client, 3)
+        else:
+            self._subscribe(client, "x")
 
     @rule(client=st.sampled_from(CLIENTS), far=st.integers(1, 5))
     def ack_nonsense(self, client, far):

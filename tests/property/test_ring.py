@@ -1,0 +1,228 @@
+"""The ring against a list of headers, in both modes."""
+
+import threading
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from builders import Tx, chunk_of, run_of
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from merge.errors import ShardUnavailable, StoreFull, UsageError
+from merge.header import Flag
+
+JOIN_S = 30.0
+
+transactions = st.builds(
+    Tx,
+    commit_us=st.integers(1, 99),
+    rows=st.sampled_from([(1,), (1,), (1, 1), (3, 1, 2)]),
+    ddl=st.booleans(),
+    bytes_each=st.sampled_from([1, 10, 40, 500]),
+).map(lambda tx: Tx(tx.commit_us, (1,) if tx.ddl else tx.rows, tx.ddl, tx.bytes_each))
+chunks = st.lists(transactions, max_size=4)
+
+
+class RingMachine(RuleBasedStateMachine):
+    @initialize(
+        mode=st.sampled_from(BatchMode),
+        size=st.sampled_from([1, 2, 4, 8]),
+        memunit=st.sampled_from([1, 16]),
+        isolation=st.booleans(),
+    )
+    def begin(self, mode, size, memunit, isolation):
+        self.bounds = RingBounds(mode, size, memunit, isolation)
+        self.ring = RingStore(self.bounds)
+        #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and place it came from
+        self.stored, self.origin = [], []
+        self.ack = self.get = -1
+
+    @property
+    def put(self):
+        return len(self.stored) - 1
+
+    def held(self):
+        return sum(size for _, size, _, _ in self.stored[self.ack + 1 :])
+
+    def room_for(self, headers):
+        """How many of the headers fit, told one by one."""
+        slots, held, count = self.bounds.size - (self.put - self.ack), self.held(), 0
+        for header in headers:
+            if count == slots or (self.bounds.mode is BatchMode.MEMORY and held >= self.bounds.bytes_max):
+                break
+            held += int(header["bytes"])
+            count += 1
+        return count
+
+    def admit(self, chunk, begin, end):
+        for place in range(begin, end):
+            header = chunk.headers[place]
+            told = (int(header[name]) for name in ("commit_us", "bytes", "flags"))
+            self.stored.append((*told, chunk.names[header["file"]]))
+            self.origin.append((chunk, place))
+
+    @rule(transactions=chunks, how=st.sampled_from(["try", "timed", "blocking"]))
+    def store(self, transactions, how):
+        chunk = chunk_of(*transactions)
+        fits = self.room_for(chunk.headers) == len(chunk.headers)
+        if how == "try":
+            assert self.ring.try_put(chunk) is fits
+        elif how == "timed":
+            if not fits:
+                with pytest.raises(StoreFull):
+                    self.ring.put_within(chunk, 0.0)
+                return
+            self.ring.put_within(chunk, 0.0)
+        elif fits:
+            self.ring.put(chunk)
+        else:
+            return
+        if fits:
+            self.admit(chunk, 0, len(chunk.headers))
+
+    @rule(transactions=chunks)
+    def wait_for_room(self, transactions):
+        """A put that waits is woken by each acknowledgement until all of its chunk is in."""
+        chunk = chunk_of(*transactions)
+        failed = []
+
+        def put():
+            try:
+                self.ring.put(chunk)
+            except ShardUnavailable as error:
+                failed.append(error)
+
+        done = 0
+        writer = threading.Thread(target=put, daemon=True)
+        writer.start()
+        while done < len(chunk.headers):
+            count = self.room_for(chunk.headers[done:])
+            self.admit(chunk, done, done + count)
+            done += count
+            while self.get < self.put:
+                taken = self.ring.get()
+                self.get += len(taken)
+            self.ring.ack(self.put)
+            self.ack = self.put
+        writer.join(JOIN_S)
+        assert not writer.is_alive()
+        assert not failed
+
+    @rule(items=st.none() | st.integers(0, 9), units=st.none() | st.integers(0, 9), timed=st.booleans())
+    def take(self, items, units, timed):
+        run = (
+            self.ring.get_within(0.0, items, units) if timed else self.ring.try_get(items, units)
+        )
+        expected, used = [], 0
+        for commit_us, size, flags, file in self.stored[self.get + 1 :]:
+            used += size
+            full = (items is not None and len(expected) >= items) or (
+                units is not None and used > units * self.bounds.memunit_bytes
+            )
+            alone = self.bounds.ddl_isolation and (flags & Flag.DDL or (expected and expected[-1][1] & Flag.DDL))
+            if expected and (full or alone):
+                break
+            expected.append((commit_us, flags, file))
+        found = [
+            (int(header["commit_us"]), int(header["flags"]), run.names[header["file"]]) for header in run.headers
+        ]
+        assert found == expected
+        assert run.headers["sequence"].tolist() == list(range(self.get + 1, self.get + 1 + len(found)))
+        self.get += len(found)
+
+    @rule(away=st.integers(-2, 10))
+    def acknowledge(self, away):
+        sequence = self.ack + away
+        if sequence > self.get:
+            with pytest.raises(UsageError):
+                self.ring.ack(sequence)
+            return
+        self.ring.ack(sequence)
+        self.ack = max(self.ack, sequence)
+
+    @rule()
+    def roll_back(self):
+        self.ring.rollback()
+        self.get = self.ack
+
+    @rule(begin=st.integers(-1, 9), length=st.integers(0, 9))
+    def fetch(self, begin, length):
+        begin = self.ack + 1 + begin
+        end = begin + length
+        if begin <= self.ack or end > self.put + 1:
+            with pytest.raises(UsageError):
+                self.ring.fetch(begin, end)
+            return
+        parts = self.ring.fetch(begin, end)
+        found = []
+        for part in parts:
+            assert part.header_begin < part.header_end
+            assert part.first_sequence == begin + len(found)
+            found += [(part.chunk, place) for place in range(part.header_begin, part.header_end)]
+        assert [(id(chunk), place) for chunk, place in found] == [
+            (id(chunk), place) for chunk, place in self.origin[begin:end]
+        ]
+
+    @invariant()
+    def cursors_bytes_and_bounds_hold(self):
+        if not hasattr(self, "ring"):
+            return
+        assert self.ring.cursors == (self.ack, self.get, self.put)
+        assert self.ring.bytes_held == self.held()
+        assert self.put - self.ack <= self.bounds.size
+        if self.bounds.mode is BatchMode.MEMORY and self.put > self.ack:
+            # Checked before adding: without its last header the ring is below its bound.
+            assert self.held() - self.stored[-1][1] < self.bounds.bytes_max
+        kept = [(id(part.chunk), part.header_end) for part in self.ring._payload]
+        needed = {id(chunk) for chunk, _ in self.origin[self.ack + 1 :]}
+        assert {chunk for chunk, _ in kept} == needed, "a chunk is kept as long as one of its headers"
+
+    @invariant()
+    def positions_are_the_last_acknowledged_and_the_last_stored(self):
+        if not hasattr(self, "ring"):
+            return
+        for sequence, position in ((self.ack, self.ring.first_position()), (self.put, self.ring.latest_position())):
+            if sequence < 0:
+                assert position is None
+                continue
+            chunk, place = self.origin[sequence]
+            header = chunk.headers[place]
+            assert position.file == chunk.names[header["file"]]
+            if header["flags"] & Flag.END:
+                assert (position.offset, position.rows_into_transaction) == (header["end_offset"], 0)
+            else:
+                assert position.offset == header["begin_offset"]
+                assert position.rows_into_transaction == header["row_end"]
+
+
+TestRing = RingMachine.TestCase
+TestRing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_consumer_and_a_reader_on_threads_pass_everything_once_and_in_order():
+    ring = RingStore(RingBounds(BatchMode.MEMORY, 8, 16))
+    total, stored = 600, []
+    run = run_of(*(Tx(commit_us) for commit_us in range(total)))
+
+    def read():
+        for begin in range(0, total, 5):
+            transactions = [Tx(commit_us, bytes_each=1 + commit_us % 40) for commit_us in range(begin, begin + 5)]
+            ring.put(chunk_of(*transactions))
+
+    def consume():
+        while len(stored) < total:
+            taken = ring.get(items_max=3)
+            stored.extend(taken.headers["commit_us"].tolist())
+            ring.ack(int(taken.headers["sequence"][-1]))
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (read, consume)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(JOIN_S)
+        assert not thread.is_alive()
+    assert stored == run.headers["commit_us"].tolist()
+    assert np.all(np.diff(stored) == 1)
+    assert ring.bytes_held == 0

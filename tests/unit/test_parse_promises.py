@@ -1,0 +1,163 @@
+"""When a stream may promise: over a real pair of sockets, with heartbeats sent at chosen moments."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import zlib
+from pathlib import Path
+
+import pytest
+
+from actors.parse.binlog_decoder import BinlogDecoder
+from actors.parse.binlog_stream import BinlogStream, CaughtUp
+from actors.parse.chunk_builder import ChunkBuilder
+from actors.parse.clock import SourceClock
+from actors.parse.event_types import EventType
+from actors.parse.packets import PacketReader
+from merge.chunk import Chunk, TableName
+from merge.errors import SourceUnavailable
+from merge.position import Position
+
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "mysql-9.7.4" / "all_types.binlog"
+FILE = "mysql-bin.000003"
+MARGIN_US, UNCERTAINTY_US, SKEW_US = 50_000, 300, 7_000_000
+NOON_US = 1_800_000_000_000_000
+
+
+def fixture_events():
+    data, at = FIXTURE.read_bytes(), 4
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at + 9)
+        yield data[at : at + size]
+        at += size
+
+
+def heartbeat():
+    size = 19 + len(FILE) + 4
+    event = struct.pack("<IBIIIH", 0, EventType.HEARTBEAT, 1, size, 0, 0) + FILE.encode()
+    return event + struct.pack("<I", zlib.crc32(event))
+
+
+class Source:
+    """The other end of the connection; `when_empty[n]` runs when the socket is found empty, in turn."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.number = 0
+        self.now_us = NOON_US
+        self.when_empty = []
+        self.timers = []
+
+    def send(self, *events):
+        data = b""
+        for event in events:
+            self.number += 1
+            data += (len(event) + 1).to_bytes(3, "little") + bytes([self.number % 256]) + b"\0" + event
+        self.sock.sendall(data)
+
+    def send_soon(self, *events):
+        self.timers.append(threading.Timer(0.05, self.send, events))
+        self.timers[-1].start()
+
+    def time_ns(self):
+        """Be the stream's clock: it is asked for nothing else than when the socket was empty."""
+        self.now_us += 1_000_000
+        asked_us = self.now_us
+        if self.when_empty:
+            self.when_empty.pop(0)()
+        return asked_us * 1000
+
+
+@pytest.fixture
+def source():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        source = Source(theirs)
+        source.ours = ours
+        yield source
+        for timer in source.timers:
+            timer.join()
+
+
+def items_of(source):
+    """Return what a stream over the source yields until the source falls silent."""
+    source.stream = stream = BinlogStream.__new__(BinlogStream)
+    stream.clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: source.now_us * 1000)
+    stream.clock._time_ns = source.time_ns
+    stream._start = Position(FILE, 4)
+    stream._margin_us = MARGIN_US
+    stream._frontier_us = 0
+    stream._empty_at_us = None
+    stream._builder = ChunkBuilder()
+    stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
+    stream._packets = PacketReader(source.ours, 0.3)
+    stream._address = type("Address", (), {"name": "s1"})
+    items = []
+    with contextlib.suppress(SourceUnavailable):
+        items.extend(iter(stream))
+    return items
+
+
+def frontier(seconds_after_noon):
+    return NOON_US + seconds_after_noon * 1_000_000 + SKEW_US - MARGIN_US - UNCERTAINTY_US
+
+
+FDE, PREVIOUS, *REST = fixture_events()
+
+
+def test_heartbeats_in_a_backlog_prove_nothing(source):
+    source.send(FDE, PREVIOUS, heartbeat(), heartbeat())
+    assert items_of(source) == []
+
+
+def test_a_heartbeat_awaited_proves_the_moment_the_socket_was_empty(source):
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [lambda: source.send_soon(heartbeat())]
+    assert items_of(source) == [CaughtUp(frontier(1))]
+
+
+def test_a_heartbeat_that_came_before_the_wait_proves_nothing(source):
+    """The socket was found empty, but before the wait began something had come."""
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [lambda: source.send(heartbeat()), lambda: source.send_soon(heartbeat())]
+    assert items_of(source) == [CaughtUp(frontier(2))]
+
+
+def test_promises_do_not_step_back(source):
+    """The clock is set back by ten seconds after the first promise."""
+
+    def set_back():
+        source.now_us -= 10_000_000
+        source.send_soon(heartbeat())
+
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [set_back, lambda: source.send_soon(heartbeat())]
+    assert items_of(source) == [CaughtUp(frontier(1))] * 2
+
+
+def test_whole_seconds_are_promised_from_their_start(source):
+    def stamp_seconds():
+        source.stream._decoder.whole_seconds = True
+        source.send_soon(heartbeat())
+
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [stamp_seconds]
+    assert frontier(1) % 1_000_000
+    assert items_of(source) == [CaughtUp(frontier(1) // 1_000_000 * 1_000_000)]
+
+
+def test_no_promise_inside_a_transaction_and_rows_go_first(source):
+    """1. Half a transaction and a heartbeat: no promise. 2. Its end: the chunk. 3. Then the promise."""
+    create, rows = REST[:2], REST[2:]
+    end = next(i for i, event in enumerate(rows) if event[4] == EventType.XID)
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [
+        lambda: source.send_soon(*create, *rows[:2], heartbeat(), *rows[2 : end + 1], heartbeat()),
+    ]
+    chunk, promise = items_of(source)
+    assert isinstance(chunk, Chunk)
+    assert len(chunk.headers) == 2
+    assert promise == CaughtUp(frontier(1))
