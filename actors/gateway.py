@@ -15,26 +15,20 @@ import logging
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from hmac import compare_digest
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import ray
 from pyarrow import flight
 from ray.actor import ActorHandle
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from actors.store.rows import RowStreams, read
-from merge.assemble import BatchRows, ShardRows, ShardTable
-from merge.chunk import TableName
-from merge.envelope import envelope
+from actors.batch_reader import BatchReader
+from actors.ray_errors import translated
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.ledger import Batch
 from merge.table_filter import TableFilter
-from merge.typed import typed
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +36,6 @@ _log = logging.getLogger(__name__)
 GET_TIMEOUT_MAX_S = 30.0
 #: how long any other call to the group or a shard may take, seconds
 CALL_TIMEOUT_S = 30.0
-#: batches whose headers are kept at hand, so that their rows need no second question
-PLANS_MAX = 128
 #: rows of one message of a stream
 MESSAGE_ROWS_MAX = 16_384
 
@@ -90,9 +82,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         super().__init__(location, middleware={"token": TokenDoor(token)})
         self._destination = destination
         self._group: ActorHandle = ray.get_actor(group)
-        self._names = tuple(name for name, _ in shards)
-        self._shards: list[ActorHandle] = [ray.get_actor(actor) for _, actor in shards]
-        self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
+        self._shards: list[tuple[str, ActorHandle]] = [(name, ray.get_actor(actor)) for name, actor in shards]
+        self._rows = BatchReader(self._shards, lambda *key: self._call("plan", *key))
+        #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
         self._actions: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -147,7 +139,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         batch: Batch | None = self._call("get", *key, int(body["rows_max"]), timeout_s, wait_s=timeout_s)
         if batch is None:
             return None
-        self._remember(key, batch)
+        self._rows.remember(*key, batch)
         return {
             "batch_id": batch.batch_id,
             "rows": batch.rows,
@@ -175,11 +167,14 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def status(self) -> dict[str, Any]:
         """Return the state of the whole instance as a JSON object: group and shards."""
         group = self._status_of_group()
-        asked = [shard.status.options(concurrency_group="status").remote() for shard in self._shards]
+        asked = [
+            (name, shard.status.options(concurrency_group="status").remote()) for name, shard in self._shards
+        ]
         shards = []
-        for name, reference in zip(self._names, asked, strict=True):
+        for name, reference in asked:
             try:
-                shards.append(_answered(reference, CALL_TIMEOUT_S))
+                with translated(f"Shard {name}"):
+                    shards.append(ray.get(reference, timeout=CALL_TIMEOUT_S))
             except CanalGroupError as error:
                 shards.append({"shard": name, "state": "away", "error": str(error)})
         return {
@@ -191,84 +186,48 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         }
 
     def _status_of_group(self) -> dict[str, Any]:
+        ask = self._group.status.options(concurrency_group="status")
         try:
-            status: dict[str, Any] = _answered(
-                self._group.status.options(concurrency_group="status").remote(), CALL_TIMEOUT_S
-            )
+            with translated("The group"):
+                status: dict[str, Any] = ray.get(ask.remote(), timeout=CALL_TIMEOUT_S)
         except CanalGroupError as error:
             return {"active": False, "error": str(error)}
         return status
 
     def _call(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
-        return _answered(getattr(self._group, method).remote(*arguments), CALL_TIMEOUT_S + wait_s)
+        with translated("The group"):
+            return ray.get(getattr(self._group, method).remote(*arguments), timeout=CALL_TIMEOUT_S + wait_s)
 
     # ---- rows ------------------------------------------------------------------------------------------
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
         """Stream the rows of an outstanding batch."""
         try:
-            table = self._rows(json.loads(ticket.ticket))
+            table = self._table(json.loads(ticket.ticket))
         except CanalGroupError as error:
-            raise flight.FlightServerError(
-                str(error), extra_info=json.dumps(error.to_dict()).encode()
-            ) from error
+            raise _flight_error(error) from error
+        except (KeyError, TypeError, ValueError) as error:
+            wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
+            raise _flight_error(wrong) from error
         return flight.RecordBatchStream(table.unify_dictionaries().to_reader(MESSAGE_ROWS_MAX))
 
-    def _rows(self, ticket: dict[str, Any]) -> pa.Table:
+    def _table(self, ticket: dict[str, Any]) -> pa.Table:
         self._check_destination(ticket)
-        key = ticket["client_id"], ticket["epoch"]
-        with self._lock:
-            batch = self._plans.get((*key, ticket["batch_id"]))
-            table_filter = self._filters.get(key)
-        if batch is None:
-            batch = self._call("plan", *key, ticket["batch_id"])
-            self._remember(key, batch)
-        if table_filter is None:
-            table_filter = self._filter_of(*key)
-        try:
-            rows = self._fetch(batch)
-        except CanalGroupError:
-            # The rings moved on: the group knows whether the batch was acknowledged or taken back.
-            self._call("plan", *key, ticket["batch_id"])
-            raise
+        key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
         if ticket["format"] == "envelope":
-            return envelope(rows, TableFilter(table_filter))
-        schema, _, table = str(ticket["table"]).partition(".")
-        return typed(rows, TableName(schema, table), before=bool(ticket.get("before")))
+            return self._rows.envelope(*key, self._filter_of(*key[:2]))
+        return self._rows.typed(*key, str(ticket["table"]), before=bool(ticket.get("before")))
 
     def _filter_of(self, client_id: str, epoch: int) -> str:
-        """Ask the group for a subscription's filter: this gateway was not there when it was made."""
+        """Return a subscription's filter, from the group if it was made at a gateway before this one."""
+        known = self._filters.get((client_id, epoch))
+        if known is not None:
+            return known
         for client in self._status_of_group().get("clients", []):
             if (client["client_id"], client["epoch"]) == (client_id, epoch):
-                with self._lock:
-                    self._filters[client_id, epoch] = client["filter"]
-                return str(client["filter"])
+                table_filter = self._filters[client_id, epoch] = str(client["filter"])
+                return table_filter
         raise ServerUnavailable(f"The group does not know client {client_id} yet.", retry_after_s=0.2)
-
-    def _remember(self, key: tuple[str, int], batch: Batch) -> None:
-        with self._lock:
-            self._plans[(*key, batch.batch_id)] = batch
-            while len(self._plans) > PLANS_MAX:
-                self._plans.popitem(last=False)
-
-    def _fetch(self, batch: Batch) -> BatchRows:
-        """Fetch a batch's rows from all of its shards at once."""
-        epoch = batch.batch_id >> 32
-        asked: dict[int, Any] = {}
-        for shard in np.unique(batch.headers["shard"][batch.headers["rows"] > 0]).tolist():
-            sequences = batch.headers["sequence"][batch.headers["shard"] == shard]
-            fetch = self._shards[shard].fetch.options(concurrency_group="rows")
-            asked[shard] = fetch.remote(epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1)
-        rows = [ShardRows()] * len(self._shards)
-        for shard, reference in asked.items():
-            rows[shard] = _read(_answered(reference, CALL_TIMEOUT_S))
-        return BatchRows(
-            order=batch.headers,
-            shards=tuple(rows),
-            shard_names=self._names,
-            names=batch.names,
-            first_sequence=batch.start.sequence,
-        )
 
 
 class Gateway:
@@ -295,27 +254,5 @@ class Gateway:
         return os.getpid()
 
 
-def _read(streams: RowStreams) -> ShardRows:
-    """Return a shard's rows as tables, without copying them."""
-    return ShardRows(
-        tables=tuple(ShardTable(name, read(stream)) for name, stream in streams.tables),
-        statements=read(streams.statements) if streams.statements is not None else None,
-    )
-
-
-def _answered(reference: Any, timeout_s: float) -> Any:
-    """Return an actor's answer; Ray's errors become ours at this door."""
-    try:
-        return ray.get(reference, timeout=timeout_s)
-    except RayTaskError as error:
-        if isinstance(error.cause, CanalGroupError):
-            raise error.cause from None
-        raise
-    except RayActorError as error:
-        raise ServerUnavailable(
-            f"An actor of the instance is away or restarting: {type(error).__name__}.", retry_after_s=0.3
-        ) from error
-    except GetTimeoutError as error:
-        raise ServerUnavailable(
-            f"An actor did not answer within {timeout_s:g} s.", retry_after_s=1.0
-        ) from error
+def _flight_error(error: CanalGroupError) -> flight.FlightServerError:
+    return flight.FlightServerError(str(error), extra_info=json.dumps(error.to_dict()).encode())

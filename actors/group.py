@@ -14,24 +14,21 @@ import contextlib
 import itertools
 import logging
 import os
-import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayTaskError
 
 from actors import wiring
+from actors.follower import Follower, now_us
 from actors.ports import Coordinator, CursorStore, Subscription
-from actors.shard import ShardReport
 from conf.settings import InstanceSettings
 from merge import events as ev
 from merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
-    DataError,
     FencedError,
     ServerUnavailable,
 )
@@ -41,16 +38,10 @@ from merge.position import GroupPosition, Position
 
 _log = logging.getLogger(__name__)
 
-#: headers asked of a shard at once
-POLL_HEADERS_MAX = 65_536
-#: how long a shard may keep a poll waiting, seconds
-POLL_WAIT_S = 1.0
 #: how often leases and dead shards are looked at, and whether this server is the active one, seconds
 TICK_S = 0.2
 #: how long a look at the state waits for the loop, seconds
 STATUS_WAIT_S = 0.5
-#: pause before an opening that failed is tried again, seconds
-REOPEN_S = 0.2
 
 
 class GroupActor:
@@ -134,10 +125,10 @@ class GroupActor:
             for found in subscriptions
         )
         self._machine = Group(wiring.group_settings(self._settings), epoch)
-        self._tell(ev.Started(_now_us(), consumers))
+        self._tell(ev.Started(now_us(), consumers))
         while True:
             coordinator.check_active()
-            self._tell(ev.Ticked(_now_us()))
+            self._tell(ev.Ticked(now_us()))
             await self._publish()
             await asyncio.sleep(TICK_S)
 
@@ -232,7 +223,7 @@ class GroupActor:
         except CanalGroupError as error:
             self._tell(ev.LeaseFailed(call, client_id, error))
         else:
-            self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, _now_us()))
+            self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, now_us()))
 
     async def _release(self, client_id: str) -> None:
         assert self._coordinator is not None
@@ -250,37 +241,9 @@ class GroupActor:
         before = self._following.pop(shard, None)
         if before is not None:
             before.cancel()
-        self._following[shard] = self._chore(self._follow(shard, self._epoch, generation, position))
-
-    async def _follow(self, shard: int, epoch: int, generation: int, position: Position | None) -> None:
-        """Open a shard, however long it takes, then pass on what it reports until it is lost."""
-        handle = self._shards[shard]
-        while True:
-            try:
-                opened = await _asked(handle.open.remote(epoch, generation, position))
-                break
-            except FencedError:
-                self._end()
-            except DataError as error:
-                self._tell(ev.ShardFailed(shard, generation, error, _now_us()))
-            except CanalGroupError as error:
-                _log.info("shard=%s opening: %s", self._settings.shards[shard].name, error)
-            await asyncio.sleep(REOPEN_S)
-        self._tell(ev.ShardOpened(shard, generation, opened, _now_us()))
-        poll = handle.poll.options(concurrency_group="poll")
-        while True:
-            try:
-                report: ShardReport = await _asked(
-                    poll.remote(epoch, generation, POLL_HEADERS_MAX, POLL_WAIT_S)
-                )
-            except CanalGroupError as error:
-                _log.warning("shard=%s lost: %s", self._settings.shards[shard].name, error)
-                self._tell(ev.ShardLost(shard, generation, str(error), _now_us()))
-                return
-            if report.error is not None:
-                self._tell(ev.ShardFailed(shard, generation, report.error, _now_us()))
-            if report.run is not None or report.frontier_us is not None:
-                self._tell(ev.ShardReported(shard, generation, report.run, report.frontier_us, _now_us()))
+        name = self._settings.shards[shard].name
+        follower = Follower(shard, name, self._shards[shard], (self._epoch, generation), self._tell)
+        self._following[shard] = self._chore(follower.follow(position))
 
     # ---- calls -----------------------------------------------------------------------------------------
 
@@ -306,20 +269,20 @@ class GroupActor:
         """
         async with self._locks[client_id]:
             answer: tuple[int, GroupPosition] = await self._ask(
-                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, _now_us())
+                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
             )
         return answer
 
     async def touch(self, client_id: str, epoch: int) -> None:
         """Keep the consumer's lease."""
-        await self._ask(lambda call: ev.ConsumerTouched(call, client_id, epoch, _now_us()))
+        await self._ask(lambda call: ev.ConsumerTouched(call, client_id, epoch, now_us()))
 
     async def get(self, client_id: str, epoch: int, rows_max: int, timeout_s: float) -> Batch | None:
         """Deliver the next batch, waiting so long for one; None: there was none."""
         self._check_active()
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
-        self._tell(ev.GetRequested(call, client_id, epoch, rows_max, _now_us()))
+        self._tell(ev.GetRequested(call, client_id, epoch, rows_max, now_us()))
         done, _ = await asyncio.wait([answer], timeout=timeout_s)
         if not done:
             self._tell(ev.GetTimedOut(call, client_id))
@@ -329,7 +292,7 @@ class GroupActor:
     async def plan(self, client_id: str, epoch: int, batch_id: int) -> Batch:
         """Return an outstanding batch once more."""
         batch: Batch = await self._ask(
-            lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, _now_us())
+            lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, now_us())
         )
         return batch
 
@@ -337,7 +300,7 @@ class GroupActor:
         """Acknowledge the oldest outstanding batch; return the cursor once it is durable."""
         async with self._locks[client_id]:
             cursor: GroupPosition = await self._ask(
-                lambda call: ev.AckRequested(call, client_id, epoch, batch_id, _now_us())
+                lambda call: ev.AckRequested(call, client_id, epoch, batch_id, now_us())
             )
         return cursor
 
@@ -345,19 +308,19 @@ class GroupActor:
         """Take back a batch and every later one, or all; return how many."""
         async with self._locks[client_id]:
             count: int = await self._ask(
-                lambda call: ev.RollbackRequested(call, client_id, epoch, batch_id, _now_us())
+                lambda call: ev.RollbackRequested(call, client_id, epoch, batch_id, now_us())
             )
         return count
 
     async def unsubscribe(self, client_id: str, epoch: int) -> None:
         """Give up a subscription with its cursor."""
         async with self._locks[client_id]:
-            await self._ask(lambda call: ev.UnsubscribeRequested(call, client_id, epoch, _now_us()))
+            await self._ask(lambda call: ev.UnsubscribeRequested(call, client_id, epoch, now_us()))
 
     async def release(self, client_id: str, epoch: int) -> None:
         """Let the consumer go; subscription and cursor stay."""
         async with self._locks[client_id]:
-            await self._ask(lambda call: ev.ReleaseRequested(call, client_id, epoch, _now_us()))
+            await self._ask(lambda call: ev.ReleaseRequested(call, client_id, epoch, now_us()))
 
     async def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object.
@@ -371,7 +334,7 @@ class GroupActor:
 
     async def _publish(self) -> None:
         if self._machine is not None:
-            self._snapshot = {"active": True, **self._machine.describe(_now_us())}
+            self._snapshot = {"active": True, **self._machine.describe(now_us())}
 
     async def close(self) -> None:
         """Give up activity in good order."""
@@ -379,21 +342,3 @@ class GroupActor:
         self._stand_down()
         if self._coordinator is not None:
             await asyncio.to_thread(self._coordinator.close)
-
-
-async def _asked(reference: Any) -> Any:
-    """Await a shard's answer; Ray's errors become ours at this door."""
-    try:
-        return await reference
-    except RayTaskError as error:
-        if isinstance(error.cause, CanalGroupError):
-            raise error.cause from None
-        raise
-    except RayActorError as error:
-        raise ServerUnavailable(
-            f"The shard actor is away: {type(error).__name__}.", retry_after_s=0.2
-        ) from error
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000

@@ -1,7 +1,8 @@
 """Ray on loopback: starting one that listens on this machine only, and joining one that does.
 
 Ray replaces 127.0.0.1 by an address that other machines reach, listens on every interface, and looks for a
-loopback cluster in the wrong place. It leaves loopback alone only where it knows no clusters, as on a desktop.
+loopback cluster in the wrong place. It leaves loopback alone only where it knows no clusters, as on a
+desktop.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ Rows are Arrow record batches, one per table and schema version. Columns of a ta
     before   struct  the row before the change: null for an insert
     after    struct  the row after the change: null for a delete
 
-Both structs have the table's columns as typed fields. A field's metadata holds `mysql_type`, the column's type
-as the source writes it. The metadata of the record batch's schema holds `primary_key`, a JSON list of names.
+Both structs have the table's columns as typed fields. A field's metadata holds `mysql_type`, the column's
+type as the source writes it. The metadata of the record batch's schema holds `primary_key`, a JSON list of
+names.
 
 Statements (DDL) stand in one record batch of `STATEMENTS`.
 """
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from merge.header import Headers, HeaderRun
+from merge.header import HeaderRun, Headers
 
 
 class Op(IntEnum):
@@ -53,7 +54,9 @@ STATEMENTS = pa.schema(
         pa.field("_row", pa.int64(), nullable=False),
         pa.field("schema", pa.utf8(), nullable=False),
         pa.field("table", pa.utf8(), nullable=False),
-        pa.field("op", pa.utf8(), nullable=False),  # canal's EventType: CREATE ALTER ERASE RENAME TRUNCATE ...
+        pa.field(
+            "op", pa.utf8(), nullable=False
+        ),  # canal's EventType: CREATE ALTER ERASE RENAME TRUNCATE ...
         pa.field("sql", pa.utf8(), nullable=False),
     ]
 )

@@ -5,11 +5,13 @@ Rules:
 1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
 2. A refused call raises and changes nothing.
 3. Ids grow for ever, also across restarts: the server's epoch stands above a counter.
-4. A rolled back batch is gone: its id is never delivered again.
+4. A rolled back batch is gone: its id is never delivered again. The ledger remembers the last
+   `TAKEN_BACK_MAX` of them, to say so to whoever still holds one.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
@@ -18,6 +20,8 @@ from merge.position import GroupPosition
 from merge.progress import Progress
 
 _COUNTER_BITS = 32
+#: rolled back batches whose ids are remembered
+TAKEN_BACK_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +47,11 @@ class Batch:
     def rows(self) -> int:
         """Number of row changes and statements in it."""
         return int(self.headers["rows"].sum())
+
+    @property
+    def server_epoch(self) -> int:
+        """Fencing epoch of the server that delivered it."""
+        return self.batch_id >> _COUNTER_BITS
 
     @property
     def start(self) -> GroupPosition:
@@ -74,7 +83,7 @@ class Ledger:
         self._outstanding_max = outstanding_max
         self._next_id = (epoch << _COUNTER_BITS) + 1
         self._first_id = self._next_id
-        self._acked_id = self._next_id - 1
+        self._taken_back: deque[int] = deque(maxlen=TAKEN_BACK_MAX)
 
     @property
     def next_id(self) -> int:
@@ -120,13 +129,13 @@ class Ledger:
         batch = self._outstanding.get(batch_id)
         if batch is not None:
             return batch
-        if self._acked_id < batch_id < self._next_id or batch_id < self._first_id:
+        if batch_id in self._taken_back or batch_id < self._first_id:
             raise RolledBack(
                 f"Batch {batch_id} was rolled back; its rows are delivered again under a new id.",
                 hint="Forget what you did not finish and get again.",
                 batch_id=batch_id,
             )
-        known = "is not outstanding any more" if batch_id < self._next_id else "was never delivered"
+        known = "is acknowledged already" if batch_id < self._next_id else "was never delivered"
         raise UnknownBatch(f"Batch {batch_id} {known}.", hint="Get the next batch.", batch_id=batch_id)
 
     def check_ack(self, batch_id: int) -> Batch:
@@ -151,7 +160,6 @@ class Ledger:
         """Strike out the oldest outstanding batch and return it; raises as `check_ack`."""
         batch = self.check_ack(batch_id)
         del self._outstanding[batch_id]
-        self._acked_id = batch_id
         return batch
 
     def rollback(self, batch_id: int | None = None) -> list[Batch]:
@@ -165,4 +173,5 @@ class Ledger:
         taken = [batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id]
         for batch in taken:
             del self._outstanding[batch.batch_id]
+            self._taken_back.append(batch.batch_id)
         return taken

@@ -1,7 +1,7 @@
 """Positions: a comparable place in one binlog, and the vector of one per shard.
 
-A `GroupPosition` is the cursor of a subscriber and one JSON value, written atomically: keys in stable order, no
-floats, so that equal positions are equal text.
+A `GroupPosition` is the cursor of a subscriber and one JSON value, written atomically: keys in stable order,
+no floats, so that equal positions are equal text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def file_order(file: str) -> tuple[str, int]:
     """
     match = _FILE.match(file)
     if match is None:
-        raise UsageError(f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001.")
+        raise UsageError(
+            f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001."
+        )
     return match["base"], int(match["number"])
 
 
@@ -36,8 +38,8 @@ def file_order(file: str) -> tuple[str, int]:
 class Position:
     """A place in one shard's binlog: everything before `offset` of `file` has been read.
 
-    Positions of one source compare by file number, offset and rows. Those of two sources (base names differ) do
-    not compare: UsageError.
+    Positions of one source compare by file number, offset and rows. Those of two sources (base names differ)
+    do not compare: UsageError.
     """
 
     #: binlog file name

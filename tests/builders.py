@@ -1,7 +1,7 @@
 """Sources, headers and a small world around a group, for tests.
 
-A `Source` is one shard's binlog as a fixed list of transactions. A `World` plays the shell: it opens shards, keeps
-what their rings hold, stores cursors, gives leases, and writes down every answer.
+A `Source` is one shard's binlog as a fixed list of transactions. A `World` plays the shell: it opens shards,
+keeps what their rings hold, stores cursors, gives leases, and writes down every answer.
 """
 
 from __future__ import annotations
@@ -51,10 +51,27 @@ class Source:
             begin, row = 4 + place * STEP, 0
             for part, rows in enumerate(tx.rows):
                 last = part == len(tx.rows) - 1
-                flags = (Flag.BEGIN if part == 0 else 0) | (Flag.END if last else 0) | (Flag.DDL if tx.ddl else 0)
+                flags = (
+                    (Flag.BEGIN if part == 0 else 0) | (Flag.END if last else 0) | (Flag.DDL if tx.ddl else 0)
+                )
                 end = begin + STEP if last else begin + 1 + part
                 found.append(
-                    (0, 0, flags, rows, row, row + rows, tx.bytes_each, tx.commit_us, 0, file, begin, end, files, number + 1)
+                    (
+                        0,
+                        0,
+                        flags,
+                        rows,
+                        row,
+                        row + rows,
+                        tx.bytes_each,
+                        tx.commit_us,
+                        0,
+                        file,
+                        begin,
+                        end,
+                        files,
+                        number + 1,
+                    )
                 )
                 row += rows
             self.ends.append(Position(self.names[file], begin + STEP))
@@ -74,7 +91,7 @@ class Source:
         return HeaderRun(headers, self.names)
 
     def latest_promise(self, index: int) -> int:
-        """Return the greatest true promise after the headers before `index`; in a transaction it is its time."""
+        """Return the greatest true promise after the first `index` headers; in a transaction, its time."""
         return int(self.headers["commit_us"][index:].min(initial=2**60))
 
 
@@ -103,8 +120,7 @@ Ident = tuple[int, int, int, int, int]
 def idents(headers: Headers, names: Sequence[str]) -> list[Ident]:
     """Return (shard, file number, begin_offset, row_begin, row_end) of headers."""
     return [
-        (int(h["shard"]), int(names[h["file"]][-6:]), *(int(h[place]) for place in IDENT))
-        for h in headers
+        (int(h["shard"]), int(names[h["file"]][-6:]), *(int(h[place]) for place in IDENT)) for h in headers
     ]
 
 
@@ -131,8 +147,8 @@ class FakeRing:
 class World:
     """A group with everything around it under the test's hand. Nothing happens by itself.
 
-    `tell` does at once what answers nothing (freeing, releasing); openings, leases and writes wait in `opening`,
-    `leasing` and `saving` until the test lets them happen.
+    `tell` does at once what answers nothing (freeing, releasing); openings, leases and writes wait in
+    `opening`, `leasing` and `saving` until the test lets them happen.
     """
 
     sources: list[Source]
@@ -199,7 +215,9 @@ class World:
             case ev.LeaseConsumer():
                 self.leasing.append(instruction)
             case ev.SaveCursor():
-                assert all(save.client_id != instruction.client_id for save in self.saving), "two writes at once"
+                assert all(save.client_id != instruction.client_id for save in self.saving), (
+                    "two writes at once"
+                )
                 self.saving.append(instruction)
             case ev.ForgetClient(call, client_id):
                 self.stored.pop(client_id, None)
@@ -241,7 +259,7 @@ class World:
             self.open(shard)
 
     def report(self, shard: int, count: int | None = None, promise_us: int | None = None) -> int:
-        """Let a shard report its next headers, all if `count` is None, as its ring allows; return how many."""
+        """Let a shard report its next headers (`count` None: all), as its ring allows; return how many."""
         ring = self.rings[shard]
         end = len(ring.source.headers) if count is None else min(ring.at + count, len(ring.source.headers))
         if self.ring_size is not None:

@@ -60,8 +60,6 @@ class Delivered:
 
     _deliveries: list[_Delivery] = field(default_factory=list)
     _run: int = 0
-    #: rows in acknowledged batches
-    acked_rows: int = 0
 
     def add(self, batch_id: int, envelope: pa.Table, arrived_us: int) -> None:
         """Take a batch that was just delivered.
@@ -88,7 +86,6 @@ class Delivered:
         for delivery in self._deliveries[::-1]:
             if delivery.batch_id == batch_id and not delivery.taken_back:
                 delivery.acked = True
-                self.acked_rows += len(delivery.rows)
                 return
 
     def taken_back(self, from_batch_id: int | None = None) -> None:
@@ -107,6 +104,10 @@ class Delivered:
     def table(self) -> pa.Table:
         """Return every delivered row, repetitions included: (n,) of `DELIVERED`."""
         return pa.concat_tables([DELIVERED.empty_table(), *(each.rows for each in self._deliveries)])
+
+    def distinct(self) -> int:
+        """Return how many different rows were delivered."""
+        return len(self.table().group_by(list(IDENTITY)).aggregate([]))
 
     def kept(self) -> Any:
         """Return for each row of `table()` whether its batch was not given back: (n,) bool."""

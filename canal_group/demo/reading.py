@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import pyarrow as pa
+from functools import partial
+from typing import TypeVar
 
 from canal_group.client import Batch, Consumer
 from canal_group.demo.delivered import Delivered
@@ -24,8 +25,10 @@ _OUTSTANDING_MAX = 4
 #: every so many deliveries it gives something back; between, it does so by chance
 _ROLLBACK_EVERY = 40
 _FIRST_ROLLBACK = 5
-#: how long the rows of a batch may be unavailable, seconds
-_ROWS_TIMEOUT_S = 30.0
+#: how long rows or an acknowledgement may be refused for the moment, seconds
+_PATIENCE_S = 30.0
+
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -40,9 +43,9 @@ class Reading:
     rows: int = 0
     #: times something was given back
     rollbacks: int = 0
-    #: when rows came last, seconds of the monotonic clock
-    arrived_s: float = 0.0
     _outstanding: list[Batch] = field(default_factory=list)
+    #: whether what the server holds outstanding may differ from `_outstanding`
+    _astray: bool = False
     _random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,6 +60,8 @@ class Reading:
             FencedError: another consumer took over.
         """
         try:
+            if self._astray:
+                self._begin_anew()
             batch = self.consumer.get_without_ack(BATCH_ROWS, timeout_s)
             if batch is None:
                 self._ack_outstanding()
@@ -64,27 +69,37 @@ class Reading:
             self._outstanding.append(batch)
             self._take(batch)
             self._decide()
-        except RolledBack:
-            self._lose()
-        except NotSubscribed:
-            self.consumer.subscribe()
-            self._lose()
+        except (NotSubscribed, RolledBack):
+            self._astray = True
         except RetryableError as error:
+            # A batch may have been delivered in an answer that was lost.
+            self._astray = True
             time.sleep(error.retry_after_s)
         return True
 
+    def _begin_anew(self) -> None:
+        """Give back whatever is outstanding, known or not: then the next batch follows the cursor."""
+        try:
+            self.consumer.rollback()
+        except NotSubscribed:
+            self.consumer.subscribe()
+        self._astray = False
+        self._outstanding.clear()
+        self.delivered.lost()
+        self.rollbacks += 1
+
     def _take(self, batch: Batch) -> None:
-        rows = self._rows(batch)
-        self.arrived_s = time.monotonic()
+        rows = self._patiently(batch.envelope)
         self.delivered.add(batch.batch_id, rows, time.time_ns() // 1000)
         self.batches += 1
         self.rows += len(rows)
 
-    def _rows(self, batch: Batch) -> pa.Table:
-        deadline_s = time.monotonic() + _ROWS_TIMEOUT_S
+    def _patiently(self, call: Callable[[], _T]) -> _T:
+        """Call until it is not refused for the moment; the same call again is harmless."""
+        deadline_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return batch.envelope()
+                return call()
             except RetryableError as error:
                 if time.monotonic() > deadline_s:
                     raise
@@ -109,14 +124,8 @@ class Reading:
     def _ack_outstanding(self) -> None:
         while self._outstanding:
             batch_id = self._outstanding[0].batch_id
-            # Unknown, it was acknowledged by the attempt before, whose answer was lost.
+            # Unknown, it was acknowledged by an attempt before, whose answer was lost.
             with contextlib.suppress(UnknownBatch):
-                self.consumer.ack(batch_id)
+                self._patiently(partial(self.consumer.ack, batch_id))
             self.delivered.acked(batch_id)
             del self._outstanding[0]
-
-    def _lose(self) -> None:
-        """Note that the server took everything back."""
-        self._outstanding.clear()
-        self.delivered.lost()
-        self.rollbacks += 1

@@ -140,8 +140,9 @@ def _read(reading: Reading, writers: Sequence[Writer]) -> None:
                 raise CanalGroupError(f"{writer.name} failed: {writer.error}") from writer.error
         if not all(writer.done for writer in writers):
             continue
-        complete = reading.delivered.acked_rows >= sum(writer.record.rows for writer in writers)
-        if time.monotonic() - quiet_since_s > (_QUIET_S if complete else _PATIENCE_S):
+        quiet_s = time.monotonic() - quiet_since_s
+        written = sum(writer.record.rows for writer in writers)
+        if quiet_s > _PATIENCE_S or (quiet_s > _QUIET_S and reading.delivered.distinct() >= written):
             return
 
 

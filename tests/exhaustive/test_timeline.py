@@ -1,7 +1,7 @@
 """Every small timeline: up to 3 shards, 2 transactions each, 3 commit times, in every order of arrival.
 
-A shard's story is a tuple of steps; a step is what it reports at once. Steps of one shard keep their order, steps
-of several shards come in every interleaving. After each step the timeline is advanced.
+A shard's story is a tuple of steps; a step is what it reports at once. Steps of one shard keep their order,
+steps of several shards come in every interleaving. After each step the timeline is advanced.
 
 What must hold, always:
 
@@ -9,11 +9,11 @@ What must hold, always:
 2. keys never decrease in what goes out, and are `max(commit, shard's last key, shard's promise)`;
 3. a transaction in fragments is not split by another;
 4. LATE is flagged exactly where a commit is behind its shard's promise; commit times are untouched;
-5. nothing goes out above the watermark but the rest of an open transaction, and nothing that may go out stays.
+5. nothing goes out above the watermark but the rest of an open transaction; nothing that may go out stays.
 """
 
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def source_of(story):
 
 @cache
 def expected_of(story):
-    """(commit, key, late) of each header of a story, by the rules; the final promise of a shard comes after."""
+    """(commit, key, late) of each header of a story, by the rules; the shard's final promise comes after."""
     last = promised = 0
     found, open_key, open_late = [], 0, False
     for step in story:
@@ -111,7 +111,7 @@ def expected_of(story):
 
 
 def play(stories, order):
-    """Run one schedule and return the (shard, sequence, commit, key, flags) that went out, checking rule 5."""
+    """Run one schedule; return the timeline and what went out, checking rule 5."""
     timeline = Timeline([0] * len(stories))
     told = [source_of(story) for story in stories]
     at = [0] * len(stories)
@@ -125,7 +125,9 @@ def play(stories, order):
             for lane in timeline._lanes:
                 assert not lane.pending or int(lane.pending[0]["key_us"][0]) > timeline.watermark_us
         else:
-            assert not any(run["flags"][0] & Flag.BEGIN == 0 for run in timeline._lanes[timeline._open].pending)
+            assert not any(
+                run["flags"][0] & Flag.BEGIN == 0 for run in timeline._lanes[timeline._open].pending
+            )
 
     for shard in order:
         run, time = told[shard][1][at[shard]]
@@ -156,7 +158,7 @@ def check(stories, order):
         assert [(row[2], row[3], bool(row[4] & Flag.LATE)) for row in mine] == expected
         late += sum(bool(row[4] & Flag.LATE and row[4] & Flag.BEGIN) for row in mine)
     assert timeline.late == late
-    for first, second in zip(rows, rows[1:], strict=False):
+    for first, second in pairwise(rows):
         if not first[4] & Flag.END:
             assert first[0] == second[0], "a transaction is split by another"
             assert not second[4] & Flag.BEGIN

@@ -35,7 +35,7 @@ class RingMachine(RuleBasedStateMachine):
     def begin(self, mode, size, memunit, isolation):
         self.bounds = RingBounds(mode, size, memunit, isolation)
         self.ring = RingStore(self.bounds)
-        #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and place it came from
+        #: every header ever stored, as (commit, bytes, flags, file name), and the chunk and place it is from
         self.stored, self.origin = [], []
         self.ack = self.get = -1
 
@@ -112,21 +112,22 @@ class RingMachine(RuleBasedStateMachine):
 
     @rule(items=st.none() | st.integers(0, 9), units=st.none() | st.integers(0, 9), timed=st.booleans())
     def take(self, items, units, timed):
-        run = (
-            self.ring.get_within(0.0, items, units) if timed else self.ring.try_get(items, units)
-        )
+        run = self.ring.get_within(0.0, items, units) if timed else self.ring.try_get(items, units)
         expected, used = [], 0
         for commit_us, size, flags, file in self.stored[self.get + 1 :]:
             used += size
             full = (items is not None and len(expected) >= items) or (
                 units is not None and used > units * self.bounds.memunit_bytes
             )
-            alone = self.bounds.ddl_isolation and (flags & Flag.DDL or (expected and expected[-1][1] & Flag.DDL))
+            alone = self.bounds.ddl_isolation and (
+                flags & Flag.DDL or (expected and expected[-1][1] & Flag.DDL)
+            )
             if expected and (full or alone):
                 break
             expected.append((commit_us, flags, file))
         found = [
-            (int(header["commit_us"]), int(header["flags"]), run.names[header["file"]]) for header in run.headers
+            (int(header["commit_us"]), int(header["flags"]), run.names[header["file"]])
+            for header in run.headers
         ]
         assert found == expected
         assert run.headers["sequence"].tolist() == list(range(self.get + 1, self.get + 1 + len(found)))
@@ -183,7 +184,10 @@ class RingMachine(RuleBasedStateMachine):
     def positions_are_the_last_acknowledged_and_the_last_stored(self):
         if not hasattr(self, "ring"):
             return
-        for sequence, position in ((self.ack, self.ring.first_position()), (self.put, self.ring.latest_position())):
+        for sequence, position in (
+            (self.ack, self.ring.first_position()),
+            (self.put, self.ring.latest_position()),
+        ):
             if sequence < 0:
                 assert position is None
                 continue
@@ -208,7 +212,9 @@ def test_a_consumer_and_a_reader_on_threads_pass_everything_once_and_in_order():
 
     def read():
         for begin in range(0, total, 5):
-            transactions = [Tx(commit_us, bytes_each=1 + commit_us % 40) for commit_us in range(begin, begin + 5)]
+            transactions = [
+                Tx(commit_us, bytes_each=1 + commit_us % 40) for commit_us in range(begin, begin + 5)
+            ]
             ring.put(chunk_of(*transactions))
 
     def consume():

@@ -13,12 +13,12 @@ END = 10**9
 transactions = st.builds(
     Tx, commit_us=st.integers(1, 40), rows=st.sampled_from([(1,), (1,), (1,), (1, 1), (1, 1, 1), (0,)])
 )
-groups = st.lists(
-    st.lists(transactions, max_size=10).map(lambda txs: Source(*txs)), min_size=1, max_size=4
+groups = st.lists(st.lists(transactions, max_size=10).map(lambda txs: Source(*txs)), min_size=1, max_size=4)
+
+
+wishes = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 50)), max_size=25
 )
-
-
-wishes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.none() | st.integers(0, 50)), max_size=25)
 
 
 def schedule(sources, wished):
@@ -97,7 +97,9 @@ def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wishe
 @given(
     groups,
     st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 4), st.sampled_from(["", "promise", "exclude", "include"])),
+        st.tuples(
+            st.integers(0, 3), st.integers(0, 4), st.sampled_from(["", "promise", "exclude", "include"])
+        ),
         max_size=30,
     ),
     st.lists(st.integers(0, 30), min_size=4, max_size=4),

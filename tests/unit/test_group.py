@@ -1,4 +1,4 @@
-"""The group's scenarios: recovery, skipped shards, consumers that come and go. Faults of others as numbered stories."""
+"""The group's scenarios: recovery, skipped shards, consumers that come and go, as numbered stories."""
 
 import pytest
 from builders import Source, Tx, World, places
@@ -78,7 +78,10 @@ def test_one_shard_never_counts_for_two():
 
 
 def test_a_lagging_shards_silence_lets_nobody_overtake_it():
-    """1. Shard 1 lags at 100. 2. Shard 0 is at 900 and its clock goes on. 3. Shard 1's 110 comes first all the same."""
+    """1. Shard 1 lags at 100.
+    2. Shard 0 is at 900 and its clock goes on.
+    3. Shard 1's 110 comes first all the same.
+    """
     world = World.of(Source(Tx(900), Tx(910)), Source(Tx(100), Tx(110), Tx(905)), lease_us=99 * SECOND)
     world.subscribe()
     world.report(0, promise_us=5_000)
@@ -214,7 +217,10 @@ def test_news_of_an_older_generation_is_ignored():
 
 
 def test_keys_do_not_fall_below_what_the_cursor_has_passed_before_a_restart():
-    """1. Shard 0 passes 100, shard 1 had promised it. 2. Restart. 3. Shard 1's 60 comes: raised to 100, and late."""
+    """1. Shard 0 passes 100, shard 1 had promised it.
+    2. Restart.
+    3. Shard 1's 60 comes: raised to 100, and late.
+    """
     world = World.of(Source(Tx(100)), Source(Tx(60)))
     world.subscribe()
     world.report(1, 0, promise_us=100)
@@ -260,11 +266,14 @@ def test_of_positions_on_two_servers_the_one_with_the_smaller_key_is_opened():
     assert world.opening[0].position.file == "old.000001"
 
 
-# ---- two subscribers -----------------------------------------------------------------------------------------
+# ---- two subscribers ---------------------------------------------------------------------------------------
 
 
 def test_each_of_two_subscribers_goes_on_from_its_own_cursor():
-    """1. `one` is ahead of `two`. 2. A shard is lost. 3. Shards open at the older cursor; neither misses or repeats."""
+    """1. `one` is ahead of `two`.
+    2. A shard is lost.
+    3. Shards open at the older cursor; neither misses or repeats.
+    """
     world = World.of(Source(Tx(10), Tx(30), Tx(50)), Source(Tx(20), Tx(40), Tx(60)))
     world.subscribe("one")
     world.subscribe("two")
@@ -331,7 +340,9 @@ def test_rings_are_freed_up_to_the_slowest_subscriber():
 
 
 def test_a_newcomer_inside_a_huge_transaction_gets_it_whole():
-    """1. `one` has acknowledged half of a huge transaction: its rows are gone. 2. `two` comes: a rewind brings them back."""
+    """1. `one` has acknowledged half of a huge transaction: its rows are gone.
+    2. `two` comes: a rewind brings them back.
+    """
     world = World.of(Source(Tx(10, (2, 2, 2)), Tx(20)))
     world.subscribe("one")
     world.report_all()
@@ -356,12 +367,16 @@ def test_a_newcomer_between_transactions_begins_where_the_log_does():
     assert keys(world.get("two")) == [20, 30]
 
 
-# ---- acknowledgements on their way ---------------------------------------------------------------------------
+# ---- acknowledgements on their way -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_rewind_while_the_cursor_is_written_delivers_nothing_until_it_is_known(reopened):
-    """1. An acknowledgement is being written. 2. A shard is lost. 3. Nothing is delivered. 4. Written: go on behind it."""
+    """1. An acknowledgement is being written.
+    2. A shard is lost.
+    3. Nothing is delivered.
+    4. Written: go on behind it.
+    """
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)))
     world.subscribe()
     world.report_all()
@@ -467,11 +482,15 @@ def test_a_subscription_taken_over_before_it_was_answered_is_refused():
     assert world.result(second)[0] == 2
 
 
-# ---- leases --------------------------------------------------------------------------------------------------
+# ---- leases ------------------------------------------------------------------------------------------------
 
 
 def test_a_silent_consumers_batches_are_the_next_ones():
-    """1. `x` has two batches and falls silent. 2. Its lease runs out. 3. `y` takes over and gets them. 4. `x` is fenced."""
+    """1. `x` has two batches and falls silent.
+    2. Its lease runs out.
+    3. `y` takes over and gets them.
+    4. `x` is fenced.
+    """
     world = World.of(Source(Tx(10), Tx(20)), lease_us=SECOND)
     world.subscribe(holder="x")
     world.report_all()
@@ -555,7 +574,7 @@ def test_a_batch_of_the_server_before_is_rolled_back():
     assert world.get().batch_id > old.batch_id, "the consumer kept its epoch"
 
 
-# ---- shards that are skipped ---------------------------------------------------------------------------------
+# ---- shards that are skipped -------------------------------------------------------------------------------
 
 
 def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
@@ -593,7 +612,10 @@ def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
 
 
 def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
-    """1. Restart with shard 1 down. 2. The others begin without it. 3. It comes back; its transactions are late."""
+    """1. Restart with shard 1 down.
+    2. The others begin without it.
+    3. It comes back; its transactions are late.
+    """
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)), skip_after_us=SECOND)
     world.subscribe()
     world.report(0, 1)
@@ -649,7 +671,7 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
     assert shard_state(world, 1)["skipped"]
 
 
-# ---- refused calls -------------------------------------------------------------------------------------------
+# ---- refused calls -----------------------------------------------------------------------------------------
 
 
 def refused_calls(world, first, second):
@@ -662,7 +684,11 @@ def refused_calls(world, first, second):
             AckOutOfOrder,
             {"batch_id": second.batch_id, "oldest": first.batch_id},
         ),
-        "ack unknown": (ev.AckRequested(902, "c", epoch, unknown, at_us), UnknownBatch, {"batch_id": unknown}),
+        "ack unknown": (
+            ev.AckRequested(902, "c", epoch, unknown, at_us),
+            UnknownBatch,
+            {"batch_id": unknown},
+        ),
         "ack fenced": (
             ev.AckRequested(903, "c", epoch - 1, first.batch_id, at_us),
             FencedError,
@@ -673,7 +699,11 @@ def refused_calls(world, first, second):
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
-        "get over the bound": (ev.GetRequested(905, "c", epoch, 1, at_us), RetryableError, {"outstanding_max": 2}),
+        "get over the bound": (
+            ev.GetRequested(905, "c", epoch, 1, at_us),
+            RetryableError,
+            {"outstanding_max": 2},
+        ),
         "get unsubscribed": (ev.GetRequested(906, "nobody", 1, 1, at_us), NotSubscribed, {}),
         "rollback unknown": (
             ev.RollbackRequested(907, "c", epoch, unknown, at_us),
@@ -685,7 +715,11 @@ def refused_calls(world, first, second):
             FencedError,
             {"our_epoch": epoch - 1, "current_epoch": epoch},
         ),
-        "plan unknown": (ev.PlanRequested(909, "c", epoch, unknown, at_us), UnknownBatch, {"batch_id": unknown}),
+        "plan unknown": (
+            ev.PlanRequested(909, "c", epoch, unknown, at_us),
+            UnknownBatch,
+            {"batch_id": unknown},
+        ),
         "touch unsubscribed": (ev.ConsumerTouched(910, "nobody", 1, at_us), NotSubscribed, {}),
         "unsubscribe fenced": (
             ev.UnsubscribeRequested(911, "c", epoch - 1, at_us),

@@ -1,0 +1,105 @@
+"""The follower of a shard: opens it for the group, and passes on what it reports until it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ray.actor import ActorHandle
+
+from actors.ray_errors import translated
+from actors.shard import ShardReport
+from merge import events as ev
+from merge.errors import CanalGroupError, DataError, FencedError
+from merge.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: headers asked of a shard at once
+POLL_HEADERS_MAX = 65_536
+#: how long a shard may keep a poll waiting, seconds
+POLL_WAIT_S = 1.0
+#: pause before an opening that failed is tried again, seconds
+REOPEN_S = 0.2
+
+
+class Follower:
+    """Follows one shard under one term.
+
+    Args:
+        shard: its shard_index.
+        name: its name.
+        handle: of its actor.
+        term: (epoch, generation) of the group.
+        tell: takes the events.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        name: str,
+        handle: ActorHandle,
+        term: tuple[int, int],
+        tell: Callable[[ev.Event], None],
+    ) -> None:
+        self._shard = shard
+        self._name = name
+        self._handle = handle
+        self._epoch, self._generation = term
+        self._tell = tell
+
+    async def follow(self, position: Position | None) -> None:
+        """Open the shard at `position`, however long it takes, then tell what it reports until it is lost.
+
+        Raises:
+            FencedError: the shard obeys a newer group.
+        """
+        opened = await self._open(position)
+        self._tell(ev.ShardOpened(self._shard, self._generation, opened, now_us()))
+        try:
+            while True:
+                self._pass_on(await self._poll())
+        except CanalGroupError as error:
+            _log.warning("shard=%s lost: %s", self._name, error)
+            self._tell(ev.ShardLost(self._shard, self._generation, str(error), now_us()))
+
+    async def _open(self, position: Position | None) -> Position:
+        while True:
+            try:
+                opened: Position = await self._ask("open", None, position)
+            except FencedError:
+                raise
+            except DataError as error:
+                self._tell(ev.ShardFailed(self._shard, self._generation, error, now_us()))
+            except CanalGroupError as error:
+                _log.info("shard=%s opening: %s", self._name, error)
+            else:
+                return opened
+            await asyncio.sleep(REOPEN_S)
+
+    async def _poll(self) -> ShardReport:
+        report: ShardReport = await self._ask("poll", "poll", POLL_HEADERS_MAX, POLL_WAIT_S)
+        return report
+
+    def _pass_on(self, report: ShardReport) -> None:
+        if report.error is not None:
+            self._tell(ev.ShardFailed(self._shard, self._generation, report.error, now_us()))
+        if report.run is not None or report.frontier_us is not None:
+            self._tell(
+                ev.ShardReported(self._shard, self._generation, report.run, report.frontier_us, now_us())
+            )
+
+    async def _ask(self, method: str, concurrency_group: str | None, *arguments: Any) -> Any:
+        call = getattr(self._handle, method)
+        if concurrency_group is not None:
+            call = call.options(concurrency_group=concurrency_group)
+        with translated(f"Shard {self._name}"):
+            return await call.remote(self._epoch, self._generation, *arguments)
+
+
+def now_us() -> int:
+    """Return microseconds on the clock that the group's events carry; it never steps back."""
+    return time.monotonic_ns() // 1000

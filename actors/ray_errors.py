@@ -1,0 +1,35 @@
+"""Ray's errors become ours at the door they come in by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+
+from merge.errors import CanalGroupError, ServerUnavailable
+
+
+@contextmanager
+def translated(whom: str) -> Iterator[None]:
+    """Translate what waiting for an actor's answer raises.
+
+    Args:
+        whom: the actor asked, as a sentence names it.
+
+    Raises:
+        CanalGroupError: the actor's own.
+        ServerUnavailable: the actor is away or restarting, or did not answer in time.
+    """
+    try:
+        yield
+    except RayTaskError as error:
+        if isinstance(error.cause, CanalGroupError):
+            raise error.cause from None
+        raise
+    except RayActorError as error:
+        raise ServerUnavailable(
+            f"{whom} is away or restarting ({type(error).__name__}).", retry_after_s=0.3
+        ) from error
+    except GetTimeoutError as error:
+        raise ServerUnavailable(f"{whom} did not answer in time.", retry_after_s=1.0) from error

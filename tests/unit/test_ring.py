@@ -1,0 +1,201 @@
+"""The ring: waits that are ended, positions, and what is refused; the model test knows the rest."""
+
+import threading
+import time
+
+import pytest
+from builders import Tx, chunk_of
+
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from merge.errors import ShardUnavailable, StoreFull, UsageError
+
+JOIN_S = 30.0
+
+
+def ring_of(size=4, mode=BatchMode.ITEMS, memunit_bytes=1):
+    return RingStore(RingBounds(mode, size, memunit_bytes))
+
+
+def outcome(call):
+    """Run a call on a thread; return a function that waits for what it returned or raised."""
+    found = []
+
+    def run():
+        try:
+            found.append(call())
+        except ShardUnavailable as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def wait():
+        thread.join(JOIN_S)
+        assert not thread.is_alive()
+        return found[0]
+
+    return wait
+
+
+def commits(run):
+    return run.headers["commit_us"].tolist()
+
+
+@pytest.mark.parametrize("size", [0, -1, 3, 1000])
+def test_the_size_is_a_power_of_two(size):
+    with pytest.raises(UsageError):
+        RingStore(RingBounds(size=size))
+
+
+def test_an_empty_ring():
+    ring = ring_of()
+    assert len(ring.try_get()) == len(ring.get_within(0.0)) == 0
+    assert (ring.first_position(), ring.latest_position()) == (None, None)
+    assert (ring.cursors, ring.bytes_held) == ((-1, -1, -1), 0)
+    assert ring.fetch(0, 0) == []
+    assert ring.try_put(chunk_of())
+    assert ring.cursors == (-1, -1, -1)
+
+
+def test_a_chunk_larger_than_the_ring_goes_in_in_parts_as_it_is_acknowledged():
+    ring = ring_of(size=2)
+    chunk = chunk_of(*(Tx(time) for time in range(5)))
+    assert not ring.try_put(chunk)
+    with pytest.raises(StoreFull) as caught:
+        ring.put_within(chunk, 0.0)
+    assert caught.value.details == {"ring_size": 2}
+    assert ring.cursors == (-1, -1, -1)
+    writer = outcome(lambda: ring.put(chunk))
+    seen = []
+    while len(seen) < 5:
+        run = ring.get()
+        seen += commits(run)
+        ring.ack(int(run.headers["sequence"][-1]))
+    assert writer() is None
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_one_header_is_admitted_below_the_bound_however_large():
+    ring = ring_of(size=4, mode=BatchMode.MEMORY)
+    assert ring.try_put(chunk_of(Tx(1, bytes_each=3)))
+    assert ring.try_put(chunk_of(Tx(2, bytes_each=999)))
+    assert ring.bytes_held == 1002
+    assert not ring.try_put(chunk_of(Tx(3, bytes_each=1)))
+    ring.try_get()
+    ring.ack(1)
+    assert ring.try_put(chunk_of(Tx(3, bytes_each=1)))
+
+
+def test_close_ends_a_put_that_waits():
+    ring = ring_of(size=1)
+    ring.put(chunk_of(Tx(1)))
+    writer = outcome(lambda: ring.put(chunk_of(Tx(2))))
+    timed = outcome(lambda: ring.put_within(chunk_of(Tx(2)), JOIN_S))
+    ring.close()
+    assert isinstance(writer(), ShardUnavailable)
+    assert isinstance(timed(), ShardUnavailable)
+
+
+def test_close_ends_a_get_that_waits():
+    ring = ring_of()
+    readers = [outcome(ring.get), outcome(lambda: ring.get_within(JOIN_S))]
+    ring.close()
+    assert all(isinstance(reader(), ShardUnavailable) for reader in readers)
+
+
+def test_a_closed_ring_takes_nothing_and_hands_out_what_it_has():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1)))
+    ring.close()
+    for put in (ring.put, ring.try_put, lambda chunk: ring.put_within(chunk, 0.0)):
+        with pytest.raises(ShardUnavailable):
+            put(chunk_of(Tx(2)))
+    assert commits(ring.get()) == [1]
+    with pytest.raises(ShardUnavailable):
+        ring.get()
+
+
+def test_a_put_ends_a_get_that_waits():
+    ring = ring_of()
+    reader = outcome(lambda: ring.get_within(JOIN_S))
+    ring.put(chunk_of(Tx(1)))
+    assert commits(reader()) == [1]
+
+
+def test_wake_ends_a_timed_get_with_nothing():
+    ring = ring_of()
+    reader = outcome(lambda: ring.get_within(JOIN_S))
+    deadline = time.monotonic() + JOIN_S
+    while not ring._not_empty._waiters:
+        assert time.monotonic() < deadline
+    ring.wake()
+    assert len(reader()) == 0
+
+
+def test_a_rollback_ends_a_get_that_waits():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1)))
+    ring.get()
+    reader = outcome(ring.get)
+    ring.rollback()
+    assert commits(reader()) == [1]
+
+
+def test_only_what_was_handed_out_is_acknowledged():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1), Tx(2)))
+    with pytest.raises(UsageError):
+        ring.ack(0)
+    assert ring.cursors == (-1, -1, 1)
+    ring.try_get(items_max=1)
+    with pytest.raises(UsageError):
+        ring.ack(1)
+    ring.ack(0)
+    ring.ack(-1)
+    assert ring.cursors == (0, 0, 1)
+
+
+def test_the_first_position_survives_its_slot():
+    """The slot of the last acknowledged header is the next one to be written."""
+    ring = ring_of(size=2)
+    ring.put(chunk_of(Tx(1), Tx(2)))
+    ring.try_get()
+    ring.ack(0)
+    first = ring.first_position()
+    assert (first.file, first.offset, first.commit_us) == ("bin.000001", 104, 1)
+    ring.put(chunk_of(Tx(9)))
+    assert ring.cursors == (0, 1, 2)
+    assert ring.first_position() == first
+    ring.rollback()
+    assert ring.first_position() == first
+
+
+def test_positions_inside_a_huge_transaction_say_how_many_rows():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1, (2, 3, 4))))
+    ring.try_get(items_max=2)
+    ring.ack(1)
+    assert str(ring.first_position()) == "bin.000001:4+5 rows"
+    assert str(ring.latest_position()) == "bin.000001:104"
+
+
+def test_fetch_refuses_what_is_not_there():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1), Tx(2)))
+    ring.try_get()
+    ring.ack(0)
+    for begin, end in ((0, 1), (0, 2), (1, 3), (2, 4)):
+        with pytest.raises(UsageError):
+            ring.fetch(begin, end)
+    (stored,) = ring.fetch(1, 2)
+    assert (stored.first_sequence, stored.header_begin, stored.header_end) == (1, 1, 2)
+
+
+def test_rows_of_a_chunk_are_kept_until_its_last_header_is_acknowledged():
+    ring = ring_of()
+    ring.put(chunk_of(Tx(1), Tx(2)))
+    ring.try_get()
+    ring.ack(0)
+    assert len(ring._payload) == 1
+    ring.ack(1)
+    assert len(ring._payload) == 0
