@@ -22,6 +22,10 @@ from merge.group import GroupSettings
 from merge.subscriber import BatchLimits
 
 
+#: headers without rows that are gathered before a consumer has to move past them
+EMPTY_HEADERS_MAX = 1_024
+
+
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
     """Who a server is to others."""
@@ -78,6 +82,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
             bytes_max=batch.bytes_max,
             outstanding_max=batch.outstanding_max,
             ddl_isolation=batch.ddl_isolation,
+            empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
         ),
         lease_us=int(settings.consumer.lease_s * 1e6),
         skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,

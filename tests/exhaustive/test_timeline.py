@@ -9,7 +9,8 @@ What must hold, always:
 2. keys never decrease in what goes out, and are `max(commit, shard's last key, shard's promise)`;
 3. a transaction in fragments is not split by another;
 4. LATE is flagged exactly where a commit is behind its shard's promise; commit times are untouched;
-5. nothing goes out above the watermark but the rest of an open transaction; nothing that may go out stays.
+5. what goes out at once is ordered by key, then by shard;
+6. nothing goes out above the watermark but the rest of an open transaction; nothing that may go out stays.
 """
 
 from functools import cache
@@ -61,10 +62,10 @@ LATER = [whole(first) + promise(20) + whole(second) for first, second in product
 BROKEN = [broken(time) for time in TIMES]
 BROKEN_TWO = [broken(first) + whole(second) for first, second in product(TIMES, (10, 30))]
 BROKEN_LAST = [whole(first) + broken(second) for first, second in product((10, 20), (10, 20))]
-IDLE = [promise(20), ()]
+IDLE = promise(20)
 
-TWO_SHARDS = [IDLE[0], *ONE, *TWO, *RUNS, *LATE, *LATER, *BROKEN, *BROKEN_TWO, *BROKEN_LAST]
-THREE_SHARDS = [IDLE[0], IDLE[1], ONE[0], ONE[1], TWO[2], TWO[3], LATE[0], BROKEN[0], BROKEN[1]]
+TWO_SHARDS = [IDLE, *ONE, *TWO, *RUNS, *LATE, *LATER, *BROKEN, *BROKEN_TWO, *BROKEN_LAST]
+THREE_SHARDS = [IDLE, ONE[0], ONE[1], TWO[2], TWO[3], LATE[0], BROKEN[0], BROKEN[1]]
 
 
 @cache
@@ -111,15 +112,20 @@ def expected_of(story):
 
 
 def play(stories, order):
-    """Run one schedule; return the timeline and what went out, checking rule 5."""
+    """Run one schedule; return the timeline and what went out, checking rules 5 and 6."""
     timeline = Timeline([0] * len(stories))
     told = [source_of(story) for story in stories]
     at = [0] * len(stories)
     out = []
 
     def advance():
+        was_open = timeline._open is not None
         merged = timeline.advance()
         out.append(merged)
+        ends = np.flatnonzero(merged["flags"] & Flag.END)
+        fresh = merged[ends[0] + 1 if len(ends) else len(merged) :] if was_open else merged
+        order = list(zip(fresh["key_us"].tolist(), fresh["shard"].tolist(), strict=True))
+        assert order == sorted(order), "equal keys are ordered by shard"
         if timeline._open is None:
             assert not len(merged) or int(merged["key_us"][-1]) <= timeline.watermark_us
             for lane in timeline._lanes:
