@@ -136,7 +136,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
         timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
         key = body["client_id"], body["epoch"]
-        batch: Batch | None = self._call("get", *key, int(body["rows_max"]), timeout_s, wait_s=timeout_s)
+        rows_max, seen_id = int(body["rows_max"]), body.get("seen_id")
+        batch: Batch | None = self._call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
         if batch is None:
             return None
         self._rows.remember(*key, batch)

@@ -277,12 +277,17 @@ class GroupActor:
         """Keep the consumer's lease."""
         await self._ask(lambda call: ev.ConsumerTouched(call, client_id, epoch, now_us()))
 
-    async def get(self, client_id: str, epoch: int, rows_max: int, timeout_s: float) -> Batch | None:
-        """Deliver the next batch, waiting so long for one; None: there was none."""
+    async def get(
+        self, client_id: str, epoch: int, rows_max: int, timeout_s: float, seen_id: int | None
+    ) -> Batch | None:
+        """Deliver the next batch, waiting so long for one; None: there was none.
+
+        What was delivered behind `seen_id`, the newest batch that the consumer has, is delivered again.
+        """
         self._check_active()
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
-        self._tell(ev.GetRequested(call, client_id, epoch, rows_max, now_us()))
+        self._tell(ev.GetRequested(call, client_id, epoch, rows_max, now_us(), seen_id))
         done, _ = await asyncio.wait([answer], timeout=timeout_s)
         if not done:
             self._tell(ev.GetTimedOut(call, client_id))

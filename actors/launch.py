@@ -175,7 +175,7 @@ def _join_ray(settings: InstanceSettings) -> bool:
             local_ray.start(chosen.namespace, chosen.num_cpus)
         else:
             local_ray.join(chosen.address, chosen.namespace)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
             hint="Start one with `ray start --head`, or leave ray.address empty.",

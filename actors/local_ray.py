@@ -30,7 +30,8 @@ def start(namespace: str, num_cpus: int | None = None) -> None:
             num_cpus=num_cpus,
             include_dashboard=False,
             log_to_driver=False,
-            logging_level="warning",
+            # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
+            logging_level="error",
             _node_ip_address=LOOPBACK,
         )
 

@@ -21,7 +21,6 @@ from merge.errors import ConfigError
 from merge.group import GroupSettings
 from merge.subscriber import BatchLimits
 
-
 #: headers without rows that are gathered before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024
 

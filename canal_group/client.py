@@ -92,6 +92,9 @@ class Consumer:
         #: how others see us when they ask who holds the client id
         self.holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._epoch = 0
+        #: one get at a time, so that the newest batch we have is known
+        self._getting = threading.Lock()
+        self._seen_id = 0
         self._closed = threading.Event()
         #: durable place at subscription
         self.cursor = GroupPosition()
@@ -121,7 +124,7 @@ class Consumer:
                 if deadline is not None and time.monotonic() + error.retry_after_s > deadline:
                     raise
                 self._closed.wait(error.retry_after_s)
-        self._epoch = int(answer["epoch"])
+        self._epoch, self._seen_id = int(answer["epoch"]), 0
         self.cursor = GroupPosition.from_json(answer["cursor"])
         if not self._toucher.is_alive() and not self._closed.is_set():
             self._toucher.start()
@@ -149,20 +152,29 @@ class Consumer:
             The batch, outstanding until it is acknowledged or rolled back; None: none came in time.
 
         Raises:
-            RolledBack: outstanding batches were lost; get again.
+            RolledBack: outstanding batches were lost; forget them and get again.
             FencedError: another consumer took over.
+            RetryableError: nothing is lost; get again.
             DataError: a shard stopped at data that an operator must look at.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            left_s = (
-                _GET_SLICE_S if deadline is None else max(0.0, min(_GET_SLICE_S, deadline - time.monotonic()))
+            left_s = _GET_SLICE_S if deadline is None else min(_GET_SLICE_S, deadline - time.monotonic())
+            batch = self._get_slice(batch_size, max(left_s, 0.0))
+            if batch is not None or (deadline is not None and time.monotonic() >= deadline):
+                return batch
+
+    def _get_slice(self, batch_size: int, wait_s: float) -> Batch | None:
+        # An answer that gets lost leaves its batch outstanding. The next request says what came last, and the
+        # group delivers the rest again.
+        with self._getting:
+            value = self._ask(
+                "get", wait_s=wait_s, rows_max=batch_size, timeout_s=wait_s, seen_id=self._seen_id
             )
-            value = self._ask("get", wait_s=left_s, rows_max=batch_size, timeout_s=left_s)
-            if value is not None:
-                return Batch(self, value)
-            if deadline is not None and time.monotonic() >= deadline:
+            if value is None:
                 return None
+            self._seen_id = int(value["batch_id"])
+        return Batch(self, value)
 
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
         """Return the next batch with its rows read, acknowledged at once; raises as `get_without_ack`."""
@@ -182,7 +194,8 @@ class Consumer:
 
         Raises:
             AckOutOfOrder: an older batch is outstanding; nothing was changed.
-            RolledBack: the batch was taken back; nothing was changed.
+            RolledBack: the batch was taken back; nothing was changed. Where several were outstanding,
+                `rollback` gives back those that were delivered since.
             FencedError: another consumer took over; nothing was changed.
             RetryableError: it is unknown whether the cursor moved. Acknowledge again: UnknownBatch says that
                 it had, RolledBack that its rows come again.

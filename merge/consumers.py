@@ -205,6 +205,8 @@ class Consumers:
         if subscriber.notice is not None:
             notice, subscriber.notice = subscriber.notice, None
             raise notice
+        if event.seen_id is not None and not subscriber.waiting:
+            subscriber.take_back_unseen(event.seen_id)
         subscriber.ledger.check_room()
         subscriber.waiting[event.call] = event
         return self.serve()

@@ -127,6 +127,8 @@ class GetRequested:
     epoch: int
     rows_max: int
     at_us: int
+    #: newest batch that the consumer has; what was delivered behind it got lost on the way. None: not told
+    seen_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

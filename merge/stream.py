@@ -89,9 +89,12 @@ class Stream:
 
     @property
     def failure(self) -> CanalGroupError | None:
-        """Why a shard stopped at its data; None: none did."""
-        errors = (shard.error for shard in self._shards if shard.state is ShardState.FAILED)
-        return next((error for error in errors if error is not None), None)
+        """Why a shard stopped at its data and holds the others; None: none does."""
+        for index, shard in enumerate(self._shards):
+            skipped = self._timeline is not None and self._timeline.excluded(index)
+            if shard.state is ShardState.FAILED and not skipped:
+                return shard.error
+        return None
 
     # ---- recovery --------------------------------------------------------------------------------------
 

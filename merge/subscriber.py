@@ -233,6 +233,13 @@ class Subscriber:
             self._read, self._progress = taken[0].log_start, taken[0].before
         return len(taken)
 
+    def take_back_unseen(self, seen_id: int) -> None:
+        """Take back what was delivered behind `seen_id`: the answers got lost on their way."""
+        for batch in self.ledger.outstanding:
+            if batch.batch_id > seen_id:
+                self.rollback(batch.batch_id)
+                return
+
     def acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch: the cursor store has it."""
         if self.ledger.holds(batch):

@@ -54,6 +54,22 @@ def test_a_killed_gateway_changes_nothing_but_a_moment(shop: Shop):
     reading.check(shop)
 
 
+def test_a_batch_whose_answer_was_lost_is_delivered_again(shop: Shop):
+    """1. a get's answer never arrives; 2. the next get brings the same rows under a new id."""
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 10)
+        first = consumer.get_without_ack(2, timeout=20)
+        assert first is not None
+        lost = consumer._ask("get", rows_max=2, timeout_s=5, wait_s=5, seen_id=first.batch_id)
+        again = consumer.get_without_ack(2, timeout=20)
+        assert again is not None
+        assert again.batch_id > lost["batch_id"]
+        assert again.start.to_json() == lost["start"]
+        assert consumer.outstanding() == [first.batch_id, again.batch_id]
+        consumer.ack(first.batch_id)
+        consumer.ack(again.batch_id)
+
+
 def test_a_killed_source_comes_back_on_its_data_and_nothing_is_lost_or_twice(shop: Shop):
     """1. rows flow; 2. one MariaDB is killed and restarted; 3. what it committed comes once."""
     with shop.serve() as instance, shop.connect(instance) as consumer:

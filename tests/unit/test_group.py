@@ -653,6 +653,19 @@ def test_a_shard_whose_place_is_unknown_is_waited_for():
     assert not world.group.describe(0)["merging"]
 
 
+def test_a_failed_shard_that_is_skipped_holds_nobody():
+    world = World.of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
+    world.subscribe()
+    world.tell(ev.ShardFailed(1, 1, CorruptEvent("bad"), 0))
+    world.now_us += 2 * SECOND
+    world.report(0)
+    with pytest.raises(CorruptEvent):
+        world.get()
+    world.tick(0)
+    assert keys(world.get()) == [10]
+    assert world.get() is None
+
+
 def test_while_all_are_silent_nobody_is_skipped():
     world = World.of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
     world.tick(100 * SECOND)
