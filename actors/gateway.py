@@ -16,6 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
 
@@ -36,8 +37,20 @@ _log = logging.getLogger(__name__)
 GET_TIMEOUT_MAX_S = 30.0
 #: how long any other call to the group or a shard may take, seconds
 CALL_TIMEOUT_S = 30.0
-#: rows of one message of a stream
-MESSAGE_ROWS_MAX = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayWiring:
+    """What a gateway is made of."""
+
+    #: where to listen, "grpc://host:port"
+    location: str
+    #: the only one it serves
+    destination: str
+    #: shared with the consumers; None: none
+    token: str | None = field(repr=False)
+    #: about how many bytes one message of a stream may have
+    reply_bytes_max: int
 
 
 class TokenDoor(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow is untyped
@@ -64,23 +77,15 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """The Flight server of one destination.
 
     Args:
-        location: where to listen, "grpc://host:port".
-        destination: the only one it serves.
-        token: shared with the consumers; None: none.
+        wiring: what it is made of.
         group: name of the group actor.
         shards: names of the shards, and of their actors, by shard_index.
     """
 
-    def __init__(
-        self,
-        location: str,
-        destination: str,
-        token: str | None,
-        group: str,
-        shards: Sequence[tuple[str, str]],
-    ) -> None:
-        super().__init__(location, middleware={"token": TokenDoor(token)})
-        self._destination = destination
+    def __init__(self, wiring: GatewayWiring, group: str, shards: Sequence[tuple[str, str]]) -> None:
+        super().__init__(wiring.location, middleware={"token": TokenDoor(wiring.token)})
+        self._destination = wiring.destination
+        self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
         self._shards: list[tuple[str, ActorHandle]] = [(name, ray.get_actor(actor)) for name, actor in shards]
         self._rows = BatchReader(self._shards, lambda *key: self._call("plan", *key))
@@ -210,7 +215,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         except (KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
             raise _flight_error(wrong) from error
-        return flight.RecordBatchStream(table.unify_dictionaries().to_reader(MESSAGE_ROWS_MAX))
+        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
+        return flight.RecordBatchStream(table.unify_dictionaries().to_reader(rows_max))
 
     def _table(self, ticket: dict[str, Any]) -> pa.Table:
         self._check_destination(ticket)
@@ -234,16 +240,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 class Gateway:
     """The door in an actor of its own; a plain class that `actors.launch` turns into one."""
 
-    def __init__(
-        self,
-        location: str,
-        destination: str,
-        token: str | None,
-        group: str,
-        shards: Sequence[tuple[str, str]],
-    ) -> None:
+    def __init__(self, wiring: GatewayWiring, group: str, shards: Sequence[tuple[str, str]]) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-        self._door = Door(location, destination, token, group, shards)
+        self._door = Door(wiring, group, shards)
         threading.Thread(target=self._door.serve, name="flight", daemon=True).start()
 
     def port(self) -> int:

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.gateway import Gateway
+from actors.gateway import Gateway, GatewayWiring
 from actors.group import GroupActor
 from actors.shard import Shard
 from conf.settings import InstanceSettings
@@ -132,16 +132,14 @@ def launch(settings: InstanceSettings) -> Instance:
         here = _on_this_node()
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, actors)
         token = settings.gateway.token
-        gateway = _actor(
-            Gateway,
-            names.gateway,
-            _GATEWAY | here,
-            f"grpc://{address}",
-            settings.destination,
-            token.get_secret_value() if token is not None else None,
-            names.group,
-            list(zip((shard.name for shard in settings.shards), actors, strict=True)),
+        door = GatewayWiring(
+            location=f"grpc://{address}",
+            destination=settings.destination,
+            token=token.get_secret_value() if token is not None else None,
+            reply_bytes_max=settings.gateway.reply_bytes_max,
         )
+        known = list(zip((shard.name for shard in settings.shards), actors, strict=True))
+        gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, known)
         ray.get(gateway.port.remote(), timeout=60)
     except BaseException:
         if zookeeper is not None:

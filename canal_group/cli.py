@@ -74,10 +74,16 @@ def serve(
 
 
 @app.command()
-def check(config: Config) -> None:
+def check(
+    config: Config,
+    show_settings: Annotated[
+        bool, typer.Option("--settings", help="Print every setting as it holds, presets included.")
+    ] = False,
+) -> None:
     """Check an instance file and each source's settings and grants; a line each."""
     from actors.parse.preflight import preflight
     from actors.wiring import source_address
+    from conf.description import describe
     from conf.load import load_instance
 
     out = Console(highlight=False, soft_wrap=True)
@@ -85,6 +91,9 @@ def check(config: Config) -> None:
     out.print(
         f"[green]ok[/green]    {config}: destination {settings.destination}, {len(settings.shards)} shards"
     )
+    if show_settings:
+        for key, value in describe(settings).items():
+            out.print(f"      {key} = {value}", markup=False)
     failed = False
     for shard in settings.shards:
         where = f"{shard.name} ({shard.host}:{shard.port})"

@@ -87,7 +87,7 @@ class GatewaySettings(Settings):
     #: environment variable or file that holds the token every consumer must show; neither: none is asked for
     token_env: str | None = None
     token_file: AnchoredPath | None = None
-    #: bytes of one reply; a larger batch leaves in several
+    #: bytes of one message of a reply, about; a larger batch leaves in several
     reply_bytes_max: Count = 64 << 20
 
     _token: SecretStr | None = PrivateAttr(default=None)

@@ -123,8 +123,8 @@ class Ledger:
 
         Raises:
             RolledBack: it was taken back.
-            UnknownBatch: it was never delivered, or is acknowledged, or was taken back before a later batch
-                was acknowledged.
+            UnknownBatch: it was never delivered, or is acknowledged, or was taken back so long ago that it is
+                forgotten.
         """
         batch = self._outstanding.get(batch_id)
         if batch is not None:

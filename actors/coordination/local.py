@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from actors.durable import replace_file
 from actors.ports import ConsumerLease
 from merge.epoch import Tenure
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
@@ -210,18 +211,8 @@ def _load(file: Path) -> _Epochs:
 
 def _store(file: Path, epochs: _Epochs) -> None:
     """Replace the file as a whole; the server's lock is held, so the temporary name is ours."""
-    temporary = file.with_name(file.name + ".tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(epochs.to_json())
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(file)
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        replace_file(file, epochs.to_json())
     except OSError as error:
         raise CoordinatorUnavailable(f"{file} cannot be written ({error.strerror}).") from error
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from actors.durable import replace_file
 from actors.ports import Subscription
 from merge.epoch import refuse_older
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
@@ -84,7 +85,6 @@ class FileCursorStore:
             )
         #: the file that holds the cursors
         self.file = folder / f"{destination}.cursors.json"
-        self._temporary = folder / f"{self.file.name}.tmp"
         self._lock_file = folder / f"{self.file.name}.lock"
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -151,16 +151,7 @@ class FileCursorStore:
 
     def _write(self, content: _Content) -> None:
         try:
-            with self._temporary.open("w", encoding="utf-8") as stream:
-                stream.write(content.to_json())
-                stream.flush()
-                os.fsync(stream.fileno())
-            self._temporary.replace(self.file)
-            folder = os.open(self.file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            replace_file(self.file, content.to_json())
         except OSError as error:
             raise CoordinatorUnavailable(f"{self.file} cannot be written ({error.strerror}).") from error
 

@@ -78,6 +78,8 @@ def test_check_has_a_line_for_each_finding_and_fails_with_the_statement_that_men
     good = run("check", "-c", str(instance_file)).stdout.splitlines()
     assert len(good) > len(offline.servers)
     assert all(line.startswith("ok") for line in good)
+    shown = run("check", "-c", str(instance_file), "--settings").stdout
+    assert "      merge.margin_ms = 50\n" in shown
     offline.servers[1].execute("SET GLOBAL binlog_row_image = 'MINIMAL'")
     try:
         bad = run("check", "-c", str(instance_file), status=1).stdout.splitlines()

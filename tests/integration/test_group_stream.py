@@ -141,6 +141,21 @@ def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(shop: Shop):
             consumer.ack(second.batch_id)
 
 
+def test_a_reply_leaves_in_messages_of_bounded_size(shop: Shop):
+    with (
+        shop.serve(gateway={"port": 0, "reply_bytes_max": 4_000}) as instance,
+        shop.connect(instance) as consumer,
+    ):
+        shop.write(0, 1, rows=200)
+        batch = consumer.get_without_ack(timeout=20)
+        assert batch is not None
+        rows = batch.envelope()
+    sizes = [message.nbytes for message in rows.to_batches()]
+    assert rows.num_rows == 200
+    assert len(sizes) > 5
+    assert max(sizes) < 2 * 4_000
+
+
 def test_a_consumer_that_stands_still_fills_the_rings_and_nothing_else(shop: Shop):
     """Rings of 16 slots, 200 transactions: the reading stops at the bound, and goes on after."""
     with shop.serve(store={"size": 16, "mode": "items"}) as instance, shop.connect(instance) as consumer:

@@ -25,8 +25,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.ledger = Ledger(epoch, outstanding_max)
         self.outstanding_max = outstanding_max
         self.first = self.ledger.next_id
-        #: delivered and not acknowledged; all ids so far; the greatest acknowledged
-        self.outstanding, self.delivered, self.acked = [], [], 0
+        #: delivered and not acknowledged; all ids so far; those taken back
+        self.outstanding, self.delivered, self.taken_back = [], [], set()
 
     @rule()
     def deliver(self):
@@ -51,7 +51,7 @@ class LedgerMachine(RuleBasedStateMachine):
         batch_id = self._id(away)
         if self.outstanding and batch_id == self.outstanding[0]:
             assert self.ledger.ack(batch_id).batch_id == batch_id
-            self.acked = self.outstanding.pop(0)
+            self.outstanding.pop(0)
         elif batch_id in self.outstanding:
             with pytest.raises(AckOutOfOrder) as caught:
                 self.ledger.ack(batch_id)
@@ -71,6 +71,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if away is None:
             taken = self.ledger.rollback()
             assert [batch.batch_id for batch in taken] == self.outstanding
+            self.taken_back.update(self.outstanding)
             self.outstanding = []
             return
         batch_id = self._id(away)
@@ -81,13 +82,12 @@ class LedgerMachine(RuleBasedStateMachine):
         taken = self.ledger.rollback(batch_id)
         kept = self.outstanding.index(batch_id)
         assert [batch.batch_id for batch in taken] == self.outstanding[kept:]
+        self.taken_back.update(self.outstanding[kept:])
         self.outstanding = self.outstanding[:kept]
 
     def _refusal(self, batch_id):
-        """RolledBack: of an older server, or younger than what is acknowledged. UnknownBatch: the others."""
-        if batch_id < self.first or (batch_id in self.delivered and batch_id > self.acked):
-            return RolledBack
-        return UnknownBatch
+        """RolledBack: of an older server, or taken back. UnknownBatch: acknowledged, or never delivered."""
+        return RolledBack if batch_id < self.first or batch_id in self.taken_back else UnknownBatch
 
     @invariant()
     def outstanding_is_as_told(self):

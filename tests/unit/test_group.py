@@ -214,6 +214,9 @@ def test_news_of_an_older_generation_is_ignored():
     ):
         assert world.tell(event) == []
     assert world.group.describe(0) == before
+    world.open_all()
+    world.report_all()
+    assert keys(world.get()) == [10, 20]
 
 
 def test_keys_do_not_fall_below_what_the_cursor_has_passed_before_a_restart():
@@ -322,6 +325,28 @@ def test_what_is_behind_a_cursor_does_not_come_back_with_a_rollback():
     world.report_all()
     for _ in range(2):
         assert keys(world.get("one")) == [30]
+        assert world.rollback(None, "one") == 1
+
+
+def test_what_is_behind_a_cursor_does_not_come_back_from_between_what_is_not():
+    """Ahead on one shard, behind on the other.
+
+    1. Shard 0 promises too much; shard 1's 50 goes out and `one` acknowledges it.
+    2. After a rewind the log holds shard 0's 10, shard 1's 50, shard 0's 60.
+    3. `one` gets the first and the last, and after a rollback the same.
+    """
+    world = World.of(Source(Tx(10), Tx(60)), Source(Tx(50)))
+    world.subscribe("one")
+    world.subscribe("two")
+    world.report(0, 0, promise_us=100)
+    world.report(1)
+    world.ack(world.get("one").batch_id, "one")
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    for _ in range(2):
+        batch = world.get("one")
+        assert (shards(batch), keys(batch)) == ([0, 0], [50, 60])
         assert world.rollback(None, "one") == 1
 
 
