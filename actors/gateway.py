@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 #: how long a get may wait for rows, seconds
 GET_TIMEOUT_MAX_S = 30.0
 #: how long any other call to the group or a shard may take, seconds
-CALL_TIMEOUT_S = 30.0
+CALL_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +132,26 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def _subscribe(self, body: dict[str, Any]) -> dict[str, Any]:
         table_filter = str(body.get("filter", ""))
         TableFilter(table_filter)
-        epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter)
+        try:
+            epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter)
+        except ServerUnavailable as error:
+            raise self._explained(error) from error
         with self._lock:
             self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
             self._filters[body["client_id"], epoch] = table_filter
         return {"epoch": epoch, "cursor": cursor.to_json()}
+
+    def _explained(self, error: ServerUnavailable) -> ServerUnavailable:
+        """Say which shard a subscription waits for: until each has told where it stands, nobody can begin."""
+        group = self._status_of_group()
+        if not group.get("active") or group["merging"]:
+            return error
+        why = {shard["shard"]: shard["error"] for shard in self.status()["shards"]}.get(group["held_by"])
+        return ServerUnavailable(
+            f"{self._destination} waits for shard {group['held_by']} to tell where it stands.",
+            hint=why or "",
+            retry_after_s=error.retry_after_s,
+        )
 
     def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
         timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)

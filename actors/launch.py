@@ -105,8 +105,12 @@ class Instance:
         self.stop()
 
 
-def launch(settings: InstanceSettings) -> Instance:
+def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instance:
     """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
+
+    Args:
+        settings: of the instance.
+        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
 
     Returns:
         The instance, with its gateway listening. Whether its server is the active one, or stands by, its
@@ -116,7 +120,7 @@ def launch(settings: InstanceSettings) -> Instance:
         ConfigError: the gateway's port is taken, or Ray cannot be reached.
     """
     address = _gateway_address(settings)
-    owns_ray = _join_ray(settings)
+    owns_ray = _join_ray(settings, log_to_driver=log_to_driver)
     zookeeper = None
     try:
         zookeeper = _start_zookeeper(settings)
@@ -163,16 +167,16 @@ def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> Ac
     return ray.remote(**options)(cls).options(name=name).remote(*arguments)
 
 
-def _join_ray(settings: InstanceSettings) -> bool:
+def _join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
     """Connect to Ray, starting one where none is named; return whether one was started."""
     if ray.is_initialized():
         return False
     chosen = settings.ray
     try:
         if chosen.address is None:
-            local_ray.start(chosen.namespace, chosen.num_cpus)
+            local_ray.start(chosen.namespace, chosen.num_cpus, log_to_driver=log_to_driver)
         else:
-            local_ray.join(chosen.address, chosen.namespace)
+            local_ray.join(chosen.address, chosen.namespace, log_to_driver=log_to_driver)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",

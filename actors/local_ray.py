@@ -16,12 +16,13 @@ from ray._private import ray_constants
 LOOPBACK = "127.0.0.1"
 
 
-def start(namespace: str, num_cpus: int | None = None) -> None:
+def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = False) -> None:
     """Start Ray on this machine and connect to it; `ray.shutdown` ends it.
 
     Args:
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
+        log_to_driver: whether the actors' logs come to our stderr, too.
     """
     with loopback_kept():
         ray.init(
@@ -29,21 +30,22 @@ def start(namespace: str, num_cpus: int | None = None) -> None:
             namespace=namespace,
             num_cpus=num_cpus,
             include_dashboard=False,
-            log_to_driver=False,
+            log_to_driver=log_to_driver,
             # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
             logging_level="error",
             _node_ip_address=LOOPBACK,
         )
 
 
-def join(address: str, namespace: str) -> None:
+def join(address: str, namespace: str, *, log_to_driver: bool = False) -> None:
     """Connect to a Ray cluster that runs.
 
     Args:
         address: "host:port" of its head, or "auto" for the one that was started on this machine last.
         namespace: where our actors' names stand.
+        log_to_driver: whether the actors' logs come to our stderr, too.
     """
-    common = {"namespace": namespace, "log_to_driver": False, "logging_level": "warning"}
+    common = {"namespace": namespace, "log_to_driver": log_to_driver, "logging_level": "warning"}
     if address.rpartition(":")[0] in {LOOPBACK, "localhost"}:
         with loopback_kept():
             ray.init(address=address, _node_ip_address=LOOPBACK, **common)

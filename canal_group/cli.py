@@ -64,7 +64,7 @@ def serve(
         chosen = settings.ray.model_copy(update={"address": address, "num_cpus": None})
         settings = settings.model_copy(update={"ray": chosen})
     stop = threading.Event()
-    with launch(settings) as instance:
+    with launch(settings, log_to_driver=True) as instance:
         # Ray installs handlers of its own when it starts: ours come after.
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())

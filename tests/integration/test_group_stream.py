@@ -206,6 +206,22 @@ def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
         assert "stopped" in {shard["state"] for shard in consumer.status()["shards"]}
 
 
+def test_whoever_subscribes_too_early_hears_which_shard_is_missing(shop: Shop):
+    """A shard whose source is down, and never was reached, keeps everybody from a beginning: it is named."""
+    shop.servers[1].stop()
+    try:
+        with shop.serve() as instance:
+            with pytest.raises(canal_group.ServerUnavailable, match="waits for shard s1") as caught:
+                shop.connect(instance, wait_s=0)
+            assert "refused" in caught.value.hint
+            shop.servers[1].start()
+            with shop.connect(instance) as consumer:
+                shop.write(1, 1)
+                assert consumer.get(timeout=20) is not None
+    finally:
+        shop.servers[1].start()
+
+
 def test_requests_that_cannot_be_are_refused_with_a_sentence(shop: Shop):
     with shop.serve() as instance:
         with pytest.raises(canal_group.UsageError, match="This gateway serves"):
