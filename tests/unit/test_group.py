@@ -834,3 +834,33 @@ def test_an_unknown_event_is_a_defect():
     world = World.of(Source(Tx(10)), start=False)
     with pytest.raises(AssertionError, match="no such event"):
         world.group.handle(object())
+
+
+# ---- lost answers ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_whose_answer_was_lost_is_delivered_again_under_a_new_id():
+    """1. The second of two answers is lost. 2. The next get tells so, and brings its rows again."""
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)))
+    world.subscribe()
+    world.report_all()
+    seen, lost = world.get(rows_max=1), world.get(rows_max=1)
+    call = world.call()
+    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 1, world.now_us, seen.batch_id))
+    again = world.result(call)
+    assert again.batch_id > lost.batch_id
+    assert places(again) == places(lost)
+    world.ack(seen.batch_id)
+    world.ack(again.batch_id)
+    assert keys(world.get()) == [30]
+
+
+def test_a_get_that_saw_everything_takes_nothing_back():
+    world = World.of(Source(Tx(10), Tx(20)))
+    world.subscribe()
+    world.report_all()
+    seen = world.get(rows_max=1)
+    call = world.call()
+    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 1, world.now_us, seen.batch_id))
+    assert keys(world.result(call)) == [20]
+    assert world.group.describe(world.now_us)["clients"][0]["outstanding"][0]["batch_id"] == seen.batch_id
