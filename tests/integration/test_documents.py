@@ -1,16 +1,21 @@
-"""The README's consumer does what the README says."""
+"""The README's consumer and the examples do what they say."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from integration.shop import Shop
 
 import canal_group
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 
 
 class Enough(Exception):  # noqa: N818  no error: the snippet reads for ever, and has read enough
@@ -41,3 +46,19 @@ def test_the_readmes_consumer_reads_and_acknowledges(
         with shop.connect(instance, client_id="mirror") as consumer:
             assert consumer.cursor.sequence == 3
     assert capsys.readouterr().out.split()[1:] == ["3", "3"]
+
+
+def test_the_parquet_example_writes_every_change_once(shop: Shop, tmp_path: Path):
+    """1. it writes what is there and ends when nothing comes; 2. run again, it goes on behind its cursor."""
+    folder = tmp_path / "orders"
+    with shop.serve() as instance:
+        shop.connect(instance, client_id="parquet").close()
+        command = [sys.executable, str(ROOT / "examples" / "to_parquet.py"), "--gateway", instance.uri]
+        command += ["--destination", shop.destination, "--table", "shop.orders", "--folder", str(folder)]
+        for _ in range(2):
+            shop.write_everywhere(5, rows=2)
+            subprocess.run([*command, "--idle", "3"], check=True, timeout=60)
+    rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
+    assert sorted(rows["id"].to_pylist()) == sorted(shop.written["s0"] + shop.written["s1"])
+    assert rows["_seq"].to_pylist() == sorted(rows["_seq"].to_pylist())
+    assert not list(folder.glob("*.part"))
