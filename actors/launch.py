@@ -13,7 +13,8 @@ from typing import Any, Self
 
 import ray
 from ray.actor import ActorHandle
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -24,6 +25,11 @@ from conf.settings import InstanceSettings
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+
+#: CPUs that a shard's place reserves: as little as Ray can count by, so that any number of shards fits
+PLACE_CPUS = 0.001
+#: how long the places may take to be found, seconds
+PLACES_TIMEOUT_S = 30
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -37,8 +43,6 @@ _COMMON: dict[str, Any] = {
 }
 _SHARD: dict[str, Any] = {
     **_COMMON,
-    # Parsing is the heavy part: over the nodes with it.
-    "scheduling_strategy": "SPREAD",
     # A poll that waits for headers must not hold up rows, and neither may hold up a look at the state.
     "concurrency_groups": {"poll": 2, "rows": 2, "status": 1},
 }
@@ -81,6 +85,8 @@ class Instance:
     group: ActorHandle
     gateway: ActorHandle
     shards: tuple[ActorHandle, ...]
+    #: where the shards are placed
+    places: PlacementGroup
     zookeeper: EmbeddedZooKeeper | None
     #: whether the Ray under it was started here, and ends with it
     owns_ray: bool
@@ -93,6 +99,7 @@ class Instance:
             _log.warning("destination=%s group did not close: %s", self.settings.destination, error)
         for actor in (self.gateway, self.group, *self.shards):
             ray.kill(actor, no_restart=True)
+        remove_placement_group(self.places)
         if self.zookeeper is not None:
             self.zookeeper.stop()
         if self.owns_ray:
@@ -128,9 +135,15 @@ def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instan
             address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
         )
         names = _ActorNames(settings.destination)
+        places = _places(len(settings.shards))
         shards = [
-            _actor(Shard, names.shard(shard.name), _SHARD, wiring.shard_wiring(settings, shard))
-            for shard in settings.shards
+            _actor(
+                Shard,
+                names.shard(shard.name),
+                _SHARD | _at(places, index),
+                wiring.shard_wiring(settings, shard),
+            )
+            for index, shard in enumerate(settings.shards)
         ]
         actors = [names.shard(shard.name) for shard in settings.shards]
         here = _on_this_node()
@@ -151,7 +164,31 @@ def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instan
         if owns_ray:
             ray.shutdown()
         raise
-    return Instance(settings, f"grpc://{address}", group, gateway, tuple(shards), zookeeper, owns_ray)
+    return Instance(settings, f"grpc://{address}", group, gateway, tuple(shards), places, zookeeper, owns_ray)
+
+
+def _places(count: int) -> PlacementGroup:
+    """Reserve a place for each shard, on as many nodes as there are.
+
+    Parsing is the heavy part. Ray's SPREAD strategy for single actors, and its soft affinity, place actors
+    that reserve no CPU by chance. A place whose node has died is made anew on another.
+
+    Raises:
+        ConfigError: the cluster has no room for so little.
+    """
+    places = placement_group([{"CPU": PLACE_CPUS}] * count, strategy="SPREAD")
+    if not places.wait(PLACES_TIMEOUT_S):
+        remove_placement_group(places)
+        raise ConfigError(
+            f"Ray has no room for {count} shards that reserve {PLACE_CPUS} CPUs each.",
+            hint="Look at `ray status`: its nodes may have no CPU left, or none at all.",
+        )
+    return places
+
+
+def _at(places: PlacementGroup, index: int) -> dict[str, Any]:
+    strategy = PlacementGroupSchedulingStrategy(places, placement_group_bundle_index=index)
+    return {"scheduling_strategy": strategy}
 
 
 def _on_this_node() -> dict[str, Any]:
