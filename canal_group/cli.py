@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from canal_group.demo.engine import Engine
 from merge.errors import CanalGroupError, RolledBack
 
 app = typer.Typer(
@@ -176,6 +177,7 @@ def status(
 @app.command()
 def demo(
     shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
+    engine: Annotated[Engine, typer.Option(help="Their make; mixed: both, by turns.")] = Engine.MARIADB,
     transactions: Annotated[
         int | None, typer.Option(min=1, help="Small transactions, over all shards.")
     ] = None,
@@ -191,6 +193,7 @@ def demo(
     report = run(
         DemoOptions(
             shards=shards,
+            engine=engine,
             transactions=standard.transactions if transactions is None else transactions,
             seconds=standard.seconds if seconds is None else seconds,
             seed=seed,
