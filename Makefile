@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test bench check format clean
 
 BIN := .venv/bin
 
@@ -14,6 +14,9 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
+	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
 check: setup ## lint, formatting, types, import contracts
 	$(BIN)/ruff check
