@@ -1,8 +1,9 @@
 """Table maps: what a TABLE_MAP event says of the rows that follow it.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
-the primary key, as they were when the rows were written. That is the only schema this reader uses: it never
-asks the source for the current one, which may be newer than the rows.
+the primary key, as they were when the rows were written. That is the only schema a stream uses: it never
+asks the source for the current one, which may be newer than the rows. What files lack is put in by a
+`TableLookup`, see `bare_table_map`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields likewise.
 """
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from actors.parse.charsets import BINARY_COLLATION, charset_of, text_decoder
+from actors.parse.table_lookup import TableLookup
 from merge.errors import CorruptEvent, UnsupportedEvent
 
 
@@ -171,26 +173,30 @@ def table_id(body: bytes, post_header_size: int = 8) -> int:
     return int.from_bytes(body[: 4 if post_header_size == 6 else 6], "little")  # noqa: PLR2004
 
 
-def table_name(body: bytes) -> tuple[str, str]:
+def table_name(body: bytes, post_header_size: int = 8) -> tuple[str, str]:
     """Return schema and table of a TABLE_MAP event without reading the rest."""
-    cursor = _Cursor(body, 8)
+    cursor = _Cursor(body, post_header_size)
     schema = cursor.take(cursor.u8()).decode("utf-8")
     cursor.take(1)
     return schema, cursor.take(cursor.u8()).decode("utf-8")
 
 
-def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
+def parse_table_map(
+    body: bytes, *, mariadb: bool, post_header_size: int = 8, lookup: TableLookup | None = None
+) -> TableMap:
     """Return a TABLE_MAP event's content.
 
     Args:
         body: the event without header and checksum.
         mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
+        post_header_size: as the format description says.
+        lookup: who is asked for names that the event lacks; None: it is refused.
 
     Raises:
         UnsupportedEvent: the metadata is minimal, or a column's type is not known.
         CorruptEvent: lengths do not fit.
     """
-    cursor = _Cursor(body, 8)
+    cursor = _Cursor(body, post_header_size)
     schema = cursor.take(cursor.u8()).decode("utf-8")
     cursor.take(1)
     table = cursor.take(cursor.u8()).decode("utf-8")
@@ -204,7 +210,7 @@ def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
             hint="Old temporal types with fractions are such: ALTER TABLE ... FORCE; rewrites them.",
         )
     cursor.take((len(types) + 7) // 8)  # which columns may be null: a row's own bitmap says which are
-    return _described(schema, table, columns, cursor, mariadb=mariadb)
+    return _described(schema, table, columns, cursor, mariadb=mariadb, lookup=lookup)
 
 
 def _column(number: int, cursor: _Cursor, table: str) -> Column:
@@ -238,19 +244,33 @@ def _string_column(kind: ColumnType, meta: bytes) -> Column:
     return Column(kind, size=(((meta[0] << 4) & 0x300) ^ 0x300) + meta[1])
 
 
-def _described(schema: str, table: str, columns: list[Column], cursor: _Cursor, *, mariadb: bool) -> TableMap:
+def _described(
+    schema: str,
+    table: str,
+    columns: list[Column],
+    cursor: _Cursor,
+    *,
+    mariadb: bool,
+    lookup: TableLookup | None,
+) -> TableMap:
     meta = _read_optional(cursor)
-    if len(meta.names) != len(columns):
+    named = len(meta.names) == len(columns)
+    if not named and lookup is None:
         raise UnsupportedEvent(
             f"The rows of {schema}.{table} come without their columns' names.",
             hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
         )
-    columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
+    if named:
+        columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
     character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
     columns = _with_unsigned(columns, meta)
     columns = _with_collations(columns, character, meta.collations)
     columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, meta.enum_collations)
     columns = _with_values(columns, meta)
+    if not named and lookup is not None:
+        return bare_table_map(
+            schema, table, columns, lookup, signs_known=bool(meta.signs), charsets_known=meta.charsets_known
+        )
     key = tuple(columns[index].name for index in meta.primary_key)
     return TableMap(schema, table, tuple(columns), key)
 
@@ -275,6 +295,7 @@ class _Optional:
     enum_values: list[tuple[bytes, ...]] = field(default_factory=list)
     geometries: list[int] = field(default_factory=list)
     primary_key: list[int] = field(default_factory=list)
+    charsets_known: bool = False
 
 
 def _read_optional(cursor: _Cursor) -> _Optional:  # noqa: C901, PLR0912 - one branch a field
@@ -286,9 +307,10 @@ def _read_optional(cursor: _Cursor) -> _Optional:  # noqa: C901, PLR0912 - one b
             case _Meta.SIGNEDNESS:
                 found.signs = part.data
             case _Meta.DEFAULT_CHARSET:
-                found.collations = _default_collations(part)
+                found.collations, found.charsets_known = _default_collations(part), True
             case _Meta.COLUMN_CHARSET:
-                found.collations = _Collations(exceptions=dict(enumerate(_integers(part))))
+                exceptions = dict(enumerate(_integers(part)))
+                found.collations, found.charsets_known = _Collations(exceptions=exceptions), True
             case _Meta.ENUM_AND_SET_DEFAULT_CHARSET:
                 found.enum_collations = _default_collations(part)
             case _Meta.ENUM_AND_SET_COLUMN_CHARSET:
@@ -371,6 +393,69 @@ def _value_text(value: bytes, collation: int) -> str:
         return value.decode(codec, errors)
     except UnicodeDecodeError:
         return value.decode("utf-8", "replace")
+
+
+_WHOLE_BY_SIZE = {
+    1: ColumnType.TINY,
+    2: ColumnType.SHORT,
+    3: ColumnType.INT24,
+    4: ColumnType.LONG,
+    8: ColumnType.LONGLONG,
+}
+
+
+def bare_table_map(
+    schema: str,
+    table: str,
+    columns: list[Column],
+    lookup: TableLookup,
+    *,
+    signs_known: bool,
+    charsets_known: bool,
+) -> TableMap:
+    """Return a table map that lacks names, completed by a lookup as far as it knows.
+
+    The rest is what the bytes say by themselves: columns are called @1, @2 and so on; numbers without a known
+    sign are signed; ENUM and SET without their values are numbers (an ENUM's place in its list, a SET's
+    bits); strings without a known charset are binary, which loses nothing.
+
+    Args:
+        schema: its schema.
+        table: its name.
+        columns: as far as the event describes them.
+        lookup: who is asked; an answer with another number of columns is of another version, and is not used.
+        signs_known: whether the event says which numbers have no sign.
+        charsets_known: whether the event says which charsets strings have.
+    """
+    facts = lookup.columns(schema, table)
+    if facts is None or len(facts) != len(columns):
+        bare = [
+            _bare(column, f"@{place}", charsets_known=charsets_known)
+            for place, column in enumerate(columns, start=1)
+        ]
+        return TableMap(schema, table, tuple(bare), ())
+    completed = []
+    for column, fact in zip(columns, facts, strict=True):
+        whole = replace(
+            column,
+            name=fact.name,
+            unsigned=column.unsigned if signs_known else fact.unsigned,
+            collation=column.collation if charsets_known else fact.collation,
+            values=column.values or fact.values,
+        )
+        unlisted = column.type in (ColumnType.ENUM, ColumnType.SET) and not whole.values
+        completed.append(_bare(whole, fact.name, charsets_known=True) if unlisted else whole)
+    return TableMap(schema, table, tuple(completed), tuple(fact.name for fact in facts if fact.primary_key))
+
+
+def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:
+    kind = column.type
+    if kind in (ColumnType.ENUM, ColumnType.SET) and not column.values:
+        return Column(_WHOLE_BY_SIZE.get(column.size, ColumnType.LONGLONG), name=name, unsigned=True)
+    if kind in (ColumnType.STRING, ColumnType.VAR_STRING) and not charsets_known:
+        # Stored like a VARCHAR, which is not filled up to its length: whether it should be is not known.
+        return Column(ColumnType.VARCHAR, size=column.size, name=name)
+    return replace(column, name=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address)
         ("binlog_format", "MIXED", "SET GLOBAL binlog_format = 'ROW';"),
         ("binlog_row_image", "MINIMAL", "SET GLOBAL binlog_row_image = 'FULL';"),
         ("binlog_row_metadata", "MINIMAL", "SET GLOBAL binlog_row_metadata = 'FULL';"),
-        ("log_bin_compress", "ON", "SET GLOBAL log_bin_compress = OFF;"),
     ],
 )
 def test_each_setting_is_checked_and_its_fix_mends_it(mariadb, source_address, name, bad, fix):

@@ -1,0 +1,37 @@
+"""Table lookup: who says what a table map does not.
+
+Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
+keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
+them: the tables of a server may have changed since. For files an operator may know better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class ColumnFacts(NamedTuple):
+    """What a server says of a column."""
+
+    name: str
+    unsigned: bool
+    #: collation number; 63 is binary
+    collation: int
+    #: ENUM's or SET's values in the order of their definition
+    values: tuple[str, ...]
+    primary_key: bool
+
+
+class TableLookup(Protocol):
+    """Knows tables as they are now, or were."""
+
+    def columns(self, schema: str, table: str) -> Sequence[ColumnFacts] | None:
+        """Return a table's columns in order; None if the table is not known."""
+
+
+class NoLookup:
+    """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
+
+    def columns(self, _schema: str, _table: str) -> None:
+        """Return None."""
