@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|check|consume|status|demo`."""
+"""The command line: `canal-group serve|check|consume|status|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -172,6 +172,22 @@ def status(
         typer.echo(json.dumps(state))
     else:
         print_status(state)
+
+
+@app.command()
+def binlog(
+    files: Annotated[
+        list[Path], typer.Argument(help="Binlog or relay-log files, or their folder, in order.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each change.")
+    ] = False,
+) -> None:
+    """Print what binlog files hold: transactions, row changes, definitions, and counts."""
+    from canal_group.binlog_tool import show
+
+    with _quiet_interrupt():
+        show(files, typer.echo, as_json=as_json)
 
 
 @app.command()

@@ -54,7 +54,7 @@ class BinlogDecoder:
     """Reads one shard's events in order.
 
     Args:
-        shard: name for errors.
+        shard: name for errors; empty for none.
         start: where what is wanted begins. Events before it, if any come, are passed over, but for rows that
             stand prepared there. The first transaction's first `rows_into_transaction` rows are read and not
             handed over.
@@ -99,6 +99,11 @@ class BinlogDecoder:
         return self._tables.mariadb
 
     @property
+    def relay_log(self) -> bool:
+        """Whether the file on disk is a relay log."""
+        return self._relay_log
+
+    @property
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and not ended."""
         return self._transactions.open
@@ -138,9 +143,9 @@ class BinlogDecoder:
         """
         return self._located(self._transactions.go_on)
 
-    def located(self, error: DataError) -> DataError:
-        """Return an error that came up over the rows gathered, with where the reading stands."""
-        return self._with_place(error, "rows before", self.offset)
+    def located(self, error: DataError, name: str = "rows before") -> DataError:
+        """Return an error that came up beside the reading of events, with where the reading stands."""
+        return self._with_place(error, name, self.offset)
 
     def _located(self, read: Callable[[], _T]) -> _T:
         try:
@@ -152,8 +157,9 @@ class BinlogDecoder:
             raise self._with_place(corrupt, *self._last) from error
 
     def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
+        shard = f"shard {self._shard}, " if self._shard else ""
         return type(error)(
-            f"{error.message} (shard {self._shard}, {name} at {self.file}:{offset})",
+            f"{error.message} ({shard}{name} at {self.file}:{offset})",
             hint=error.hint,
             **{**error.details, "shard": self._shard, "file": self.file, "offset": offset, "event": name},
         )
