@@ -22,6 +22,8 @@ from merge.errors import CorruptEvent
 Select = Callable[[str, str], TableName | None]
 
 _DUMMY_TABLE_ID = 0xFFFFFF
+#: a table id of 4 bytes and two of flags; later ids have 6
+_OLD_HEAD, _HEAD = 6, 8
 
 
 class _Table(NamedTuple):
@@ -113,6 +115,8 @@ class Tables:
             table = self._tables[number] = self._read(table.version, table.unread)
         if table.schema is None:
             return None
+        if head == _OLD_HEAD:  # from here on, ids have 6 bytes, as since MySQL 5.1.5
+            head, body = _HEAD, body[:4] + b"\0\0" + body[4:]
         plain = UNPACKED_ROWS.get(event_type)
         if plain is not None:
             event_type, body = plain, _unpacked(plain, body, head)
