@@ -63,10 +63,4 @@ def _report(
         "raw_dump_by": raw_by,
         "mysql_replication_rows_per_s": round(rival) if rival else None,
         "batches": passage.batches,
-        "consumer_s": {
-            "all": round(passage.took_s, 2),
-            "get": round(passage.get_s, 2),
-            "rows": round(passage.rows_s, 2),
-            "ack": round(passage.ack_s, 2),
-        },
     }
