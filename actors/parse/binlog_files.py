@@ -66,7 +66,7 @@ class BinlogFiles:
         files: in the order in which they were written.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
-        lookup: who is asked for what table maps do not say, see `bare_table_map`.
+        lookup: who is asked for what table maps do not say, see `unnamed_tables`.
         start: where to begin; files before it are to be left out. Default: at the first file's beginning.
     """
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from actors.parse.serialization import Fields
+from merge.errors import CorruptEvent
 
 
 class Alter(Enum):
@@ -44,6 +45,7 @@ _COMMIT_AT = _LOGICAL_CLOCK_AT + 1 + 16
 _LOGICAL_CLOCK = 2
 _COMMIT_BYTES = 7
 _HAS_ORIGINAL = 1 << 55
+_NUMBER_END = 1 << 63
 
 
 def parse_mysql_gtid(body: bytes, *, anonymous: bool) -> TransactionStart:
@@ -91,6 +93,8 @@ def parse_tagged_gtid(body: bytes) -> TransactionStart:
                 commit_us = fields.unsigned()
             case _:
                 fields.signed()
+    if commit_us >= _HAS_ORIGINAL:
+        raise CorruptEvent(f"Commit time {commit_us} is later than any can be.")
     name = str(uuid.UUID(bytes=fields.require(source, "uuid")))
     return TransactionStart(f"{name}:{tag}" if tag else name, fields.require(number, "number"), commit_us)
 
@@ -108,8 +112,13 @@ def parse_mariadb_gtid(body: bytes, server_id: int) -> TransactionStart:
     Body: sequence u64, domain u32, flags u8, then as flags say a group commit's id u64 and an xid
     (format u32, sizes u8 and u8, bytes), then from 10.8 on further flags u8; padded with zeros to 19 bytes.
     It carries no commit time: the header's seconds count.
+
+    Raises:
+        CorruptEvent: a number that no GTID has.
     """
     sequence, domain, flags = struct.unpack_from("<QIB", body)
+    if sequence >= _NUMBER_END:
+        raise CorruptEvent(f"GTID number {sequence} is larger than any can be.")
     at = 13 + 8 if flags & _GROUP_COMMIT_ID else 13
     if flags & (_PREPARED_XA | _COMPLETED_XA):
         at += 6 + body[at + 4] + body[at + 5]

@@ -1,9 +1,4 @@
-"""Table lookup: who says what a table map does not.
-
-Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
-keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
-them: the tables of a server may have changed since. For files an operator may know better.
-"""
+"""Table lookup: who says what a table map does not; see `unnamed_tables`."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
 the primary key, as they were when the rows were written. That is the only schema a stream uses: it never
-asks the source for the current one, which may be newer than the rows. What files lack is put in by a
-`TableLookup`, see `bare_table_map`.
+asks the source for the current one, which may be newer than the rows. What the table maps of files lack is
+put in by `unnamed_tables`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields likewise.
 """
@@ -11,12 +11,11 @@ Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields like
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from actors.parse.charsets import BINARY_COLLATION, charset_of, text_decoder
-from actors.parse.table_lookup import TableLookup
 from merge.errors import CorruptEvent, UnsupportedEvent
 
 
@@ -138,6 +137,12 @@ class TableMap:
     table: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
+    #: whether the event names its columns; else all names are empty
+    named: bool = True
+    #: whether it says which numbers have no sign
+    signs_known: bool = True
+    #: whether it says which charsets strings have
+    charsets_known: bool = True
 
 
 class _Cursor:
@@ -182,7 +187,7 @@ def table_name(body: bytes, post_header_size: int = 8) -> tuple[str, str]:
 
 
 def parse_table_map(
-    body: bytes, *, mariadb: bool, post_header_size: int = 8, lookup: TableLookup | None = None
+    body: bytes, *, mariadb: bool, post_header_size: int = 8, names_needed: bool = True
 ) -> TableMap:
     """Return a TABLE_MAP event's content.
 
@@ -190,7 +195,7 @@ def parse_table_map(
         body: the event without header and checksum.
         mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
         post_header_size: as the format description says.
-        lookup: who is asked for names that the event lacks; None: it is refused.
+        names_needed: whether an event without its columns' names is refused.
 
     Raises:
         UnsupportedEvent: the metadata is minimal, or a column's type is not known.
@@ -204,13 +209,16 @@ def parse_table_map(
     types = cursor.take(cursor.packed())
     meta_end = cursor.packed() + cursor.at
     columns = [_column(number, cursor, f"{schema}.{table}") for number in types]
+    for place, column in enumerate(columns, start=1):
+        if not _possible(column):
+            raise CorruptEvent(f"Column {place} of {schema}.{table} is a {column.type.name} of no such size.")
     if cursor.at != meta_end:
         raise UnsupportedEvent(
             f"Columns of {schema}.{table} are stored in a format that is not known.",
             hint="Old temporal types with fractions are such: ALTER TABLE ... FORCE; rewrites them.",
         )
     cursor.take((len(types) + 7) // 8)  # which columns may be null: a row's own bitmap says which are
-    return _described(schema, table, columns, cursor, mariadb=mariadb, lookup=lookup)
+    return _described(schema, table, columns, cursor, mariadb=mariadb, names_needed=names_needed)
 
 
 def _column(number: int, cursor: _Cursor, table: str) -> Column:
@@ -237,6 +245,32 @@ def _column(number: int, cursor: _Cursor, table: str) -> Column:
             return Column(kind, size=meta[0] if meta else 0)
 
 
+_LENGTHS = range(1, 5)
+#: the sizes that a type's metadata may give; types that are not named have none, or any
+_SIZES: dict[ColumnType, Container[int]] = {
+    ColumnType.FLOAT: (4,),
+    ColumnType.DOUBLE: (8,),
+    ColumnType.BIT: range(1, 65),
+    ColumnType.ENUM: (1, 2),
+    ColumnType.SET: (1, 2, 3, 4, 8),
+    ColumnType.BLOB: _LENGTHS,
+    ColumnType.JSON: _LENGTHS,
+    ColumnType.GEOMETRY: _LENGTHS,
+    ColumnType.VECTOR: _LENGTHS,
+}
+_FRACTION_MAX, _PRECISION_MAX, _SCALE_MAX = 6, 65, 30
+
+
+def _possible(column: Column) -> bool:
+    """Return whether a server can have a column of this size: decoders of rows rely on it."""
+    if column.type in (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2):
+        return column.decimals <= _FRACTION_MAX
+    if column.type is ColumnType.NEWDECIMAL:
+        scale, precision = column.decimals, column.precision
+        return 0 < precision <= _PRECISION_MAX and scale <= min(precision, _SCALE_MAX)
+    return column.type not in _SIZES or column.size in _SIZES[column.type]
+
+
 def _string_column(kind: ColumnType, meta: bytes) -> Column:
     """Return a CHAR, BINARY, ENUM or SET column; a length over 255 hides two bits in the type's byte."""
     if meta[0] in (ColumnType.ENUM, ColumnType.SET):
@@ -251,28 +285,28 @@ def _described(
     cursor: _Cursor,
     *,
     mariadb: bool,
-    lookup: TableLookup | None,
+    names_needed: bool,
 ) -> TableMap:
     meta = _read_optional(cursor)
     named = len(meta.names) == len(columns)
-    if not named and lookup is None:
+    if names_needed and not named:
         raise UnsupportedEvent(
             f"The rows of {schema}.{table} come without their columns' names.",
             hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
         )
     if named:
+        if len(set(meta.names)) != len(meta.names):
+            raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
         columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
     character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
     columns = _with_unsigned(columns, meta)
     columns = _with_collations(columns, character, meta.collations)
     columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, meta.enum_collations)
     columns = _with_values(columns, meta)
-    if not named and lookup is not None:
-        return bare_table_map(
-            schema, table, columns, lookup, signs_known=bool(meta.signs), charsets_known=meta.charsets_known
-        )
-    key = tuple(columns[index].name for index in meta.primary_key)
-    return TableMap(schema, table, tuple(columns), key)
+    key = tuple(columns[index].name for index in meta.primary_key if named)
+    return TableMap(
+        schema, table, tuple(columns), key, named, bool(meta.signs) or named, meta.charsets_known or named
+    )
 
 
 @dataclass(slots=True)
@@ -393,69 +427,6 @@ def _value_text(value: bytes, collation: int) -> str:
         return value.decode(codec, errors)
     except UnicodeDecodeError:
         return value.decode("utf-8", "replace")
-
-
-_WHOLE_BY_SIZE = {
-    1: ColumnType.TINY,
-    2: ColumnType.SHORT,
-    3: ColumnType.INT24,
-    4: ColumnType.LONG,
-    8: ColumnType.LONGLONG,
-}
-
-
-def bare_table_map(
-    schema: str,
-    table: str,
-    columns: list[Column],
-    lookup: TableLookup,
-    *,
-    signs_known: bool,
-    charsets_known: bool,
-) -> TableMap:
-    """Return a table map that lacks names, completed by a lookup as far as it knows.
-
-    The rest is what the bytes say by themselves: columns are called @1, @2 and so on; numbers without a known
-    sign are signed; ENUM and SET without their values are numbers (an ENUM's place in its list, a SET's
-    bits); strings without a known charset are binary, which loses nothing.
-
-    Args:
-        schema: its schema.
-        table: its name.
-        columns: as far as the event describes them.
-        lookup: who is asked; an answer with another number of columns is of another version, and is not used.
-        signs_known: whether the event says which numbers have no sign.
-        charsets_known: whether the event says which charsets strings have.
-    """
-    facts = lookup.columns(schema, table)
-    if facts is None or len(facts) != len(columns):
-        bare = [
-            _bare(column, f"@{place}", charsets_known=charsets_known)
-            for place, column in enumerate(columns, start=1)
-        ]
-        return TableMap(schema, table, tuple(bare), ())
-    completed = []
-    for column, fact in zip(columns, facts, strict=True):
-        whole = replace(
-            column,
-            name=fact.name,
-            unsigned=column.unsigned if signs_known else fact.unsigned,
-            collation=column.collation if charsets_known else fact.collation,
-            values=column.values or fact.values,
-        )
-        unlisted = column.type in (ColumnType.ENUM, ColumnType.SET) and not whole.values
-        completed.append(_bare(whole, fact.name, charsets_known=True) if unlisted else whole)
-    return TableMap(schema, table, tuple(completed), tuple(fact.name for fact in facts if fact.primary_key))
-
-
-def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:
-    kind = column.type
-    if kind in (ColumnType.ENUM, ColumnType.SET) and not column.values:
-        return Column(_WHOLE_BY_SIZE.get(column.size, ColumnType.LONGLONG), name=name, unsigned=True)
-    if kind in (ColumnType.STRING, ColumnType.VAR_STRING) and not charsets_known:
-        # Stored like a VARCHAR, which is not filled up to its length: whether it should be is not known.
-        return Column(ColumnType.VARCHAR, size=column.size, name=name)
-    return replace(column, name=name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from actors.parse.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
 from actors.parse.format_description import FormatDescription
 from actors.parse.table_lookup import TableLookup
 from actors.parse.table_map import parse_rows_head, parse_table_map, table_id, table_name
+from actors.parse.unnamed_tables import completed
 from actors.parse.xa import RowsEvent
 from merge.chunk import TableName
 from merge.errors import CorruptEvent
@@ -92,8 +93,15 @@ class Tables:
         name = self._select(*table_name(body, head))
         if name is None:
             return _Table(version, None)
-        table = parse_table_map(body, mariadb=self.mariadb, post_header_size=head, lookup=self._lookup)
-        return _Table(version, TableSchema.of(name, table))
+        try:
+            table = parse_table_map(
+                body, mariadb=self.mariadb, post_header_size=head, names_needed=self._lookup is None
+            )
+            if self._lookup is not None and not table.named:
+                table = completed(table, self._lookup)
+            return _Table(version, TableSchema.of(name, table))
+        except (KeyError, ValueError) as error:
+            raise CorruptEvent(f"A table map describes columns that cannot be ({error}).") from error
 
     def rows(self, event_type: int, body: bytes) -> RowsEvent | None:
         """Return a rows event with its table, unpacked; None if the table is not selected, or none is meant.

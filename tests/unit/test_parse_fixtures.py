@@ -226,3 +226,18 @@ def test_minimal_metadata_gives_places_for_names_and_numbers_for_lists():
     named = {f"@{place}": value for place, value in enumerate(expected.values(), start=1)}
     assert statement == ("CREATE", "fx.t")
     assert rows == inserts("fx.t", named, {"@1": 1})
+
+
+def test_a_mariadb_says_what_its_sql_did():
+    """XA, an ALTER in two phases and one that fails in its second, compressed rows and statements."""
+    a, b = ({"id": 10, "v": letter * 2000, "w": 1} for letter in "ab")
+    assert changes_of(FIXTURES.parent / "mariadb-10.11" / "transactions.binlog") == [
+        ("QUERY", "app."),
+        ("CREATE", "app.x"),
+        *inserts("app.x", {"id": 1, "v": "q"}, {"id": 2, "v": "q"}),
+        ("ALTER", "app.x"),
+        *inserts("app.x", {"id": 5, "v": "q", "w": 1}, {"id": 6, "v": "q", "w": 1}, a),
+        *updates("app.x", (a, b)),
+        *deletes("app.x", b),
+        ("CREATE", "app.yyyyyyyyyyyyyyyyyyyyyyyyyyyyy"),
+    ]
