@@ -43,20 +43,28 @@ _ENCRYPTED_MAGIC = b"\xfdbin"
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the binlog files of a folder in their server's order; files with other names are left out.
+    """Return the binlog files of a folder in their server's order.
+
+    Those are all numbered files of a name of which one begins like a binlog: one that does not, between
+    others, is an error when it is read. Other files are left out.
 
     Raises:
-        UsageError: there are none, or they have more than one base name: two logs, or two servers.
+        UsageError: there are none, or they have more than one name: two logs, or two servers.
     """
-    found = [path for path in folder.iterdir() if path.suffix[1:].isdecimal() and path.is_file()]
-    files = sorted(found, key=lambda path: file_order(path.name))
-    bases = sorted({path.stem for path in files})
+    numbered = [path for path in folder.iterdir() if path.suffix[1:].isdecimal() and path.is_file()]
+    bases = sorted({path.stem for path in numbered if _magic(path) in (MAGIC, _ENCRYPTED_MAGIC)})
+    files = sorted((path for path in numbered if path.stem in bases), key=lambda path: file_order(path.name))
     if len(bases) != 1:
         raise UsageError(
             f"{folder} holds binlogs of {len(bases)} names{': ' if bases else ''}{', '.join(bases)}.",
             hint="Expected files such as mysql-bin.000001, of one name.",
         )
     return files
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC))
 
 
 class BinlogFiles:
