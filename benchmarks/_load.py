@@ -152,6 +152,14 @@ def peak_rss_mib(pid: int) -> float:
     return 0.0
 
 
+def cpu_s(pid: int) -> float:
+    """Return the processor time that a process used so far, seconds; 0: it is gone."""
+    with contextlib.suppress(OSError):
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def cpus() -> int:
     """Return how many processors this process may use."""
     return len(os.sched_getaffinity(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections import deque
@@ -60,6 +61,17 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
 def consumer(running: Instance) -> Consumer:
     """Return a consumer of an instance."""
     return connect(running.uri, destination=DESTINATION, wait_s=_WAIT_S)
+
+
+def processes(reader: Consumer) -> dict[str, int]:
+    """Return the process of every shard, the group and the gateway, and ours, which consumes."""
+    status = reader.status()
+    pids = {shard["shard"]: shard["pid"] for shard in status["shards"]}
+    return pids | {
+        "group": status["group"]["pid"],
+        "gateway": status["gateway"]["pid"],
+        "consumer": os.getpid(),
+    }
 
 
 @dataclass(slots=True)

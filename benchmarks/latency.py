@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 import pymysql
 
-from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, fill, servers
-from benchmarks._pipeline import consumer, instance
+from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
+from benchmarks._pipeline import consumer, instance, processes
 from canal_group.client import Consumer
 from canal_group.demo.engine import Engine
 from canal_group.demo.server_process import DatabaseServer, ServerMissingError
@@ -100,11 +100,14 @@ def _servers() -> Iterator[Sequence[DatabaseServer]]:
 def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
     _skip_what_is_there(reader, len(made))
     writers = [_Writer(server, shard, count) for shard, server in enumerate(made)]
+    pids = processes(reader)
+    before = {name: cpu_s(pid) for name, pid in pids.items()}
     for writer in writers:
         writer.start()
     ids, got_s, read_s, acked_s = _arrivals(reader, writers)
     for writer in writers:
         writer.join()
+    used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
     sent_s = np.concatenate([writer.sent_s for writer in writers])
     answered_s = np.concatenate([writer.answered_s for writer in writers])
     place = (ids // _STRIDE - 1) * count + ids % _STRIDE
@@ -121,7 +124,9 @@ def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> d
             "rows": _percentiles((read_s - got_s)[warm]),
             "ack": _percentiles((acked_s - read_s)[warm]),
         },
+        "batches": len(np.unique(got_s)),
         "transactions": int(warm.sum()),
+        "cpu_us_per_transaction": {name: round(took_s / len(ids) * 1e6) for name, took_s in used.items()},
         "transactions_per_s": round(len(ids) / (answered_s.max() - sent_s.min())),
     }
 

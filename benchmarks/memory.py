@@ -7,12 +7,11 @@ ring. `--size 8` makes them 2 GB of binlogs and 5 million rows. The numbers are 
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
 from benchmarks._load import BULK_ROWS, SHARDS, fill, lock, peak_rss_mib, servers
-from benchmarks._pipeline import consumer, instance, read_all
+from benchmarks._pipeline import consumer, instance, processes, read_all
 from canal_group.client import Consumer
 
 _BACKLOG_ROWS = 2_000_000
@@ -48,7 +47,4 @@ def measure(size: float) -> dict[str, Any]:
 
 def _peaks(reader: Consumer) -> dict[str, float]:
     """Return the peak of every process of the instance, and of ours, which consumes."""
-    status = reader.status()
-    pids = {shard["shard"]: shard["pid"] for shard in status["shards"]}
-    pids |= {"group": status["group"]["pid"], "gateway": status["gateway"]["pid"], "consumer": os.getpid()}
-    return {name: peak_rss_mib(pid) for name, pid in pids.items()}
+    return {name: peak_rss_mib(pid) for name, pid in processes(reader).items()}
