@@ -153,6 +153,12 @@ def test_a_payload_with_a_lying_size_is_corrupt(kind, lie):
         list(parse_payload(body).events())
 
 
+def test_a_payload_is_not_unpacked_beyond_what_it_says():
+    data = inner(body=bytes(50_000_000))
+    with pytest.raises(CorruptEvent, match="has more"):
+        list(parse_payload(payload(zstd(data), unpacked=1000)).events())
+
+
 def test_broken_payloads():
     data = inner() + inner()
     good = zstd(data)

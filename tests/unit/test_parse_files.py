@@ -222,3 +222,14 @@ def test_statements_and_rows_of_the_fixture_again(tmp_path):
     path = tmp_path / "copy"
     path.write_bytes((FIXTURES / "gtid_tagged.binlog").read_bytes())
     assert changes_of(path) == [J, *inserts("fx.j", *id_only(50, 51))]
+
+
+def test_a_file_between_others_that_ends_inside_a_transaction(tmp_path):
+    """Cut off behind a whole event: its rows are not there, and the next file is not read."""
+    one = rows_of(File("5.5.62"), 1)
+    one.query("BEGIN").table_map(INT).insert(INT, [struct.pack("<i", 99)])
+    two = rows_of(File("5.5.62"), 2).write(tmp_path / "mysql-bin.000002")
+    found, error = read([one.write(tmp_path / "mysql-bin.000001"), two])
+    assert found == [1]
+    assert isinstance(error, CorruptEvent)
+    assert error.details["file"] == "mysql-bin.000001"

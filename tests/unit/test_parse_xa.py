@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
-from unit.test_parse_binlog import FILE, Reading, events_of, read
+from unit.test_parse_binlog import FILE, Reading, events_of, read, with_checksum
 
 from actors.parse.event_types import EventType
+from actors.parse.gtid_events import Alter, parse_mariadb_gtid
 from actors.parse.xa import RowsEvent, XaTransactions, Xid, parse_xa_prepare, parse_xa_statement
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.header import WHOLE
@@ -142,3 +145,44 @@ def test_statements_and_events():
     for broken in (body[:-1], body[:5] + b"\xff\xff\xff\xff" + body[9:]):
         with pytest.raises(CorruptEvent):
             parse_xa_prepare(broken)
+
+
+def test_a_start_at_a_files_end_wants_everything_of_the_next_file():
+    """The source was killed, so no event ends the file: an artificial ROTATE leads into the next one."""
+    events = events_of("savepoint")
+    rotate = struct.pack("<IBIIIH", 0, EventType.ROTATE, 1, 19 + 8 + len(NEXT) + 4, 0, 0x20)
+    rotate = with_checksum(rotate + struct.pack("<Q", 4) + NEXT.encode() + bytes(4))
+    reading = Reading(start=Position(FILE, 2042))
+    reading.decoder.offset = 4
+    reading.feed(events_of("xa")[:-1]).feed([rotate, *events]).close()
+    assert [row["after"]["id"] for row in reading.rows] == [30, 32]
+
+
+def test_what_is_dropped_is_not_held():
+    xa = XaTransactions(bytes_max=10)
+    for _ in range(3):
+        xa.begin()
+        xa.hold(rows_of(10))
+        xa.drop()
+    xa.begin()
+    xa.hold(rows_of(10))
+    assert len(xa.take()) == 1
+
+
+def test_a_mariadb_gtid_with_everything_it_can_have():
+    """Group commit id, xid, and behind them the flags of an ALTER."""
+    head = struct.pack("<QIB", 9, 3, 0x02 | 0x80) + bytes(8) + struct.pack("<IBB", 1, 2, 1) + b"\xff\xff\xff"
+    start = parse_mariadb_gtid(head + b"\x04" + bytes(8), 7)
+    assert (start.source, start.number, start.implied_begin) == ("3-7", 9, True)
+    assert (start.prepares_xa, start.alter) == (False, Alter.COMMIT)
+    assert parse_mariadb_gtid(
+        struct.pack("<QIB", 9, 3, 0x40) + struct.pack("<IBB", 1, 1, 0) + b"\x02", 7
+    ) == (
+        "3-7",
+        9,
+        0,
+        False,
+        True,
+        True,
+        None,
+    )
