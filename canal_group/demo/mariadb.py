@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from canal_group.demo.child_process import run_as_root
 from canal_group.demo.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
@@ -13,7 +14,6 @@ from canal_group.demo.server_process import (
     DataTemplate,
     ServerMissingError,
     make_with,
-    run_as_root,
 )
 
 #: the grants a shard's user needs on MariaDB 10.5 and later; older servers call the second REPLICATION CLIENT

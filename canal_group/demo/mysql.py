@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from canal_group.demo.child_process import run_as_root
 from canal_group.demo.server_process import (
     CANAL_PASSWORD,
     CANAL_USER,
@@ -15,7 +16,6 @@ from canal_group.demo.server_process import (
     DataTemplate,
     ServerMissingError,
     make_with,
-    run_as_root,
 )
 
 #: the grants a shard's user needs

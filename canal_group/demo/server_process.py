@@ -8,19 +8,15 @@ with exactly the grants the manual asks for. The process dies with ours, even af
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
-import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,14 +24,13 @@ from typing import Any, ClassVar, Self
 
 import pymysql
 
+from canal_group.demo.child_process import free_port, start_child
+
 CANAL_USER = "canal"
 CANAL_PASSWORD = "canal"  # noqa: S105 - a private server of the demo, reachable from this machine only
 
-_PR_SET_PDEATHSIG = 1
 _LOG_TAIL_CHARS = 2000
-_libc = ctypes.CDLL(None, use_errno=True)
 _server_ids = itertools.count(1)
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-starter")
 
 
 class ServerMissingError(RuntimeError):
@@ -176,7 +171,7 @@ class DatabaseServer(ABC):
         if fresh:
             self.folder.mkdir(parents=True, exist_ok=True)
             _copy_sparse(self.template(), datadir)
-        self._process = _popen([*self.command(datadir), *self.options], self.log_path)
+        self._process = start_child([*self.command(datadir), *self.options], self.log_path)
         self._await_answer()
         if fresh:
             self.prepare()
@@ -271,18 +266,6 @@ class DatabaseServer(ABC):
         self.close()
 
 
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def run_as_root() -> list[str]:
-    """Return the option without which servers refuse to run as root; nothing for anyone else."""
-    return ["--user=root"] if os.geteuid() == 0 else []
-
-
 def make_with(command: Sequence[str], program: str) -> None:
     """Run a command that makes a data folder.
 
@@ -300,33 +283,3 @@ def _copy_sparse(source: Path, target: Path) -> None:
     sparse = [copy, "-a", "--sparse=always", str(source), str(target)] if copy else []
     if not sparse or subprocess.run(sparse, check=False, capture_output=True).returncode:
         shutil.copytree(source, target, dirs_exist_ok=True)
-
-
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """Return what a child runs before exec, so that the kernel kills it when the parent is gone.
-
-    The signal follows the thread that forked; servers are therefore started from `_starter`, a thread that
-    lives as long as the process.
-    """
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent died before the call above
-            os._exit(1)
-
-    return prepare
-
-
-def _popen(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-    def start() -> subprocess.Popen[bytes]:
-        with log.open("ab") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                preexec_fn=_die_with_parent(os.getpid()),  # noqa: PLW1509 - two system calls, no lock
-                start_new_session=True,
-            )
-
-    return _starter.submit(start).result()

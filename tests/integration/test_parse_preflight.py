@@ -20,8 +20,9 @@ from actors.parse.clock import SourceClock
 from actors.parse.preflight import preflight, register, require
 from actors.parse.source import connect, server_facts
 from canal_group.demo import mariadb as mariadb_programs
+from canal_group.demo.child_process import free_port
 from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import ServerMissingError, free_port
+from canal_group.demo.server_process import ServerMissingError
 from canal_group.demo.servers import start_all
 from merge.errors import SourceUnavailable, SourceUnfit
 
