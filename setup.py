@@ -49,12 +49,13 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                "actors.parse.native.images",
-                [f"{_NATIVE}/images.pyx"],
+                f"actors.parse.native.{name}",
+                [f"{_NATIVE}/{name}.pyx"],
                 depends=sorted(str(each) for each in Path(_NATIVE).glob("*.pxd")),
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )
+            for name in ("images", "lane")
         ],
         compiler_directives={
             "language_level": 3,

@@ -5,8 +5,9 @@ text, DECIMAL, DOUBLE, ENUM, dates and times, some of them null. Ours runs as it
 the event's header over the checksum, which it verifies, to closed chunks of Arrow rows; mysql-replication
 parses the event and reads its rows into dicts, and verifies nothing.
 
-    bulk    100 rows an event
-    small   1 row an event
+    bulk            100 rows an event, one event after the other
+    small           1 row an event, likewise
+    transactions    1 row a transaction: its BEGIN, table map, rows and commit are events as well
 
 Speed is rows per second of the thread's own processor time. A ratio is the median of rounds in which both
 run one after the other.
@@ -23,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pymysql.protocol import MysqlPacket
-from pymysqlreplication.event import QueryEvent
+from pymysqlreplication.event import QueryEvent, XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
@@ -34,9 +35,9 @@ from merge.chunk import TableName
 from merge.position import Position
 
 _ROUNDS = 5
-_ROWS_AN_EVENT = {"bulk": 100, "small": 1}
-_OUR_ROWS = {"bulk": 400_000, "small": 100_000}
-_THEIR_ROWS = {"bulk": 2_000, "small": 1_500}
+_ROWS_AN_EVENT = {"bulk": 100, "small": 1, "transactions": 1}
+_OUR_ROWS = {"bulk": 400_000, "small": 200_000, "transactions": 20_000}
+_THEIR_ROWS = {"bulk": 2_000, "small": 1_500, "transactions": 1_000}
 
 _VERSION = b"9.7.4"
 _TABLE_ID = 97
@@ -144,15 +145,16 @@ class File:
         self.events.append(event + struct.pack("<I", zlib.crc32(event)))
 
 
-def transaction(rows_an_event: int, rows: int) -> list[bytes]:
-    """Return a file's events: its description, and one transaction of one table."""
+def events_of(rows: int, rows_an_event: int, rows_a_transaction: int) -> list[bytes]:
+    """Return a file's events: its description, and transactions of one table."""
     file, chance = File(), random.Random(7)
     file.add(EventType.FORMAT_DESCRIPTION, format_description())
-    file.add(EventType.QUERY, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0BEGIN")
-    file.add(EventType.TABLE_MAP, table_map())
-    for first in range(0, rows, rows_an_event):
-        file.add(EventType.WRITE_ROWS, rows_body(first, rows_an_event, chance))
-    file.add(EventType.XID, struct.pack("<Q", 1))
+    for begin in range(0, rows, rows_a_transaction):
+        file.add(EventType.QUERY, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0BEGIN")
+        file.add(EventType.TABLE_MAP, table_map())
+        for first in range(begin, min(begin + rows_a_transaction, rows), rows_an_event):
+            file.add(EventType.WRITE_ROWS, rows_body(first, rows_an_event, chance))
+        file.add(EventType.XID, struct.pack("<Q", 1))
     return file.events
 
 
@@ -164,6 +166,8 @@ def run_ours(events: Sequence[bytes]) -> int:
     rows = 0
     for event in events:
         decoder.feed(event)
+        while decoder.go_on():
+            pass
         if builder.full:
             chunk = builder.close(decoder.offset)
             rows += sum(table.rows.num_rows for table in chunk.tables) if chunk else 0
@@ -184,10 +188,10 @@ class _Control:
 def run_theirs(events: Sequence[bytes]) -> int:
     """Return how many rows mysql-replication reads."""
     tables: dict[int, object] = {}
-    allowed = {TableMapEvent, WriteRowsEvent, QueryEvent}
+    allowed = {TableMapEvent, WriteRowsEvent, QueryEvent, XidEvent}
     nothing = None, None, None, None
     rows = 0
-    for event in events[2:-1]:
+    for event in events[1:]:
         packet = MysqlPacket(b"\0" + event, "utf-8")
         wrapper = BinLogPacketWrapper(
             packet, tables, _Control, (9, 7, 4), True, allowed, *nothing, False, False, False, False, True
@@ -195,7 +199,7 @@ def run_theirs(events: Sequence[bytes]) -> int:
         parsed = wrapper.event
         if isinstance(parsed, TableMapEvent):
             tables[parsed.table_id] = parsed.get_table()
-        else:
+        elif isinstance(parsed, WriteRowsEvent):
             rows += len(parsed.rows)
     return rows
 
@@ -219,7 +223,9 @@ def _measured(name: str, size: float) -> dict[str, float]:
     ours, theirs = (
         max(an_event, int(rows[name] * size)) // an_event * an_event for rows in (_OUR_ROWS, _THEIR_ROWS)
     )
-    our_events, their_events = transaction(an_event, ours), transaction(an_event, theirs)
+    our_events, their_events = (
+        events_of(rows, an_event, 1 if name == "transactions" else rows) for rows in (ours, theirs)
+    )
     run_ours(their_events)  # both are warm then
     run_theirs(their_events)
     rounds = [

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.event_types import EventType, type_name
+from actors.parse.event_types import ROWS, EventType, type_name
 from actors.parse.events import (
     ARTIFICIAL_FLAG,
     CHECKSUM_CRC32,
@@ -47,6 +47,8 @@ from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.position import Position
 
 _WRAP = 1 << 32
+#: bytes of a rows event's fixed part with a table id of 6 bytes; older ones have 4
+_ROWS_HEAD = 8
 _T = TypeVar("_T")
 
 
@@ -76,12 +78,13 @@ class BinlogDecoder:
     ) -> None:
         #: file of the last event
         self.file = start.file
-        #: end of the last event
-        self.offset = start.offset
         #: whether commit times are whole seconds only
         self.whole_seconds = True
         self._shard = shard
         self._start = start
+        self._builder = builder
+        self._lane = builder.lane
+        self._lane.offset = start.offset
         self._checksum = checksum
         self._tables = Tables(select, lookup)
         xa = XaTransactions()
@@ -92,6 +95,15 @@ class BinlogDecoder:
         self._relay_log = False
         #: name and beginning of the last event
         self._last = "an event", start.offset
+
+    @property
+    def offset(self) -> int:
+        """End of the last event."""
+        return self._lane.offset
+
+    @offset.setter
+    def offset(self, offset: int) -> None:
+        self._lane.offset = offset
 
     @property
     def mariadb(self) -> bool:
@@ -130,10 +142,17 @@ class BinlogDecoder:
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: see `Transactions.take`.
         """
+        taken = self._lane.take(event)
+        if taken:
+            return taken
         while self.go_on():
             pass
+        self._builder.settle()
         self._last = "an event", self.offset
-        return self._located(lambda: self._feed(event))
+        kind = self._located(lambda: self._feed(event))
+        if kind in ROWS and self._tables.post_header_size(kind) >= _ROWS_HEAD:
+            self._lane.enter(self._checksum == CHECKSUM_CRC32)
+        return kind
 
     def go_on(self) -> bool:
         """Read on in the last event; return whether there was anything left.
@@ -141,6 +160,8 @@ class BinlogDecoder:
         Raises:
             CorruptEvent, UnsupportedEvent: as `feed`.
         """
+        if self._lane.is_open:  # the last event was read whole
+            return False
         return self._located(self._transactions.go_on)
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:

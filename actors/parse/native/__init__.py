@@ -1,7 +1,7 @@
 """The compiled part: rows events' bytes into column buffers, without a Python object per row.
 
-`images` is the one extension module. What it is made of stands in `.pxd` files beside it, as inline functions
-that are compiled into it:
+`images` gathers the rows of a table, `lane` takes runs of rows events without a step of Python for each. What
+they are made of stands in `.pxd` files beside them, as inline functions:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps
@@ -11,6 +11,7 @@ that are compiled into it:
     text        UTF-8 validation, single-byte charsets to UTF-8
     json_text   binary JSON to text
     columns     one column's values into its buffers
+    crc32       checksums of small events
 
 Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
 so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
@@ -20,9 +21,10 @@ waits or keeps state between two calls other than its buffers.
 import importlib
 
 try:
-    importlib.import_module("actors.parse.native.images")
+    for name in ("images", "lane"):
+        importlib.import_module(f"actors.parse.native.{name}")
 except ModuleNotFoundError as error:
-    if error.name != "actors.parse.native.images":
+    if not (error.name or "").startswith("actors.parse.native."):
         raise
     raise ImportError(
         "The row decoder is not compiled: run `make setup`, which needs a C compiler."

@@ -24,11 +24,9 @@ from actors.parse.native.text cimport ascii_run, convert, convert_size, is_utf8_
 if sys.byteorder != "little":
     raise ImportError("Rows are decoded on little-endian machines only.")
 
-#: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
-DEF UNLOCKED_BYTES = 1024
-DEF INSERT = 1
-DEF UPDATE = 2
-DEF DELETE = 3
+cdef enum:
+    #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
+    UNLOCKED_BYTES = 1024
 
 FAULTS = {
     f.TRUNCATED: "truncated",
@@ -58,10 +56,6 @@ _SIZED = {"string": c.STRING, "binary": c.BINARY, "json": c.JSON, "vector": c.VE
 
 
 cdef class Layout:
-    cdef Plan* plans
-    cdef readonly Py_ssize_t columns
-    cdef list _kept
-
     def __cinit__(self, columns):
         self.columns = len(columns)
         self._kept = []
@@ -156,21 +150,6 @@ cdef void close_side(Side* side) noexcept:
 
 
 cdef class RowBuffers:
-    cdef readonly Layout layout
-    cdef readonly size_t zero_dates
-    cdef size_t rows
-    cdef size_t capacity
-    cdef int32_t* headers
-    cdef int64_t* ordinals
-    cdef uint8_t* ops
-    cdef Side before
-    cdef Side after
-    #: of the last header: where its rows begin, and the zero dates before them
-    cdef int32_t last_header
-    cdef size_t mark_rows
-    cdef size_t mark_zero_dates
-    cdef bint busy
-
     def __cinit__(self, Layout layout not None, *_args):
         self.layout = layout
         self.last_header = -1
@@ -196,26 +175,43 @@ cdef class RowBuffers:
         cdef Reader reader
         cdef size_t count = 0, size = PyBytes_GET_SIZE(body)
         cdef int fault
-        if self.busy or op < INSERT or op > DELETE or skip < 0 or header < 0:
-            raise ValueError("called twice at once, or with arguments out of range")
-        if header != self.last_header:
-            self.last_header = header
-            self.mark_rows = self.rows
-            self.mark_zero_dates = self.zero_dates
+        if op < INSERT or op > DELETE or skip < 0 or header < 0:
+            raise ValueError("an argument is out of range")
         reader.begin = reader.at = <const uint8_t*>PyBytes_AS_STRING(body)
         reader.end = reader.begin + size
-        if size < UNLOCKED_BYTES:
-            fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
-        else:
-            self.busy = True
-            with nogil:
-                fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
-            self.busy = False
+        fault = self.read(&reader, op, version, id_size, header, row_begin, skip, &count)
         if fault == f.FINE:
             return count
         if fault == f.NO_MEMORY:
             raise MemoryError
         raise self.refusal(FAULTS[fault], reader.at - reader.begin)
+
+    cdef int read(
+        self,
+        Reader* reader,
+        int op,
+        int version,
+        int id_size,
+        int header,
+        int64_t row_begin,
+        size_t skip,
+        size_t* count,
+    ) except -1:
+        """Read a rows event, or change nothing and return the fault; other threads run if it is large."""
+        cdef int fault
+        if self.busy:
+            raise ValueError("called by two threads at once")
+        if header != self.last_header:
+            self.last_header = header
+            self.mark_rows = self.rows
+            self.mark_zero_dates = self.zero_dates
+        if remaining(reader) < UNLOCKED_BYTES:
+            return self._read(reader, op, version, id_size, header, row_begin, skip, count)
+        self.busy = True
+        with nogil:
+            fault = self._read(reader, op, version, id_size, header, row_begin, skip, count)
+        self.busy = False
+        return fault
 
     cdef int _read(
         self,
@@ -235,9 +231,9 @@ cdef class RowBuffers:
             fault = self._read_row(reader, op, header, row_begin + <int64_t>count[0])
             count[0] += 1
             if count[0] == skip or fault:
-                self._take_back(first, zero_dates)
+                self.take_back(first, zero_dates)
         if fault == f.FINE and count[0] < skip:
-            self._take_back(first, zero_dates)
+            self.take_back(first, zero_dates)
         return fault
 
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil:
@@ -329,7 +325,7 @@ cdef class RowBuffers:
         self.capacity = capacity
         return f.FINE
 
-    cdef void _take_back(self, size_t rows, size_t zero_dates) noexcept nogil:
+    cdef void take_back(self, size_t rows, size_t zero_dates) noexcept nogil:
         c.take_back(&self.before, rows)
         c.take_back(&self.after, rows)
         self.rows, self.zero_dates = rows, zero_dates
@@ -338,7 +334,7 @@ cdef class RowBuffers:
         if self.busy:
             raise ValueError("called while an event is read")
         if header == self.last_header:
-            self._take_back(self.mark_rows, self.mark_zero_dates)
+            self.take_back(self.mark_rows, self.mark_zero_dates)
 
     def take_heads(self):
         """Hand over headers, ordinals and ops; the images are taken before."""
