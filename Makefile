@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test bench check asan format clean
 
 BIN := .venv/bin
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: ## install what is missing: Java, MariaDB, .venv (PYTHON=python3.12 chooses the interpreter)
+setup: ## install what is missing: Java, MariaDB, gcc, .venv (PYTHON=python3.12 chooses the interpreter)
 	@scripts/setup.sh
 
 demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for options)
@@ -15,11 +15,17 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(ARGS)
 
+bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
+	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
+
 check: setup ## lint, formatting, types, import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+asan: setup ## run damaged rows events through a decoder compiled with AddressSanitizer
+	@scripts/asan.sh
 
 format: setup ## format, and mend what can be mended
 	$(BIN)/ruff check --fix-only --quiet

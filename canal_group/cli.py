@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|check|consume|status|demo`."""
+"""The command line: `canal-group serve|check|consume|status|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from canal_group.demo.engine import Engine
 from merge.errors import CanalGroupError, RolledBack
 
 app = typer.Typer(
@@ -183,8 +184,25 @@ def status(
 
 
 @app.command()
+def binlog(
+    files: Annotated[
+        list[Path], typer.Argument(help="Binlog or relay-log files, or their folder, in order.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each change.")
+    ] = False,
+) -> None:
+    """Print what binlog files hold: transactions, row changes, definitions, and counts."""
+    from canal_group.binlog_tool import show
+
+    with _quiet_interrupt():
+        show(files, typer.echo, as_json=as_json)
+
+
+@app.command()
 def demo(
     shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
+    engine: Annotated[Engine, typer.Option(help="Their make; mixed: both, by turns.")] = Engine.MARIADB,
     transactions: Annotated[
         int | None, typer.Option(min=1, help="Small transactions, over all shards.")
     ] = None,
@@ -200,6 +218,7 @@ def demo(
     report = run(
         DemoOptions(
             shards=shards,
+            engine=engine,
             transactions=standard.transactions if transactions is None else transactions,
             seconds=standard.seconds if seconds is None else seconds,
             seed=seed,

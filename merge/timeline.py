@@ -21,12 +21,13 @@ others go on while a transaction is out in part and its shard is silent, whether
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from merge.header import HEADER, Flag, HeaderRun, Headers, no_headers
+from merge.header import Flag, HeaderRun, Headers, no_headers
 from merge.names import Names
+from merge.pending import Pending
 
 #: watermark of a timeline without a shard that counts
 END_OF_TIME_US = int(np.iinfo(np.int64).max)
@@ -48,38 +49,10 @@ class _Lane:
     counts: bool = True
     #: whether the last transaction that came in (perhaps still open) is late
     late: bool = False
-    #: runs of headers not yet out, oldest first
-    pending: list[Headers] = field(default_factory=list)
 
     @property
     def frontier_us(self) -> int:
         return max(self.last_key_us, self.promised_us)
-
-    def until(self, watermark_us: int) -> Headers:
-        """Return the pending headers with keys up to the watermark."""
-        ready: list[Headers] = []
-        for run in self.pending:
-            stop = int(np.searchsorted(run["key_us"], watermark_us, side="right"))
-            ready.append(run[:stop])
-            if stop < len(run):
-                break
-        return np.concatenate(ready) if ready else no_headers()
-
-    def until_closed(self) -> Headers:
-        """Return the pending headers up to the first that closes a transaction; all if none does."""
-        waiting = np.concatenate(self.pending) if self.pending else no_headers()
-        ends = np.flatnonzero(waiting["flags"] & Flag.END)
-        return waiting[: ends[0] + 1] if len(ends) else waiting
-
-    def take(self, count: int) -> None:
-        """Forget the first `count` pending headers: they are out."""
-        while count:
-            run = self.pending[0]
-            if len(run) > count:
-                self.pending[0] = run[count:]
-                return
-            count -= len(run)
-            del self.pending[0]
 
 
 class Timeline:
@@ -96,8 +69,13 @@ class Timeline:
             _Lane(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
             for key in start_keys_us
         ]
+        #: frontiers of the shards that count, the end of time for those that do not
+        self._frontiers_us = np.array([lane.frontier_us for lane in self._lanes], dtype=np.int64)
+        self._pending = Pending()
         #: shard_index of the transaction that is out in part; its fragments go first
         self._open: int | None = None
+        #: what came in of it since
+        self._rest: list[Headers] = []
         #: greatest key that went out
         self._out_us = passed_us
         #: strings that the headers in and out of here point to
@@ -129,7 +107,23 @@ class Timeline:
         lane.last_key_us = int(headers["key_us"][-1])
         lane.heard_us = max(lane.heard_us, int(headers["commit_us"].max()))
         lane.late = bool(late[-1])
-        lane.pending.append(headers)
+        self._moved(shard)
+        if shard == self._open:
+            headers = self._continued(headers)
+        self._pending.add(headers)
+
+    def _continued(self, headers: Headers) -> Headers:
+        """Put fragments of the open transaction with what goes first; return what follows its end."""
+        closed = self._rest and self._rest[-1]["flags"][-1] & Flag.END
+        ends = np.flatnonzero(headers["flags"] & Flag.END)
+        stop = 0 if closed else int(ends[0]) + 1 if len(ends) else len(headers)
+        if stop:
+            self._rest.append(headers[:stop])
+        return headers[stop:]
+
+    def _moved(self, shard: int) -> None:
+        lane = self._lanes[shard]
+        self._frontiers_us[shard] = lane.frontier_us if lane.counts else END_OF_TIME_US
 
     def promise(self, shard: int, frontier_us: int) -> bool:
         """Take a shard's word that no later transaction of it commits before `frontier_us`.
@@ -142,11 +136,13 @@ class Timeline:
         lane.told_us = max(lane.told_us, frontier_us)
         lane.promised_us = max(lane.promised_us, frontier_us)
         lane.heard_us = max(lane.heard_us, frontier_us)
+        self._moved(shard)
         return more
 
     def exclude(self, shard: int) -> None:
         """Go on without waiting for this shard; what it brings later may be late."""
         self._lanes[shard].counts = False
+        self._moved(shard)
 
     def include(self, shard: int) -> None:
         """Wait for this shard again, from what is out by now."""
@@ -154,6 +150,7 @@ class Timeline:
         if not lane.counts:
             lane.counts = True
             lane.promised_us = max(lane.promised_us, self._out_us)
+            self._moved(shard)
 
     def excluded(self, shard: int) -> bool:
         """Return whether the group goes on without this shard."""
@@ -170,12 +167,12 @@ class Timeline:
     @property
     def watermark_us(self) -> int:
         """The smallest frontier of the shards that count; the end of time if none does."""
-        return min((lane.frontier_us for lane in self._lanes if lane.counts), default=END_OF_TIME_US)
+        return int(self._frontiers_us.min())
 
     @property
     def pending(self) -> int:
         """Number of headers that came in and are not out."""
-        return sum(len(run) for lane in self._lanes for run in lane.pending)
+        return len(self._pending) + sum(len(run) for run in self._rest)
 
     def held_by(self) -> int | None:
         """Return the shard whose frontier keeps pending headers back; None if nothing is pending."""
@@ -188,40 +185,38 @@ class Timeline:
 
     def advance(self) -> Headers:
         """Let out every header that may go out now, in merged order; possibly none."""
-        parts: list[Headers] = []
-        if self._open is not None:
-            lane = self._lanes[self._open]
-            rest = lane.until_closed()
-            lane.take(len(rest))
-            parts.append(rest)
-            if not len(rest) or not rest["flags"][-1] & Flag.END:
-                return rest
+        if self._open is None:
+            return self._merge()
+        if not self._rest:
+            return no_headers()
+        parts, self._rest = self._rest, []
+        if parts[-1]["flags"][-1] & Flag.END:
             self._open = None
-        parts.append(self._merge())
+            parts.append(self._merge())
         return np.concatenate(parts)
 
     def _merge(self) -> Headers:
         """Merge the headers up to the watermark, as far as whole transactions allow."""
-        watermark_us = self.watermark_us
-        ready = [lane.until(watermark_us) for lane in self._lanes if lane.pending]
-        if not any(len(run) for run in ready):
-            return no_headers()
-        together = np.concatenate(ready)
-        # Lanes stand by shard_index, each in its own order: a stable sort by key is the whole order.
-        merged = together[np.argsort(together["key_us"], kind="stable")].astype(HEADER, copy=False)
-        merged = merged[: self._open_tail(ready, merged)]
-        for shard, count in enumerate(np.bincount(merged["shard"], minlength=len(self._lanes))):
-            self._lanes[shard].take(int(count))
-        self._out_us = max(self._out_us, int(merged["key_us"][-1]))
-        return merged
+        merged = self._pending.take(self.watermark_us)
+        if not len(merged):
+            return merged
+        stop = self._open_tail(merged)
+        self._pending.put_back(merged[stop:])
+        self._out_us = max(self._out_us, int(merged["key_us"][stop - 1]))
+        return merged[:stop]
 
-    def _open_tail(self, ready: list[Headers], merged: Headers) -> int:
-        """Return where `merged` must end so that no transaction is split; remember the open one."""
-        stop = len(merged)
-        for run in ready:
-            if len(run) and not run["flags"][-1] & Flag.END:
-                # Fragments share one key, so they stand together; the last of them is the open end.
-                place = int(np.flatnonzero(merged["shard"] == run["shard"][-1])[-1]) + 1
-                if place <= stop:
-                    stop, self._open = place, int(run["shard"][-1])
-        return stop
+    def _open_tail(self, merged: Headers) -> int:
+        """Return where `merged` must end so that no transaction is split; remember the open one.
+
+        Fragments share one key, so those of a transaction stand together: it is open where another shard's
+        header, or none, follows a fragment that is not its last. All of it that came in is here.
+        """
+        fragments = np.flatnonzero((merged["flags"] & Flag.END) == 0)
+        if len(fragments):
+            shard = merged["shard"]
+            following = np.append(shard[1:].astype(np.int64), -1)[fragments]
+            tails = fragments[following != shard[fragments]]
+            if len(tails):
+                self._open = int(shard[tails[0]])
+                return int(tails[0]) + 1
+        return len(merged)

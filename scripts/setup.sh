@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes everything ready on Debian or Ubuntu, where Python (3.11 or later) and make are enough to begin with:
-# Java and MariaDB's server programs from the system's packages, and .venv with the project and its tools in it.
+# Java, MariaDB's server programs and a C compiler from the system's packages, and .venv with the project and its
+# tools in it. The row decoder is compiled again whenever its source has changed.
 #
 #     scripts/setup.sh           install what is missing; done in a moment when nothing is
 #     scripts/setup.sh --check   name what is missing and change nothing; exit 1 if anything is
@@ -11,6 +12,8 @@ set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly stamp=.venv/.setup-stamp
+readonly compiled_stamp=.venv/.compiled-stamp
+readonly native=actors/parse/native
 # Servers stand where only root's PATH looks.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -32,6 +35,13 @@ has_java() {
     [ "${version:-0}" -ge 17 ]
 }
 
+# Whether a program that embeds this Python could be compiled: a compiler, the C library's headers and Python's.
+has_compiler() {
+    local headers
+    headers=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))') || return 1
+    echo '#include <Python.h>' | ${CC:-cc} -I"$headers" -fsyntax-only -xc - 2>/dev/null
+}
+
 # The interpreter to make .venv of; empty: none is new enough.
 find_python() {
     local candidate
@@ -45,6 +55,7 @@ find_python() {
 missing_packages() {
     has_python "$python" || echo python3
     has_venv || echo python3-venv
+    has_compiler || printf '%s\n' gcc libc6-dev python3-dev
     has_java "${JAVA_HOME:+$JAVA_HOME/bin/}java" || echo default-jre-headless
     # The core packages hold the programs without the service that mariadb-server would start.
     has_mariadb || printf '%s\n' mariadb-server-core mariadb-client-core
@@ -82,8 +93,28 @@ make_venv() {
     say "making .venv with $("$python" --version) (a few minutes the first time)"
     rm -f "$stamp"
     is_venv_ours || "$python" -m venv --clear .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+    local install=(.venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt)
+    # What builds the project is pinned like all else, hence not isolated.
+    "${install[@]}" setuptools cython
+    "${install[@]}" --no-build-isolation -e '.[dev]'
     fingerprint >"$stamp"
+    compiled_fingerprint >"$compiled_stamp"
+}
+
+# Changes whenever the row decoder has to be compiled again.
+compiled_fingerprint() { cat setup.py "$native"/*.pyx "$native"/*.pxd | sha256sum; }
+
+is_compiled() {
+    [ "$(cat "$compiled_stamp" 2>/dev/null)" = "$(compiled_fingerprint)" ] && compgen -G "$native/*.so" >/dev/null
+}
+
+compile() {
+    local log=.venv/compile.log
+    say "compiling the row decoder"
+    rm -f "$compiled_stamp"
+    .venv/bin/python setup.py --quiet build_ext --inplace >"$log" 2>&1 ||
+        fail "the row decoder does not compile: $(tail -n 3 "$log") (see $log)"
+    compiled_fingerprint >"$compiled_stamp"
 }
 
 case "${1:-}" in
@@ -102,11 +133,15 @@ if [ ${#packages[@]} -gt 0 ]; then
     hash -r
     python=$(find_python)
     mapfile -t packages < <(missing_packages)
-    [ ${#packages[@]} -eq 0 ] || fail "still missing: ${packages[*]}; wanted are Python 3.11 with venv," \
-        "Java 17 (JAVA_HOME=${JAVA_HOME:-}) and MariaDB, or later ones"
+    [ ${#packages[@]} -eq 0 ] || fail "still missing: ${packages[*]}; wanted are Python 3.11 with venv" \
+        "and its C headers, a C compiler (CC=${CC:-cc}), Java 17 (JAVA_HOME=${JAVA_HOME:-}) and MariaDB, or later ones"
 fi
 
 if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
     $check && fail "missing: an up to date .venv"
     make_venv
+fi
+if ! is_compiled; then
+    $check && fail "missing: the compiled row decoder"
+    compile
 fi

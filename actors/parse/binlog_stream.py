@@ -28,14 +28,14 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pymysql
 from pymysql.constants import COMMAND
 
-from actors.parse.binlog_decoder import SECOND_US, BinlogDecoder, Select
+from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.chunk_builder import ChunkBuilder, Limits
 from actors.parse.clock import SourceClock
 from actors.parse.columns import Losses
@@ -44,6 +44,8 @@ from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC
 from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.source import SourceAddress, connect, query, server_error, translated
+from actors.parse.tables import Select
+from actors.parse.transactions import SECOND_US
 from merge.chunk import Chunk
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from merge.header import Flag
@@ -73,6 +75,8 @@ class BinlogStream:
         limits: when a chunk is full.
         clock: the source's clock; `clock` may be set anew at any time between two items.
         margin_us: how long a commit may take from its stamp to the binlog.
+        lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
+            `start`; None: at `start`.
 
     Raises:
         SourceUnavailable: the source does not answer.
@@ -88,10 +92,12 @@ class BinlogStream:
         clock: SourceClock,
         *,
         margin_us: int = MARGIN_US,
+        lead_in: str | None = None,
     ) -> None:
         self.clock = clock
         self._address = address
         self._start = start
+        self._dump_at = _dump_at(start, lead_in)
         self._margin_us = margin_us
         self._frontier_us = 0
         self._empty_at_us: int | None = None
@@ -122,12 +128,11 @@ class BinlogStream:
     def _dump(self) -> PacketReader:
         """Ask for the dump: COM_BINLOG_DUMP, flags 0 (wait for more; no annotations).
 
-        A place beyond 4 GiB cannot be asked for. Such a file is read from its beginning, and the decoder
-        passes over what comes before.
+        What comes before `start` the decoder passes over.
         """
-        offset = self._start.offset if self._start.offset <= _OFFSET_MAX else len(MAGIC)
-        self._decoder.offset = offset
-        request = struct.pack("<IHI", offset, 0, self._address.server_id) + self._start.file.encode()
+        file, offset = self._dump_at
+        self._decoder.file, self._decoder.offset = file, offset
+        request = struct.pack("<IHI", offset, 0, self._address.server_id) + file.encode()
         driver: Any = self._connection
         with translated(self._address):
             driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
@@ -140,13 +145,11 @@ class BinlogStream:
             SourceUnavailable: the connection ended.
             PositionPurged, CorruptEvent, UnsupportedEvent, DataError: see `BinlogDecoder`.
         """
-        packets, builder, decoder = self._packets, self._builder, self._decoder
+        packets, decoder = self._packets, self._decoder
         while True:
             packet = packets.take()
             if packet is not None:
-                event_type = decoder.feed(self._event(packet))
-                if builder.full:
-                    yield from self._flush()
+                event_type = yield from self._read(self._event(packet))
                 if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
                     yield from self._promise()
                 continue
@@ -163,6 +166,27 @@ class BinlogStream:
                 packets.fill()
             except SourceUnavailable as error:
                 raise self._unavailable(error.message) from error
+
+    def _read(self, event: bytes) -> Generator[Chunk, None, int]:
+        """Read one event, yield the chunks it fills, and return its type.
+
+        Raises:
+            DataError: it cannot be read; every whole transaction before it was yielded.
+        """
+        decoder, builder = self._decoder, self._builder
+        try:
+            event_type = decoder.feed(event)
+            if builder.full:
+                yield from self._flush()
+            while decoder.go_on():
+                if builder.full:
+                    yield from self._flush()
+        except DataError:
+            if builder.in_transaction:
+                builder.discard()
+            yield from self._flush()
+            raise
+        return event_type
 
     def _event(self, packet: bytes) -> bytes:
         if not packet:
@@ -228,6 +252,16 @@ class BinlogStream:
             driver._force_close()  # noqa: SLF001 - a dump connection takes no COM_QUIT
 
 
+def _dump_at(start: Position, lead_in: str | None) -> tuple[str, int]:
+    """Return the file and offset to ask for.
+
+    A place beyond 4 GiB cannot be asked for: its file's beginning is.
+    """
+    if lead_in is not None or start.offset > _OFFSET_MAX:
+        return lead_in or start.file, len(MAGIC)
+    return start.file, start.offset
+
+
 def _session(heartbeat_ms: int) -> tuple[str, ...]:
     """Return what a dump's session sets before it asks for the dump."""
     heartbeat_ns = heartbeat_ms * 1_000_000
@@ -247,12 +281,16 @@ def _session(heartbeat_ms: int) -> tuple[str, ...]:
 def oldest_file(address: SourceAddress) -> str | None:
     """Return the name of the oldest binlog file of a source; None if it cannot be asked."""
     try:
-        connection = connect(address)
-        with contextlib.closing(connection):
-            rows = query(address, connection, "SHOW BINARY LOGS")
+        with contextlib.closing(connect(address)) as connection:
+            files = binlog_files(address, connection)
     except (SourceUnavailable, DataError):
         return None
-    return str(rows[0]["Log_name"]) if rows else None
+    return files[0] if files else None
+
+
+def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) -> list[str]:
+    """Return the names of a source's binlog files, the oldest first."""
+    return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
 
 
 def resume_after(chunk: Chunk) -> Position:

@@ -158,6 +158,12 @@ def charset_of(collation: int) -> Charset:
     return found
 
 
+def collation_of(charset: str) -> int:
+    """Return a collation number of a charset; that of `binary` for one that is not known."""
+    name = "utf8mb3" if charset == "utf8" else charset
+    return _RANGES[name][0][0] if name in _RANGES else BINARY_COLLATION
+
+
 def text_decoder(charset: Charset) -> tuple[str, str]:
     """Return the codec and the error handler that read a charset's text.
 

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from actors.parse.columns import Losses, TableSchema
+from actors.parse.native.lane import RowsLane
 from actors.parse.rows import RowsBuilder
 from merge.chunk import STATEMENTS, Chunk, TableName, TableRows
 from merge.header import HEADER, Flag
@@ -77,6 +78,8 @@ class ChunkBuilder:
         self.limits = limits or Limits()
         #: values that had no place in their type, since the beginning
         self.losses = Losses()
+        #: a short way for rows events; what it took is counted by `settle`
+        self.lane = RowsLane()
         self._chunk = _Gathered()
         self._open: _Open | None = None
 
@@ -88,17 +91,28 @@ class ChunkBuilder:
     @property
     def row(self) -> int:
         """Ordinal that the open transaction's next row gets; 0 outside a transaction."""
+        self.settle()
         return self._open.row if self._open else 0
 
     @property
     def full(self) -> bool:
         """Whether the chunk should be closed."""
+        if self.lane.is_open:  # it takes nothing that makes a chunk full
+            return False
         chunk, limits = self._chunk, self.limits
         return (
             chunk.bytes >= limits.bytes_max
             or chunk.rows >= limits.rows_max
             or len(chunk.headers) >= limits.headers_max
         )
+
+    def settle(self) -> None:
+        """Shut the lane and count what it took."""
+        rows, size = self.lane.leave()
+        if rows:
+            assert self._open is not None, "rows come in a transaction"
+            self._open.row += rows
+            self._count(self._open, rows, size)
 
     def begin(
         self,
@@ -157,6 +171,17 @@ class ChunkBuilder:
         kept = max(0, count - skip)
         open_.row += count
         self._count(open_, kept, len(body) if kept else 0)
+        if open_.row >= open_.skip:
+            chunk, limits = self._chunk, self.limits
+            self.lane.prepare(
+                body,
+                version,
+                found[1],
+                len(chunk.headers),
+                open_.row,
+                limits.rows_max - chunk.rows,
+                limits.bytes_max - chunk.bytes,
+            )
 
     def add_statement(self, name: TableName, op: str, sql: str) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row."""
@@ -202,6 +227,7 @@ class ChunkBuilder:
         Args:
             end_offset: end of the last event read; where an open transaction's fragment ends.
         """
+        self.settle()
         if self._open is not None and self._open.rows:
             self._close_fragment(end_offset, last=False)
         chunk = self._chunk
@@ -224,6 +250,7 @@ class ChunkBuilder:
         )
 
     def _opened(self) -> _Open:
+        self.settle()
         assert self._open is not None, "no transaction is open"
         return self._open
 

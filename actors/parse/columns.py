@@ -1,15 +1,7 @@
-"""Columns: from a table map's columns to typed Arrow fields, and from stored values to Arrow arrays.
+"""Columns: from a table map's columns to typed Arrow fields, and from column buffers to Arrow arrays.
 
-`field_of` says what a column becomes; it holds for every decoder of row images. `array_of` turns the values
-that
-`rows` reads into an array of that type. What a stored value is, per column type:
-
-    integers, ENUM (index), SET (bits), BIT, YEAR (years since 1900, 0 is the year 0000)       int
-    FLOAT, DOUBLE                                                                              float
-    DECIMAL                                                                                    Decimal
-    CHAR, VARCHAR, TEXT, BINARY, BLOB, JSON, GEOMETRY, VECTOR                                  bytes
-    DATE, and the temporal types from before MySQL 5.6                                         int as stored
-    TIME, DATETIME, TIMESTAMP since 5.6            int: the stored bytes, big-endian, with their fraction
+`field_of` says what a column becomes, `plan_of` how `native.images` reads its stored values. `array_of` makes
+an Arrow array of the buffers filled, without a copy of what needs no conversion.
 
 Lossless where Arrow allows it. Two kinds of values have no place in their type and are counted instead of
 raised: zero dates (any with a zero or impossible part) become null; text that is invalid in its own charset
@@ -18,21 +10,19 @@ keeps its valid parts and gets U+FFFD for the rest.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from actors.parse.charsets import BINARY_COLLATION, charset_of, text_decoder
-from actors.parse.json_binary import json_text
+from actors.parse.charsets import BINARY_COLLATION, charset_of
+from actors.parse.native.images import Layout
+from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
 from actors.parse.table_map import Column, ColumnType, TableMap
+from actors.parse.text import TextRule, text_array, text_rule
 from merge.chunk import MYSQL_TYPE, TableName, rows_schema
-
-Values: TypeAlias = Sequence[Any]
+from merge.errors import UnsupportedEvent
 
 _DECIMAL128_DIGITS = 38
 _INTEGERS: dict[ColumnType, tuple[str, Any, Any]] = {
@@ -53,9 +43,18 @@ _TEMPORAL: dict[ColumnType, tuple[str, Any]] = {
     ColumnType.TIMESTAMP: ("timestamp", pa.timestamp("us", tz="UTC")),
     ColumnType.TIMESTAMP2: ("timestamp", pa.timestamp("us", tz="UTC")),
 }
-_EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
-_DAY_US = 86_400_000_000
-_SECOND_US = 1_000_000
+_PLAIN_SIZES = {
+    ColumnType.TINY: 1,
+    ColumnType.SHORT: 2,
+    ColumnType.LONG: 4,
+    ColumnType.LONGLONG: 8,
+    ColumnType.FLOAT: 4,
+    ColumnType.DOUBLE: 8,
+}
+_STRINGS = {ColumnType.VARCHAR, ColumnType.STRING, ColumnType.VAR_STRING}
+#: longest CHAR or VARCHAR, in bytes, whose stored length has one byte
+_SHORT_MAX = 255
+_PADDED = {ColumnType.STRING, ColumnType.VAR_STRING}
 
 
 @dataclass(slots=True)
@@ -128,7 +127,7 @@ def _string_types(column: Column) -> tuple[str, Any]:
     charset = charset_of(column.collation)
     binary = column.collation == BINARY_COLLATION
     if not binary:
-        text_decoder(charset)
+        text_rule(charset)
     arrow = pa.binary() if binary else pa.utf8()
     size = column.size // charset.width
     match column.type:
@@ -144,152 +143,80 @@ def _quoted(values: tuple[str, ...]) -> str:
     return ",".join("'" + value.replace("'", "''") + "'" for value in values)
 
 
-def array_of(column: Column, arrow: Any, values: Values, losses: Losses) -> Any:
-    """Return stored values as an Arrow array of the column's type.
+def plan_of(column: Column) -> ColumnPlan:  # noqa: PLR0911 - one branch a type
+    """Return how a column's values are stored, see `ColumnPlan`."""
+    kind, size = column.type, column.size
+    match kind:
+        case _ if kind in _PLAIN_SIZES:
+            return "plain", _PLAIN_SIZES[kind], 0, ()
+        case ColumnType.NEWDECIMAL:
+            return "decimal", column.precision, column.decimals, ()
+        case ColumnType.INT24:
+            return "uint24" if column.unsigned else "int24", 0, 0, ()
+        case ColumnType.BIT:
+            return "bit", size, 0, ()
+        case ColumnType.ENUM | ColumnType.SET:
+            return kind.name.lower(), size, 0, tuple(value.encode() for value in column.values)
+        case ColumnType.JSON | ColumnType.VECTOR:
+            return kind.name.lower(), size, 0, ()
+        case ColumnType.BLOB | ColumnType.GEOMETRY:
+            return "string", size, 0, ()
+        case _ if kind in _STRINGS:
+            padded = column.collation == BINARY_COLLATION and kind in _PADDED
+            length = 1 if size <= _SHORT_MAX else 2
+            return ("binary", length, size, ()) if padded else ("string", length, 0, ())
+        case _:  # dates and times
+            return kind.name.lower(), column.decimals, 0, ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What makes a column's buffers an array."""
+
+    arrow: Any
+    #: how stored text becomes UTF-8; None for what is no text, or stands in UTF-8 already
+    text: TextRule | None = None
+    #: ENUM's values; index 0 is the empty string that stands for a value the ENUM does not have
+    dictionary: Any = None
+
+    @classmethod
+    def of(cls, column: Column, arrow: Any) -> Reading:
+        """Return the reading of a column, given its type from `field_of`."""
+        if column.type is ColumnType.ENUM:
+            return cls(arrow, dictionary=pa.array(["", *column.values], type=pa.utf8()))
+        if column.type in _STRINGS or column.type is ColumnType.BLOB:
+            binary = column.collation == BINARY_COLLATION
+            return cls(arrow, text=None if binary else text_rule(charset_of(column.collation)))
+        return cls(arrow)
+
+
+def array_of(reading: Reading, rows: int, buffers: ColumnBuffers, losses: Losses) -> Any:
+    """Return a column's buffers as an Arrow array; they are not copied.
 
     Args:
-        column: the column in the table map.
-        arrow: its type, from `field_of`.
-        values: stored values as this module's docstring lists them, None for null.
+        reading: the column's.
+        rows: how many slots the buffers have.
+        buffers: see `ColumnBuffers`.
         losses: where values that do not fit are counted.
+
+    Raises:
+        OverflowError: its text has more than 2 GiB.
     """
-    if column.type is ColumnType.ENUM:
-        # Index 0 is the empty string that stands for a value the ENUM does not have.
-        indices = pa.array(values, type=pa.int32())
-        return pa.DictionaryArray.from_arrays(indices, pa.array(["", *column.values], type=pa.utf8()))
-    convert = _converter(column, losses)
-    if convert is not None:
-        values = [None if value is None else convert(value) for value in values]
-    if column.type in _TEMPORAL and column.type is not ColumnType.DATE:
-        return pa.array(values, type=pa.int64()).cast(arrow)
-    return pa.array(values, type=arrow)
-
-
-def _converter(column: Column, losses: Losses) -> Callable[[Any], Any] | None:  # noqa: PLR0911 - one line a type
-    match column.type:
-        case ColumnType.YEAR:
-            return lambda value: value + 1900 if value else 0
-        case ColumnType.SET:
-            return lambda bits: ",".join(v for place, v in enumerate(column.values) if bits >> place & 1)
-        case ColumnType.JSON:
-            return json_text
-        case ColumnType.VECTOR:
-            return lambda value: np.frombuffer(value, dtype="<f4")
-        case ColumnType.BLOB | ColumnType.VARCHAR | ColumnType.STRING | ColumnType.VAR_STRING:
-            return _string_converter(column, losses)
-        case kind if kind in _TEMPORAL:
-            return _counting_nulls(_TEMPORAL_CONVERTERS[kind], column.decimals, losses)
-        case _:
-            return None
-
-
-def _string_converter(column: Column, losses: Losses) -> Callable[[bytes], Any] | None:
-    if column.collation == BINARY_COLLATION:
-        if column.type in (ColumnType.STRING, ColumnType.VAR_STRING):
-            return lambda value: value.ljust(column.size, b"\0")  # the binlog trims trailing zeros
-        return None
-    codec, errors = text_decoder(charset_of(column.collation))
-
-    def decode(value: bytes) -> str:
-        try:
-            return value.decode(codec, errors)
-        except UnicodeDecodeError:
-            losses.invalid_text += 1
-            return value.decode(codec, "replace")
-
-    return decode
-
-
-def _counting_nulls(
-    convert: Callable[[int, int], int | None], decimals: int, losses: Losses
-) -> Callable[[int], int | None]:
-    def counted(value: int) -> int | None:
-        converted = convert(value, decimals)
-        if converted is None:
-            losses.zero_dates += 1
-        return converted
-
-    return counted
-
-
-def fraction_size(decimals: int) -> int:
-    """Return the bytes of a fraction of a second with this many digits."""
-    return (decimals + 1) // 2
-
-
-def _fraction_us(stored: int, decimals: int) -> int:
-    return int(stored * 100 ** (3 - fraction_size(decimals)))
-
-
-def _day(year: int, month: int, day: int) -> int | None:
-    try:
-        return dt.date(year, month, day).toordinal() - _EPOCH_DAY
-    except ValueError:
-        return None
-
-
-def _date(stored: int, _decimals: int) -> int | None:
-    return _day(stored >> 9, stored >> 5 & 15, stored & 31)
-
-
-def _moment(date: int | None, hour: int, minute: int, second: int, micros: int) -> int | None:
-    if date is None:
-        return None
-    return date * _DAY_US + (hour * 3600 + minute * 60 + second) * _SECOND_US + micros
-
-
-def _datetime2(stored: int, decimals: int) -> int | None:
-    """Read 1 bit sign, 17 bits year * 13 + month, 5 day, 5 hour, 6 minute, 6 second, and the fraction."""
-    bits = 8 * fraction_size(decimals)
-    whole, fraction = stored >> bits, stored & ((1 << bits) - 1)
-    months = whole >> 22 & 0x1FFFF
-    date = _day(months // 13, months % 13, whole >> 17 & 31)
-    return _moment(date, whole >> 12 & 31, whole >> 6 & 63, whole & 63, _fraction_us(fraction, decimals))
-
-
-def _timestamp2(stored: int, decimals: int) -> int | None:
-    bits = 8 * fraction_size(decimals)
-    if not stored:
-        return None
-    return (stored >> bits) * _SECOND_US + _fraction_us(stored & ((1 << bits) - 1), decimals)
-
-
-def _time2(stored: int, decimals: int) -> int:
-    """Read 24 bits and the fraction as one number, offset by its highest bit: negative times carry over."""
-    bits = 8 * fraction_size(decimals)
-    value = stored - (1 << (bits + 23))
-    sign, value = (-1, -value) if value < 0 else (1, value)
-    whole = value >> bits
-    seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
-    return sign * (seconds * _SECOND_US + _fraction_us(value & ((1 << bits) - 1), decimals))
-
-
-def _old_datetime(stored: int, _decimals: int) -> int | None:
-    """Read decimal digits YYYYMMDDhhmmss."""
-    date, clock = divmod(stored, 1_000_000)
-    day = _day(date // 10000, date // 100 % 100, date % 100)
-    return _moment(day, clock // 10000, clock // 100 % 100, clock % 100, 0)
-
-
-def _old_timestamp(stored: int, _decimals: int) -> int | None:
-    return stored * _SECOND_US if stored else None
-
-
-def _old_time(stored: int, _decimals: int) -> int:
-    """Read signed decimal digits hhmmss."""
-    sign, digits = (-1, -stored) if stored < 0 else (1, stored)
-    return sign * (digits // 10000 * 3600 + digits // 100 % 100 * 60 + digits % 100) * _SECOND_US
-
-
-_TEMPORAL_CONVERTERS: dict[ColumnType, Callable[[int, int], int | None]] = {
-    ColumnType.DATE: _date,
-    ColumnType.DATETIME2: _datetime2,
-    ColumnType.TIMESTAMP2: _timestamp2,
-    ColumnType.TIME2: _time2,
-    ColumnType.DATETIME: _old_datetime,
-    ColumnType.TIMESTAMP: _old_timestamp,
-    ColumnType.TIME: _old_time,
-}
+    valid, nulls, slots, data = buffers
+    arrow, validity = reading.arrow, None if valid is None else pa.py_buffer(valid)
+    if data is None:
+        if reading.dictionary is None:
+            return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots)], nulls)
+        indices = pa.Array.from_buffers(pa.int32(), rows, [validity, pa.py_buffer(slots)], nulls)
+        return pa.DictionaryArray.from_arrays(indices, reading.dictionary, safe=False)  # indices are checked
+    if pa.types.is_list(arrow):
+        floats = pa.Array.from_buffers(arrow.value_type, len(data) // 4, [None, pa.py_buffer(data)], 0)
+        return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots)], nulls, children=[floats])
+    if reading.text is None:
+        return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots), pa.py_buffer(data)], nulls)
+    array, invalid = text_array(reading.text, rows, buffers)
+    losses.invalid_text += invalid
+    return array
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,16 +227,29 @@ class TableSchema:
     map: TableMap
     #: the record batch's schema, see `merge.chunk`
     arrow: Any
-    #: for each column its type in `arrow`
-    types: tuple[Any, ...]
+    #: how its images are stored
+    layout: Layout
+    #: for each column
+    readings: tuple[Reading, ...]
 
     @classmethod
     def of(cls, name: TableName, table: TableMap) -> TableSchema:
         """Return the schema of a table map's rows under the name that consumers see.
 
         Raises:
-            UnsupportedEvent: a column's charset cannot be decoded.
+            UnsupportedEvent: a column's charset cannot be decoded, or its metadata fit no type.
         """
+        try:
+            layout = Layout([plan_of(column) for column in table.columns])
+        except ValueError as error:
+            raise UnsupportedEvent(
+                f"Columns of {table.schema}.{table.table} are stored in a format that is not known "
+                f"({error}).",
+                hint="Types of newer servers are such; leave the table out.",
+            ) from error
         fields = fields_of(table)
         arrow = rows_schema(fields, json.dumps(list(table.primary_key)).encode())
-        return cls(name, table, arrow, tuple(each.type for each in fields))
+        readings = tuple(
+            Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
+        )
+        return cls(name, table, arrow, layout, readings)

@@ -42,11 +42,6 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
     "binlog_row_image": (frozenset({"FULL"}), "SET GLOBAL binlog_row_image = 'FULL';"),
     "binlog_row_metadata": (frozenset({"FULL"}), "SET GLOBAL binlog_row_metadata = 'FULL';"),
     "binlog_row_value_options": (frozenset({""}), "SET GLOBAL binlog_row_value_options = '';"),
-    "binlog_transaction_compression": (
-        frozenset({"OFF", "0"}),
-        "SET GLOBAL binlog_transaction_compression = OFF;",
-    ),
-    "log_bin_compress": (frozenset({"OFF", "0"}), "SET GLOBAL log_bin_compress = OFF;"),
 }
 
 

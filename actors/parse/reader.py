@@ -18,15 +18,15 @@ from typing import Any, Literal, Protocol
 
 import pymysql
 
-from actors.parse.binlog_decoder import Select
-from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, resume_after
+from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, binlog_files, resume_after
 from actors.parse.chunk_builder import Limits
 from actors.parse.clock import SourceClock
 from actors.parse.events import MAGIC
 from actors.parse.preflight import preflight, require
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts, translated
+from actors.parse.tables import Select
 from merge.chunk import Chunk
-from merge.errors import RetryableError, SourceUnfit
+from merge.errors import PositionPurged, RetryableError, SourceUnfit
 from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 from merge.position import Position
 
@@ -97,6 +97,8 @@ class SourceReader:
         self._stream: BinlogStream | None = None
         self._identity: str | None = None
         self._position: Position | None = None
+        #: from which file's beginning the next stream looks for rows prepared before the position
+        self._lead_in: str | None = None
         self._opened = False
         self._frontier_us = 0
         self._failures = 0
@@ -153,8 +155,15 @@ class SourceReader:
                 self._position = self._begin(self._address, control, facts)
                 self._open(self._position)
             clock = self._measure(control)
+            lead_in, self._lead_in = self._lead_in, None
             stream = BinlogStream(
-                self._address, self._position, self._select, self._limits, clock, margin_us=self._margin_us
+                self._address,
+                self._position,
+                self._select,
+                self._limits,
+                clock,
+                margin_us=self._margin_us,
+                lead_in=lead_in,
             )
             try:
                 with self._lock:
@@ -162,6 +171,8 @@ class SourceReader:
                 if not self._stopped.is_set():
                     self._listener.connected(clock.skew_us, facts.version)
                     self._consume(stream, control)
+            except PositionPurged as error:
+                self._lead_in = self._earlier(error, lead_in, control)
             finally:
                 with self._lock:
                     self._stream = None
@@ -181,6 +192,24 @@ class SourceReader:
                 self._position = resume_after(item)
             if self._stopped.is_set():
                 return
+
+    def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
+        """Return from which file on the rows of an XA transaction are looked for that a stream lacked.
+
+        First the file that the position is in; then one file further back than the stream began.
+
+        Raises:
+            PositionPurged: `error`, if it is about something else or no older file is left.
+        """
+        if "xid" not in error.details or self._position is None:
+            raise error
+        if lead_in is None:
+            return self._position.file
+        files = binlog_files(self._address, control)
+        place = files.index(lead_in) if lead_in in files else 0
+        if not place:
+            raise error
+        return files[place - 1]
 
     def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
         with translated(self._address):

@@ -1,8 +1,9 @@
 """Table maps: what a TABLE_MAP event says of the rows that follow it.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
-the primary key, as they were when the rows were written. That is the only schema this reader uses: it never
-asks the source for the current one, which may be newer than the rows.
+the primary key, as they were when the rows were written. That is the only schema a stream uses: it never
+asks the source for the current one, which may be newer than the rows. What the table maps of files lack is
+put in by `unnamed_tables`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields likewise.
 """
@@ -10,7 +11,7 @@ Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields like
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -136,6 +137,12 @@ class TableMap:
     table: str
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
+    #: whether the event names its columns; else all names are empty
+    named: bool = True
+    #: whether it says which numbers have no sign
+    signs_known: bool = True
+    #: whether it says which charsets strings have
+    charsets_known: bool = True
 
 
 class _Cursor:
@@ -171,26 +178,30 @@ def table_id(body: bytes, post_header_size: int = 8) -> int:
     return int.from_bytes(body[: 4 if post_header_size == 6 else 6], "little")  # noqa: PLR2004
 
 
-def table_name(body: bytes) -> tuple[str, str]:
+def table_name(body: bytes, post_header_size: int = 8) -> tuple[str, str]:
     """Return schema and table of a TABLE_MAP event without reading the rest."""
-    cursor = _Cursor(body, 8)
+    cursor = _Cursor(body, post_header_size)
     schema = cursor.take(cursor.u8()).decode("utf-8")
     cursor.take(1)
     return schema, cursor.take(cursor.u8()).decode("utf-8")
 
 
-def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
+def parse_table_map(
+    body: bytes, *, mariadb: bool, post_header_size: int = 8, names_needed: bool = True
+) -> TableMap:
     """Return a TABLE_MAP event's content.
 
     Args:
         body: the event without header and checksum.
         mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
+        post_header_size: as the format description says.
+        names_needed: whether an event without its columns' names is refused.
 
     Raises:
         UnsupportedEvent: the metadata is minimal, or a column's type is not known.
         CorruptEvent: lengths do not fit.
     """
-    cursor = _Cursor(body, 8)
+    cursor = _Cursor(body, post_header_size)
     schema = cursor.take(cursor.u8()).decode("utf-8")
     cursor.take(1)
     table = cursor.take(cursor.u8()).decode("utf-8")
@@ -198,13 +209,16 @@ def parse_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     types = cursor.take(cursor.packed())
     meta_end = cursor.packed() + cursor.at
     columns = [_column(number, cursor, f"{schema}.{table}") for number in types]
+    for place, column in enumerate(columns, start=1):
+        if not _possible(column):
+            raise CorruptEvent(f"Column {place} of {schema}.{table} is a {column.type.name} of no such size.")
     if cursor.at != meta_end:
         raise UnsupportedEvent(
             f"Columns of {schema}.{table} are stored in a format that is not known.",
             hint="Old temporal types with fractions are such: ALTER TABLE ... FORCE; rewrites them.",
         )
     cursor.take((len(types) + 7) // 8)  # which columns may be null: a row's own bitmap says which are
-    return _described(schema, table, columns, cursor, mariadb=mariadb)
+    return _described(schema, table, columns, cursor, mariadb=mariadb, names_needed=names_needed)
 
 
 def _column(number: int, cursor: _Cursor, table: str) -> Column:
@@ -231,6 +245,32 @@ def _column(number: int, cursor: _Cursor, table: str) -> Column:
             return Column(kind, size=meta[0] if meta else 0)
 
 
+_LENGTHS = range(1, 5)
+#: the sizes that a type's metadata may give; types that are not named have none, or any
+_SIZES: dict[ColumnType, Container[int]] = {
+    ColumnType.FLOAT: (4,),
+    ColumnType.DOUBLE: (8,),
+    ColumnType.BIT: range(1, 65),
+    ColumnType.ENUM: (1, 2),
+    ColumnType.SET: (1, 2, 3, 4, 8),
+    ColumnType.BLOB: _LENGTHS,
+    ColumnType.JSON: _LENGTHS,
+    ColumnType.GEOMETRY: _LENGTHS,
+    ColumnType.VECTOR: _LENGTHS,
+}
+_FRACTION_MAX, _PRECISION_MAX, _SCALE_MAX = 6, 65, 30
+
+
+def _possible(column: Column) -> bool:
+    """Return whether a server can have a column of this size: decoders of rows rely on it."""
+    if column.type in (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2):
+        return column.decimals <= _FRACTION_MAX
+    if column.type is ColumnType.NEWDECIMAL:
+        scale, precision = column.decimals, column.precision
+        return 0 < precision <= _PRECISION_MAX and scale <= min(precision, _SCALE_MAX)
+    return column.type not in _SIZES or column.size in _SIZES[column.type]
+
+
 def _string_column(kind: ColumnType, meta: bytes) -> Column:
     """Return a CHAR, BINARY, ENUM or SET column; a length over 255 hides two bits in the type's byte."""
     if meta[0] in (ColumnType.ENUM, ColumnType.SET):
@@ -238,21 +278,35 @@ def _string_column(kind: ColumnType, meta: bytes) -> Column:
     return Column(kind, size=(((meta[0] << 4) & 0x300) ^ 0x300) + meta[1])
 
 
-def _described(schema: str, table: str, columns: list[Column], cursor: _Cursor, *, mariadb: bool) -> TableMap:
+def _described(
+    schema: str,
+    table: str,
+    columns: list[Column],
+    cursor: _Cursor,
+    *,
+    mariadb: bool,
+    names_needed: bool,
+) -> TableMap:
     meta = _read_optional(cursor)
-    if len(meta.names) != len(columns):
+    named = len(meta.names) == len(columns)
+    if names_needed and not named:
         raise UnsupportedEvent(
             f"The rows of {schema}.{table} come without their columns' names.",
             hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
         )
-    columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
+    if named:
+        if len(set(meta.names)) != len(meta.names):
+            raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
+        columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
     character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
     columns = _with_unsigned(columns, meta)
     columns = _with_collations(columns, character, meta.collations)
     columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, meta.enum_collations)
     columns = _with_values(columns, meta)
-    key = tuple(columns[index].name for index in meta.primary_key)
-    return TableMap(schema, table, tuple(columns), key)
+    key = tuple(columns[index].name for index in meta.primary_key if named)
+    return TableMap(
+        schema, table, tuple(columns), key, named, bool(meta.signs) or named, meta.charsets_known or named
+    )
 
 
 @dataclass(slots=True)
@@ -275,6 +329,7 @@ class _Optional:
     enum_values: list[tuple[bytes, ...]] = field(default_factory=list)
     geometries: list[int] = field(default_factory=list)
     primary_key: list[int] = field(default_factory=list)
+    charsets_known: bool = False
 
 
 def _read_optional(cursor: _Cursor) -> _Optional:  # noqa: C901, PLR0912 - one branch a field
@@ -286,9 +341,10 @@ def _read_optional(cursor: _Cursor) -> _Optional:  # noqa: C901, PLR0912 - one b
             case _Meta.SIGNEDNESS:
                 found.signs = part.data
             case _Meta.DEFAULT_CHARSET:
-                found.collations = _default_collations(part)
+                found.collations, found.charsets_known = _default_collations(part), True
             case _Meta.COLUMN_CHARSET:
-                found.collations = _Collations(exceptions=dict(enumerate(_integers(part))))
+                exceptions = dict(enumerate(_integers(part)))
+                found.collations, found.charsets_known = _Collations(exceptions=exceptions), True
             case _Meta.ENUM_AND_SET_DEFAULT_CHARSET:
                 found.enum_collations = _default_collations(part)
             case _Meta.ENUM_AND_SET_COLUMN_CHARSET:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actors.launch import Instance, launch
-from canal_group.demo.servers import CANAL_PASSWORD, MariaDbServer
+from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.demo.tables import WHITE, routes
 from conf.load import build_instance
 from conf.settings import InstanceSettings
@@ -27,7 +27,7 @@ def shard_name(shard: int) -> str:
     return f"shop-{shard}"
 
 
-def settings_for(servers: Sequence[MariaDbServer], folder: Path) -> InstanceSettings:
+def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
     """Return the instance that reads the servers; the password goes into a private file of the folder."""
     password = folder / "password"
     password.touch(mode=0o600)
@@ -61,7 +61,7 @@ def settings_for(servers: Sequence[MariaDbServer], folder: Path) -> InstanceSett
 
 
 @contextmanager
-def running(servers: Sequence[MariaDbServer]) -> Iterator[Instance]:
+def running(servers: Sequence[DatabaseServer]) -> Iterator[Instance]:
     """Launch the instance; leaving ends it and removes everything it wrote."""
     parent = None if len(tempfile.gettempdir()) <= _PARENT_MAX else "/tmp"  # noqa: S108 - a private folder in it
     with tempfile.TemporaryDirectory(prefix="cg-demo-", dir=parent, ignore_cleanup_errors=True) as name:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from canal_group.demo.engine import Engine
+
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
@@ -15,6 +17,8 @@ class DemoOptions:
 
     #: database servers
     shards: int = 4
+    #: of which make they are
+    engine: Engine = Engine.MARIADB
     #: small transactions, over all shards
     transactions: int = 44_000
     #: bound on the writing; transactions it leaves no time for are not written

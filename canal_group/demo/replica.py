@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.servers import MariaDbServer
+from canal_group.demo.server_process import DatabaseServer
 from canal_group.demo.tables import ADDED_COLUMN, ADDED_VALUE, TABLES, schema_name
 
 #: (table, key) -> (shard, image); key and image as in `delivered`
@@ -71,7 +71,7 @@ class Replica:
                 self.rows[name] = owner, image + added
 
 
-def read_tables(servers: Sequence[MariaDbServer], names: Sequence[str]) -> Rows:
+def read_tables(servers: Sequence[DatabaseServer], names: Sequence[str]) -> Rows:
     """Return the rows of all shards, as their servers print them.
 
     Args:
@@ -86,7 +86,7 @@ def read_tables(servers: Sequence[MariaDbServer], names: Sequence[str]) -> Rows:
     return rows
 
 
-def _server_rows(server: MariaDbServer, shard: int) -> Iterator[tuple[str, str, str]]:
+def _server_rows(server: DatabaseServer, shard: int) -> Iterator[tuple[str, str, str]]:
     """Yield table, key and image of each row of a shard."""
     # Without converters, PyMySQL hands out the server's own text.
     with contextlib.closing(server.connect(schema_name(shard), conv={})) as connection:

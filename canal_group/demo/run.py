@@ -24,7 +24,8 @@ from canal_group.demo.proof import Findings, prove
 from canal_group.demo.reading import Reading
 from canal_group.demo.replica import read_tables
 from canal_group.demo.report import DemoReport
-from canal_group.demo.servers import MariaDbServer, ServerFailedError, ServerMissingError, start_all
+from canal_group.demo.server_process import DatabaseServer, ServerFailedError, ServerMissingError
+from canal_group.demo.servers import make, start_all
 from canal_group.demo.workload import Workload
 from canal_group.demo.writer import Writer, prepare
 from merge.errors import CanalGroupError, ConfigError
@@ -48,7 +49,7 @@ def run(options: DemoOptions) -> DemoReport:
         The report; `report.ok` says whether the stream was right.
 
     Raises:
-        ConfigError: no database server is installed.
+        ConfigError: a database server is not installed and cannot be had.
         CanalGroupError: the instance failed.
         KeyboardInterrupt: it was interrupted; everything is stopped.
     """
@@ -72,8 +73,8 @@ def _run(
     options: DemoOptions, progress: Progress, interrupts: Interrupts, stack: ExitStack
 ) -> tuple[DemoReport, Findings]:
     """Start everything, write, read and prove; `stack` stops what was started."""
-    progress.phase(f"starting {options.shards} MariaDB servers")
-    servers = [MariaDbServer(server_id=101 + shard) for shard in range(options.shards)]
+    servers = make(options.engine, options.shards)
+    progress.phase(f"starting {options.shards} servers: {', '.join(server.engine for server in servers)}")
     for server in servers:
         stack.callback(server.close)
     start_all(servers)
@@ -100,7 +101,7 @@ def _run(
     return _report(options, reading, writers, findings), findings
 
 
-def _writers(options: DemoOptions, servers: Sequence[MariaDbServer]) -> list[Writer]:
+def _writers(options: DemoOptions, servers: Sequence[DatabaseServer]) -> list[Writer]:
     """Prepare the shards and return their writers; the first one has the large transaction."""
     with ThreadPoolExecutor(len(servers)) as pool:
         names = [shard_name(shard) for shard in range(len(servers))]

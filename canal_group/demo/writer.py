@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from canal_group.demo.servers import MariaDbServer
+from canal_group.demo.server_process import DatabaseServer
 from canal_group.demo.tables import TABLES, schema_name
 from canal_group.demo.workload import NOW_US, Change, Statement, Transaction, Workload
 
@@ -26,7 +26,7 @@ class Record:
 
     #: the shard's name
     shard: str
-    #: "domain-server-" of its GTIDs
+    #: what its GTIDs begin with: "domain-server-" of MariaDB, "uuid:" of MySQL
     gtid_source: str
     #: number of the first transaction in `transactions`
     first: int
@@ -46,13 +46,12 @@ class Record:
             yield f"{self.gtid_source}{number}", changes
 
 
-def prepare(server: MariaDbServer, shard: int, name: str) -> Record:
+def prepare(server: DatabaseServer, shard: int, name: str) -> Record:
     """Make a shard's schema and its empty tables, and return the record that begins behind them."""
     server.execute(f"CREATE DATABASE {schema_name(shard)} CHARACTER SET utf8mb4")
     server.execute(*(table.create(shard) for table in TABLES), database=schema_name(shard))
-    ((position,),) = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
-    domain, server_id, number = str(position).split("-")
-    return Record(name, f"{domain}-{server_id}-", int(number) + 1)
+    source, number = server.last_gtid()
+    return Record(name, source, number + 1)
 
 
 class Writer(threading.Thread):
@@ -71,7 +70,7 @@ class Writer(threading.Thread):
 
     def __init__(
         self,
-        server: MariaDbServer,
+        server: DatabaseServer,
         shard: int,
         workload: Workload,
         record: Record,

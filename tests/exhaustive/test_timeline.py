@@ -128,12 +128,11 @@ def play(stories, order):
         assert order == sorted(order), "equal keys are ordered by shard"
         if timeline._open is None:
             assert not len(merged) or int(merged["key_us"][-1]) <= timeline.watermark_us
-            for lane in timeline._lanes:
-                assert not lane.pending or int(lane.pending[0]["key_us"][0]) > timeline.watermark_us
+            assert not len(timeline._pending.take(timeline.watermark_us)), "it could go out and did not"
         else:
-            assert not any(
-                run["flags"][0] & Flag.BEGIN == 0 for run in timeline._lanes[timeline._open].pending
-            )
+            assert not timeline._rest, "it could go out and did not"
+            waiting = [run for runs in timeline._pending._ranks for run in runs]
+            assert not any((run["shard"] == timeline._open).any() for run in waiting)
 
     for shard in order:
         run, time = told[shard][1][at[shard]]

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers  # noqa: F401  fixtures
+from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
 
 from actors.parse.source import SourceAddress
-from canal_group.demo.servers import MariaDbServer, ServerMissingError
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.server_process import ServerMissingError
 
 
 def started(*options: str) -> MariaDbServer:

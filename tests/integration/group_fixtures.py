@@ -9,7 +9,9 @@ import pytest
 from integration.shop import Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.servers import MariaDbServer, ServerMissingError, start_all
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.server_process import ServerMissingError
+from canal_group.demo.servers import start_all
 
 
 @pytest.fixture(scope="session")

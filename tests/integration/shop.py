@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 import canal_group
 from actors.launch import Instance, launch
-from canal_group.demo.servers import MariaDbServer
+from canal_group.demo.server_process import DatabaseServer
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 
@@ -28,7 +28,7 @@ CLIENT = "reader"
 class Shop:
     """Shards with a table `shop_N.orders` each, and the ids written to them, in order."""
 
-    def __init__(self, servers: Sequence[MariaDbServer], zookeeper_hosts: str, folder: Path) -> None:
+    def __init__(self, servers: Sequence[DatabaseServer], zookeeper_hosts: str, folder: Path) -> None:
         self.servers = list(servers)
         self.destination = f"shop-{uuid.uuid4().hex[:8]}"
         self.written: dict[str, list[int]] = {f"s{index}": [] for index in range(len(servers))}
@@ -45,8 +45,8 @@ class Shop:
                 " (id BIGINT PRIMARY KEY, note VARCHAR(200), price DECIMAL(10,2))",
             )
 
-    def settings(self, **overrides: Any) -> InstanceSettings:
-        """Return settings of an instance over the shop."""
+    def settings(self, *, each_shard: Mapping[str, Any] | None = None, **overrides: Any) -> InstanceSettings:
+        """Return settings of an instance over the shop; `each_shard` is laid over those of every shard."""
         shards = [
             {
                 "name": f"s{index}",
@@ -54,6 +54,7 @@ class Shop:
                 "port": server.address().port,
                 "user": server.address().user,
                 "password_file": str(self._password),
+                **(each_shard or {}),
             }
             for index, server in enumerate(self.servers)
         ]

@@ -14,7 +14,7 @@ import pytest
 from integration.shop import DEADLINE_S, Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.servers import MariaDbServer
+from canal_group.demo.mariadb import MariaDbServer
 
 PROGRAM = [sys.executable, "-m", "canal_group.cli"]
 

@@ -15,8 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from canal_group.demo.engine import Engine
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.mysql import MySqlServer, Programs
 from canal_group.demo.replica import read_tables
-from canal_group.demo.servers import MariaDbServer, ServerMissingError
+from canal_group.demo.server_process import ServerMissingError
+from canal_group.demo.servers import make
 from canal_group.demo.workload import Workload
 from canal_group.demo.writer import Writer, prepare
 
@@ -36,10 +40,10 @@ KEYS = [
 ]
 
 
-@pytest.fixture
-def server():
+@pytest.fixture(params=[MariaDbServer, MySqlServer], ids=lambda make: make.engine)
+def server(request):
     try:
-        with MariaDbServer() as started:
+        with request.param() as started:
             yield started
     except ServerMissingError as error:
         pytest.skip(str(error))
@@ -123,6 +127,15 @@ def _lives(pid: int) -> bool:
         return False
 
 
+def require(engine: Engine) -> None:
+    """Skip a test whose servers cannot be had."""
+    try:
+        for server in make(engine, 2):
+            server.template()
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+
+
 def wait_for(condition, what: str) -> None:
     deadline_s, pause = time.monotonic() + DEADLINE_S, threading.Event()
     while not condition():
@@ -141,9 +154,9 @@ def test_a_writer_remembers_exactly_what_the_server_committed(server):
     assert writer.done
     assert writer.gentle_until_us
 
-    ((last,),) = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+    source, number = server.last_gtid()
     by_gtid = dict(record.by_gtid())
-    assert list(by_gtid)[-1] == last
+    assert list(by_gtid)[-1] == f"{source}{number}"
     assert len(by_gtid) == 202
 
     changes = [change for each in record.transactions for change in each]
@@ -168,8 +181,11 @@ def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transacti
     assert sum(change.rows for change in record.transactions[-1]) == 600
 
 
-def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, server, folder, tmp_path):
-    process = demo("--json", "--shards", "2", "--transactions", "300", "--seconds", "10", "--seed", "5")
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine):
+    require(engine)
+    sizes = ("--shards", "2", "--transactions", "300", "--seconds", "10", "--seed", "5")
+    process = demo("--json", "--engine", engine, *sizes)
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, (tmp_path / "stderr").read_text()
@@ -187,8 +203,9 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, server, fold
 
 
 @pytest.mark.parametrize("phase", ["starting ZooKeeper", "writing and reading"])
-def test_ctrl_c_ends_all_of_it(demo, server, folder, tmp_path, phase):
+def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     """1. the demo starts; 2. in a phase, Ctrl-C reaches its whole process group; 3. nothing is left."""
+    require(Engine.MARIADB)
     process = demo("--shards", "2")
     watch = Watch(process)
     wait_for(
@@ -205,10 +222,23 @@ def test_ctrl_c_ends_all_of_it(demo, server, folder, tmp_path, phase):
 
 
 def test_a_missing_server_is_a_sentence(monkeypatch):
-    monkeypatch.setattr("canal_group.demo.servers.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("canal_group.demo.mariadb.shutil.which", lambda *_, **__: None)
     from canal_group.demo.options import DemoOptions
     from canal_group.demo.run import run
     from merge.errors import ConfigError
 
     with pytest.raises(ConfigError, match="install the package mariadb-server"):
         run(DemoOptions(shards=1))
+
+
+def test_a_mysql_that_cannot_be_had_is_a_sentence(monkeypatch, tmp_path):
+    """The script that unpacks it says why it cannot, and so does the demo; it is asked once."""
+    script = tmp_path / "get-mysql.sh"
+    script.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 'get-mysql: no mirror' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("canal_group.demo.mysql._SCRIPT", script)
+    programs = Programs(tmp_path / "cache" / "mysql")
+    for _ in range(2):
+        with pytest.raises(ServerMissingError, match=r"MySQL's server cannot be had: no mirror\."):
+            programs.mysqld()
+    assert (tmp_path / "asked").read_text() == "asked\n"

@@ -19,8 +19,11 @@ import pytest
 from actors.parse.clock import SourceClock
 from actors.parse.preflight import preflight, register, require
 from actors.parse.source import connect, server_facts
-from canal_group.demo import servers
-from canal_group.demo.servers import MariaDbServer, ServerMissingError, start_all
+from canal_group.demo import mariadb as mariadb_programs
+from canal_group.demo.child_process import free_port
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.server_process import ServerMissingError
+from canal_group.demo.servers import start_all
 from merge.errors import SourceUnavailable, SourceUnfit
 
 
@@ -41,7 +44,6 @@ def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address)
         ("binlog_format", "MIXED", "SET GLOBAL binlog_format = 'ROW';"),
         ("binlog_row_image", "MINIMAL", "SET GLOBAL binlog_row_image = 'FULL';"),
         ("binlog_row_metadata", "MINIMAL", "SET GLOBAL binlog_row_metadata = 'FULL';"),
-        ("log_bin_compress", "ON", "SET GLOBAL log_bin_compress = OFF;"),
     ],
 )
 def test_each_setting_is_checked_and_its_fix_mends_it(mariadb, source_address, name, bad, fix):
@@ -119,7 +121,7 @@ def test_errors_are_ours(mariadb, source_address):
     assert "GRANT REPLICATION SLAVE" in denied.value.hint
     assert "wrong-secret" not in f"{denied.value} {wrong!r} {wrong}"
     with pytest.raises(SourceUnavailable):
-        connect(source_address(mariadb, port=servers.free_port()))
+        connect(source_address(mariadb, port=free_port()))
 
 
 def test_facts(mariadb, source_address):
@@ -168,17 +170,17 @@ def test_several_servers_start_side_by_side_and_keep_their_data():
 
 
 def test_a_missing_server_names_its_package(monkeypatch):
-    monkeypatch.setattr(servers.shutil, "which", lambda *_args, **_options: None)
+    monkeypatch.setattr(mariadb_programs.shutil, "which", lambda *_args, **_options: None)
     with pytest.raises(ServerMissingError, match="install the package mariadb-server"):
-        servers._program("mariadbd")
+        mariadb_programs._program("mariadbd")
 
 
 def test_servers_die_with_their_parent():
     """The kernel ends the server when the process that started it is killed."""
     program = textwrap.dedent("""
-        from canal_group.demo.servers import MariaDbServer
+        from canal_group.demo.mariadb import MariaDbServer
         server = MariaDbServer().start()
-        print(server._process.pid, flush=True)
+        print(server.pid, flush=True)
         input()
     """)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

@@ -1,0 +1,192 @@
+"""Binlog files: binlogs and relay logs on a disk, read by the same decoder as those of a server.
+
+A file begins with four bytes of magic and goes on event after event; the files of one server follow each
+other by number. They are read in blocks; what is held is one event and the chunk that is being gathered.
+
+How a file may end:
+
+- in a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
+- inside an event or a transaction, and its format description says that it is in use: the server writes it
+  now, or crashed while it did. What is not complete did not happen, or not yet;
+- inside an event or a transaction otherwise: it was cut off. That is an error, after everything before it.
+
+A relay log holds the events of its replica's source. Places in it are its own, and its transactions may go on
+in the next file.
+
+Layout: "Binary log file" and "Relay log" in MySQL's internals manual.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from actors.parse.binlog_decoder import BinlogDecoder
+from actors.parse.chunk_builder import ChunkBuilder, Limits
+from actors.parse.columns import Losses
+from actors.parse.compression import EVENT_BYTES_MAX
+from actors.parse.event_types import EventType
+from actors.parse.events import CHECKSUM_NONE, HEADER_SIZE, IN_USE_FLAG, MAGIC
+from actors.parse.table_lookup import NoLookup, TableLookup
+from actors.parse.tables import Select
+from merge.chunk import Chunk
+from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
+from merge.position import Position, file_order
+
+_READ_BYTES = 1 << 20
+#: MySQL's magic of a file encrypted by `binlog_encryption`
+_ENCRYPTED_MAGIC = b"\xfdbin"
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the binlog files of a folder in their server's order.
+
+    Those are all numbered files of a name of which one begins like a binlog: one that does not, between
+    others, is an error when it is read. Other files are left out.
+
+    Raises:
+        UsageError: there are none, or they have more than one name: two logs, or two servers.
+    """
+    numbered = [path for path in folder.iterdir() if path.suffix[1:].isdecimal() and path.is_file()]
+    bases = sorted({path.stem for path in numbered if _magic(path) in (MAGIC, _ENCRYPTED_MAGIC)})
+    files = sorted((path for path in numbered if path.stem in bases), key=lambda path: file_order(path.name))
+    if len(bases) != 1:
+        raise UsageError(
+            f"{folder} holds binlogs of {len(bases)} names{': ' if bases else ''}{', '.join(bases)}.",
+            hint="Expected files such as mysql-bin.000001, of one name.",
+        )
+    return files
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC))
+
+
+class BinlogFiles:
+    """Reads files as one stream of chunks. Iterate it once.
+
+    Args:
+        files: in the order in which they were written.
+        select: which tables to decode, under which name.
+        limits: when a chunk is full.
+        lookup: who is asked for what table maps do not say, see `unnamed_tables`.
+        start: where to begin; files before it are to be left out. Default: at the first file's beginning.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        select: Select,
+        limits: Limits | None = None,
+        *,
+        lookup: TableLookup | None = None,
+        start: Position | None = None,
+    ) -> None:
+        #: how many events of each type were read
+        self.events: Counter[int] = Counter()
+        self._files = files
+        self._builder = ChunkBuilder(limits)
+        first = Position(files[0].name if files else "", len(MAGIC))
+        self._decoder = BinlogDecoder(
+            "", start or first, select, self._builder, checksum=CHECKSUM_NONE, lookup=lookup or NoLookup()
+        )
+
+    @property
+    def losses(self) -> Losses:
+        """Values that had no place in their type, since the beginning."""
+        return self._builder.losses
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield what the files hold.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: with file and offset; every whole transaction before was yielded.
+            PositionPurged: an XA transaction commits whose rows are in none of the files.
+            UsageError: a file cannot be opened.
+        """
+        in_use = False
+        try:
+            for path in self._files:
+                in_use = yield from self._read_file(path)
+            if self._decoder.in_transaction and not in_use:
+                self._refuse(CorruptEvent("The last file ends inside a transaction."))
+        except DataError:
+            yield from self._flush_whole()
+            raise
+        yield from self._flush_whole()
+
+    def _flush_whole(self) -> Iterator[Chunk]:
+        """Yield what is gathered, without a transaction that did not end and was not handed over in part."""
+        if self._builder.in_transaction:
+            self._builder.discard()
+        yield from self._flush()
+
+    def _read_file(self, path: Path) -> Generator[Chunk, None, bool]:
+        """Read one file; return whether it is in use."""
+        decoder = self._decoder
+        decoder.open_file(path.name)
+        try:
+            file = path.open("rb", buffering=_READ_BYTES)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be opened: {error.strerror}.") from error
+        with file:
+            self._check_magic(file)
+            in_use = False
+            for event in self._events(file):
+                kind = decoder.feed(event)
+                self.events[kind] += 1
+                if kind == EventType.FORMAT_DESCRIPTION and decoder.offset == len(MAGIC) + len(event):
+                    in_use = bool(event[17] & IN_USE_FLAG)
+                yield from self._flush_full()
+                while decoder.go_on():
+                    yield from self._flush_full()
+            if decoder.offset < os.fstat(file.fileno()).st_size and not in_use:
+                self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
+        if decoder.in_transaction and not (in_use or decoder.relay_log):
+            self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
+        return in_use
+
+    def _check_magic(self, file: BinaryIO) -> None:
+        magic = file.read(len(MAGIC))
+        if magic == _ENCRYPTED_MAGIC:
+            self._refuse(
+                UnsupportedEvent(
+                    "The file is encrypted.", hint="Read it from its server, which sends events decrypted."
+                )
+            )
+        if magic != MAGIC:
+            self._refuse(CorruptEvent("The file is no binlog: it does not begin like one."))
+
+    def _events(self, file: BinaryIO) -> Iterator[bytes]:
+        """Yield the file's whole events; an incomplete one at its end is left out."""
+        while len(header := file.read(HEADER_SIZE)) == HEADER_SIZE:
+            (size,) = struct.unpack_from("<I", header, 9)
+            if not HEADER_SIZE <= size <= EVENT_BYTES_MAX:
+                self._refuse(CorruptEvent(f"An event of {size} bytes cannot be."))
+            parts, left = [header], size - HEADER_SIZE
+            while left and (part := file.read(min(left, _READ_BYTES))):
+                parts.append(part)
+                left -= len(part)
+            if left:
+                return
+            yield b"".join(parts)
+
+    def _refuse(self, error: DataError) -> None:
+        raise self._decoder.located(error, "end of file")
+
+    def _flush_full(self) -> Iterator[Chunk]:
+        if self._builder.full:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Chunk]:
+        try:
+            chunk = self._builder.close(self._decoder.offset)
+        except DataError as error:
+            raise self._decoder.located(error) from error
+        if chunk is not None:
+            yield chunk

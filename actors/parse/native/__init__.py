@@ -1,0 +1,31 @@
+"""The compiled part: rows events' bytes into column buffers, without a Python object per row.
+
+`images` gathers the rows of a table, `lane` takes runs of rows events without a step of Python for each. What
+they are made of stands in `.pxd` files beside them, as inline functions:
+
+    faults      what can be wrong with bytes
+    memory      buffers that grow, bitmaps
+    numbers     bytes to integers
+    decimals    packed DECIMAL to 128 and 256 bits
+    temporal    dates and times to Arrow's microseconds and days
+    text        UTF-8 validation, single-byte charsets to UTF-8
+    json_text   binary JSON to text
+    columns     one column's values into its buffers
+    crc32       checksums of small events
+
+Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
+so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
+waits or keeps state between two calls other than its buffers.
+"""
+
+import importlib
+
+try:
+    for name in ("images", "lane"):
+        importlib.import_module(f"actors.parse.native.{name}")
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("actors.parse.native."):
+        raise
+    raise ImportError(
+        "The row decoder is not compiled: run `make setup`, which needs a C compiler."
+    ) from error

@@ -1,0 +1,32 @@
+"""Table lookup: who says what a table map does not; see `unnamed_tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class ColumnFacts(NamedTuple):
+    """What a server says of a column."""
+
+    name: str
+    unsigned: bool
+    #: collation number; 63 is binary
+    collation: int
+    #: ENUM's or SET's values in the order of their definition
+    values: tuple[str, ...]
+    primary_key: bool
+
+
+class TableLookup(Protocol):
+    """Knows tables as they are now, or were."""
+
+    def columns(self, schema: str, table: str) -> Sequence[ColumnFacts] | None:
+        """Return a table's columns in order; None if the table is not known."""
+
+
+class NoLookup:
+    """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
+
+    def columns(self, _schema: str, _table: str) -> None:
+        """Return None."""

@@ -1,0 +1,380 @@
+"""Transactions: the binlog's grammar. Events in, transactions with their rows out to a chunk builder.
+
+What a transaction is, and what else may stand between two of them:
+
+    MySQL      GTID | GTID_TAGGED | ANONYMOUS_GTID (absent before 5.7)
+                   then  QUERY BEGIN ... XID | QUERY COMMIT
+                   or    TRANSACTION_PAYLOAD, which holds the same events
+                   or    QUERY XA START ... QUERY XA END, XA_PREPARE
+                   or    QUERY XA COMMIT | QUERY XA ROLLBACK
+                   or    QUERY (a definition)
+    MariaDB    GTID                 then  ... XID | QUERY COMMIT
+               GTID (prepared XA)   then  ... QUERY XA END, XA_PREPARE
+               GTID (completed XA)  then  QUERY XA COMMIT | QUERY XA ROLLBACK
+               GTID standalone      then  QUERY (a definition; an ALTER may come in two phases)
+
+Rows prepared under an xid are handed over by the transaction that commits it, at its place, time and GTID.
+The one that prepared them, one that rolls back and the first phase of an ALTER are transactions without rows.
+
+An event may hold more than a chunk takes. `take` reads its beginning and `go_on` the rest, step by step: the
+owner closes full chunks in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from actors.parse import ddl
+from actors.parse.chunk_builder import ChunkBuilder
+from actors.parse.compression import parse_payload
+from actors.parse.event_types import (
+    REFUSED,
+    ROWS,
+    SKIPPED,
+    UNKNOWN_HINT,
+    UNPACKED_ROWS,
+    EventType,
+    type_name,
+)
+from actors.parse.events import HEADER_SIZE, Event, parse_header, parse_query
+from actors.parse.gtid_events import (
+    Alter,
+    TransactionStart,
+    parse_mariadb_gtid,
+    parse_mysql_gtid,
+    parse_tagged_gtid,
+)
+from actors.parse.tables import Select, Tables
+from actors.parse.xa import RowsEvent, XaTransactions, Xid, parse_xa_prepare, parse_xa_statement
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+
+SECOND_US = 1_000_000
+
+_UNBEGUN_HINT = "A stream must begin where a transaction begins."
+#: events that a payload never holds: they are about files, or about the payload itself
+_NOT_IN_PAYLOAD = frozenset(
+    {
+        EventType.FORMAT_DESCRIPTION,
+        EventType.ROTATE,
+        EventType.GTID,
+        EventType.GTID_TAGGED,
+        EventType.ANONYMOUS_GTID,
+        EventType.TRANSACTION_PAYLOAD,
+    }
+)
+
+
+class _State(Enum):
+    IDLE = "between transactions"
+    #: a GTID was read: BEGIN or a statement on its own follows
+    ANNOUNCED = "announced"
+    INSIDE = "inside a transaction"
+
+
+class Transactions:
+    """Follows one shard's transactions.
+
+    Args:
+        tables: the table maps of the current file.
+        xa: the rows of XA transactions that are not decided.
+        select: which definition statements are handed on, and under which name.
+        builder: gathers what was read.
+        skip: rows of the first transaction that were handed over before.
+    """
+
+    def __init__(
+        self, tables: Tables, xa: XaTransactions, select: Select, builder: ChunkBuilder, *, skip: int
+    ) -> None:
+        self._tables = tables
+        self._xa = xa
+        self._select = select
+        self._builder = builder
+        self._skip = skip
+        self._state = _State.IDLE
+        self._alter: Alter | None = None
+        self._savepoints: dict[str, int] = {}
+        #: what is left to read of the last event; the innermost one last
+        self._rests: list[Iterator[None]] = []
+        self._handlers: dict[int, Callable[[Event], None]] = {
+            EventType.GTID: self._on_gtid,
+            EventType.GTID_TAGGED: self._on_gtid,
+            EventType.ANONYMOUS_GTID: self._on_gtid,
+            EventType.MARIADB_GTID: self._on_gtid,
+            EventType.QUERY: self._on_query,
+            EventType.MARIADB_QUERY_COMPRESSED: self._on_query,
+            EventType.XID: self._on_xid,
+            EventType.XA_PREPARE: self._on_xa_prepare,
+            EventType.TABLE_MAP: self._on_table_map,
+            EventType.TRANSACTION_PAYLOAD: self._on_payload,
+            **dict.fromkeys(ROWS | UNPACKED_ROWS.keys(), self._on_rows),
+        }
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._state is not _State.IDLE
+
+    def take(self, event: Event) -> None:
+        """Read one event; `go_on` reads the rest of it.
+
+        Raises:
+            CorruptEvent: its bytes contradict themselves, or it has no place here.
+            UnsupportedEvent: it may change rows in a way that this version does not read.
+            PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
+                details hold its `xid`.
+        """
+        handler = self._handlers.get(event.type)
+        if handler is not None:
+            handler(event)
+        elif event.type not in SKIPPED:
+            raise UnsupportedEvent(
+                f"{type_name(event.type)} events are not read.", hint=REFUSED.get(event.type, UNKNOWN_HINT)
+            )
+
+    def go_on(self) -> bool:
+        """Read on in the last event; return whether there was anything left."""
+        while self._rests:
+            if next(self._rests[-1], self) is not self:
+                return True
+            self._rests.pop()
+        return False
+
+    def abandon(self) -> None:
+        """Forget an open transaction that its file does not end: the server crashed, and rolled it back.
+
+        Raises:
+            CorruptEvent: rows of it were handed over.
+        """
+        self._xa.drop()
+        if not self.open:
+            return
+        if not self._builder.discard():
+            raise CorruptEvent(
+                "The file ends inside a transaction whose first rows were handed over.",
+                hint="The source crashed while it wrote the transaction and rolled it back: its rows must be "
+                "taken back by hand.",
+            )
+        self._state = _State.IDLE
+
+    def _on_gtid(self, event: Event) -> None:
+        match event.type:
+            case EventType.MARIADB_GTID:
+                start = parse_mariadb_gtid(event.body, event.server_id)
+            case EventType.GTID_TAGGED:
+                start = parse_tagged_gtid(event.body)
+            case _:
+                anonymous = event.type == EventType.ANONYMOUS_GTID
+                start = parse_mysql_gtid(event.body, anonymous=anonymous)
+        self._begin(start, event)
+        self._state = _State.INSIDE if start.implied_begin else _State.ANNOUNCED
+        self._alter = start.alter
+        if start.prepares_xa:
+            self._xa.begin()
+
+    def _begin(self, start: TransactionStart | None, event: Event) -> None:
+        if self.open:
+            raise CorruptEvent("A transaction begins inside another.")
+        commit_us = start.commit_us if start else 0
+        self._builder.begin(
+            file=event.file,
+            begin_offset=event.begin,
+            commit_us=commit_us or event.timestamp * SECOND_US,
+            gtid_source=start.source if start else "",
+            gtid_number=start.number if start else 0,
+            skip=self._skip,
+        )
+        self._skip = 0
+        self._alter = None
+        self._savepoints.clear()
+
+    def _end(self, event: Event) -> None:
+        self._xa.drop()
+        self._builder.end(event.end)
+        self._state = _State.IDLE
+
+    def _require_inside(self, what: str) -> None:
+        if self._state is not _State.INSIDE:
+            raise CorruptEvent(f"{what} {self._state.value}.", hint=_UNBEGUN_HINT)
+
+    def _on_xid(self, event: Event) -> None:
+        self._require_inside("COMMIT")
+        if self._xa.reading:  # one phase, on a server that logs it like any other commit
+            self._hand_over(self._xa.take(), event)
+        else:
+            self._end(event)
+
+    # ---- statements ----------------------------------------------------------------------------------------
+
+    def _on_query(self, event: Event) -> None:
+        query = parse_query(event.body, packed=event.type == EventType.MARIADB_QUERY_COMPRESSED)
+        match ddl.kind_of(query.sql):
+            case ddl.Kind.BEGIN:
+                if self._state is _State.IDLE:
+                    self._begin(None, event)
+                self._state = _State.INSIDE
+            case ddl.Kind.DEFINITION:
+                self._definition(query.schema, query.sql, event)
+            case ddl.Kind.XA:
+                self._on_xa(query.sql, event)
+            case ddl.Kind.ROWS:
+                raise UnsupportedEvent(
+                    f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
+                    hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
+                )
+            case kind:
+                self._on_transaction_control(kind, query.sql, event)
+
+    def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
+        """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
+        match kind:
+            case ddl.Kind.COMMIT:
+                self._on_xid(event)
+            case ddl.Kind.ROLLBACK:
+                self._rollback(event)
+            case ddl.Kind.SAVEPOINT:
+                self._savepoints[ddl.savepoint_name(sql)] = self._progress
+            case ddl.Kind.ROLLBACK_TO:
+                self._rollback_to(ddl.savepoint_name(sql))
+            case _:
+                assert kind in (ddl.Kind.RELEASE, ddl.Kind.EMPTY), kind
+
+    @property
+    def _progress(self) -> int:
+        """What tells whether rows were added to the open transaction."""
+        return self._xa.events if self._xa.reading else self._builder.row
+
+    def _rollback(self, event: Event) -> None:
+        """End a transaction that was rolled back: logged only where a part of it could not be undone."""
+        self._require_inside("ROLLBACK")
+        if self._progress:
+            raise UnsupportedEvent(
+                "A transaction that was rolled back holds rows: which of them stayed is not known.",
+                hint="Tables without transactions, changed beside tables with them, cause this.",
+            )
+        self._end(event)
+
+    def _rollback_to(self, name: str) -> None:
+        """Pass over a return to a savepoint, provided that the undone rows are not in the binlog."""
+        if self._progress > self._savepoints.get(name, 0):
+            raise UnsupportedEvent(
+                f"Rows behind savepoint {name!r} were rolled back, but stand in the binlog.",
+                hint="Tables without transactions, changed beside tables with them, cause this.",
+            )
+
+    def _definition(self, schema: str, sql: str, event: Event) -> None:
+        """Hand a statement on under the first of its tables that is selected.
+
+        A statement about no table is asked for with an empty table name. On its own it is a transaction;
+        CREATE TABLE ... SELECT stands inside one, before its rows. Of an ALTER in two phases only the commit
+        is handed on: its start changes nothing yet, and its rollback never will.
+        """
+        alone = self._state is not _State.INSIDE
+        if self._state is _State.IDLE:
+            self._begin(None, event)
+        happened = self._alter in (None, Alter.COMMIT)
+        for change in ddl.changes_of(sql, schema) if happened else ():
+            name = self._select(change.schema, change.table)
+            if name is not None:
+                self._builder.add_statement(name, change.op, sql)
+                if alone:
+                    self._builder.mark_ddl()
+                break
+        if alone:
+            self._end(event)
+
+    # ---- XA ------------------------------------------------------------------------------------------------
+
+    def _on_xa(self, sql: str, event: Event) -> None:
+        statement = parse_xa_statement(sql)
+        if self._state is _State.IDLE:
+            self._begin(None, event)
+        self._state = _State.INSIDE
+        match statement.verb:
+            case "START":
+                self._xa.begin()
+            case "END":
+                if not self._xa.reading:
+                    raise CorruptEvent("XA END comes without XA START.", hint=_UNBEGUN_HINT)
+            case "COMMIT":
+                one_phase = statement.one_phase and self._xa.reading
+                rows = self._xa.take() if one_phase else self._xa.decide(statement.xid)
+                if rows is None:
+                    raise _prepared_before(statement.xid)
+                self._hand_over(rows, event)
+            case "ROLLBACK":
+                self._xa.decide(statement.xid)
+                self._end(event)
+            case _:
+                raise UnsupportedEvent(f"XA {statement.verb} is no statement of a binlog: {sql[:100]!r}.")
+
+    def _on_xa_prepare(self, event: Event) -> None:
+        one_phase, xid = parse_xa_prepare(event.body)
+        self._require_inside("XA PREPARE")
+        if not self._xa.reading:
+            raise CorruptEvent("XA PREPARE comes without XA START.", hint=_UNBEGUN_HINT)
+        if one_phase:
+            self._hand_over(self._xa.take(), event)
+        else:
+            self._xa.prepare(xid)
+            self._end(event)
+
+    def _hand_over(self, rows: list[RowsEvent], event: Event) -> None:
+        """Give the rows of an XA transaction to the open one, which is what commits it."""
+
+        def rest() -> Iterator[None]:
+            for each in rows:
+                self._builder.add_rows(*each)
+                yield
+            self._end(event)
+
+        self._rests.append(rest())
+
+    # ---- rows ----------------------------------------------------------------------------------------------
+
+    def _on_table_map(self, event: Event) -> None:
+        self._tables.learn(event.body)
+
+    def _on_rows(self, event: Event) -> None:
+        self._require_inside("Rows")
+        rows = self._tables.rows(event.type, event.body)
+        if rows is None:
+            return
+        if self._xa.reading:
+            self._xa.hold(rows)
+        else:
+            self._builder.add_rows(*rows)
+
+    def _on_payload(self, event: Event) -> None:
+        if self._state is _State.INSIDE:
+            raise CorruptEvent("A compressed transaction stands inside another.")
+        self._rests.append(self._unpack(event))
+
+    def _unpack(self, event: Event) -> Iterator[None]:
+        """Read a payload's events; each stands, for a reader, where the payload does."""
+        for inner in inner_events(event):
+            self.take(inner)
+            yield
+        if self.open:
+            raise CorruptEvent("A compressed transaction has no end.")
+
+
+def inner_events(event: Event) -> Iterator[Event]:
+    """Yield the events of a TRANSACTION_PAYLOAD.
+
+    Raises:
+        CorruptEvent, UnsupportedEvent: see `compression`; or one of them has no place there.
+    """
+    for each in parse_payload(event.body).events():
+        header = parse_header(each)
+        if header.event_type in _NOT_IN_PAYLOAD:
+            raise CorruptEvent(f"A payload holds an event of type {type_name(header.event_type)}.")
+        yield event._replace(type=header.event_type, timestamp=header.timestamp, body=each[HEADER_SIZE:])
+
+
+def _prepared_before(xid: Xid) -> PositionPurged:
+    return PositionPurged(
+        f"XA transaction {xid} commits here, but its rows were logged before the oldest binlog that is read.",
+        hint="Read from a file that holds its XA PREPARE; if none is left, load its tables anew.",
+        xid=str(xid),
+    )

@@ -1,0 +1,41 @@
+"""The benchmarks' command line.
+
+A benchmark is a module of this package with `measure(size: float) -> dict[str, Any]`: 1.0 is the size that
+two processors finish in three minutes at most, and what it returns is a JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+
+import benchmarks
+
+
+def names() -> list[str]:
+    """Return the names of all benchmarks: the modules without an underscore."""
+    found = pkgutil.iter_modules(benchmarks.__path__)
+    return sorted(each.name for each in found if not each.name.startswith("_") and not each.ispkg)
+
+
+def main() -> None:
+    """Run the chosen benchmarks."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__)
+    parser.add_argument("name", choices=[*names(), "all"], help="which one")
+    parser.add_argument("--size", type=float, default=1.0, help="how much work, as a multiple of the usual")
+    parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
+    chosen = parser.parse_args()
+    wanted = names() if chosen.name == "all" else [chosen.name]
+    results = {}
+    for name in wanted:
+        print(f"{name}: measuring", file=sys.stderr, flush=True)
+        results[name] = importlib.import_module(f"benchmarks.{name}").measure(chosen.size)
+    result = results if chosen.name == "all" else results[chosen.name]
+    print(json.dumps(result, indent=None if chosen.json else 2))
+
+
+if __name__ == "__main__":
+    main()

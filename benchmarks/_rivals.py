@@ -1,0 +1,131 @@
+"""Rivals: what else reads the same binlogs, measured beside the pipeline.
+
+A raw dump copies binlogs and looks at nothing: as fast as a server gives them out. mysql-replication decodes
+rows in Python.
+"""
+
+from __future__ import annotations
+
+import heapq
+import importlib.util
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from operator import itemgetter
+from typing import Any
+
+import pymysql
+from pymysql.constants import COMMAND
+
+from benchmarks._load import binlogs
+from canal_group.demo.server_process import DatabaseServer
+
+_CLIENTS = ("mariadb-binlog", "mysqlbinlog")
+_NON_BLOCKING = 1
+_OK = 0
+
+
+def raw_dumps(made: Sequence[DatabaseServer]) -> tuple[float, str]:
+    """Dump all servers' binlogs side by side; return bytes a second, all together, and who did it."""
+    client = next(filter(None, map(shutil.which, _CLIENTS)), None)
+    sizes = [sum(size for _, size in binlogs(server)) for server in made]
+    with tempfile.TemporaryDirectory(prefix="cg-bench-") as folder:
+        commands = [_dump(client, server, f"{folder}/{index}-") for index, server in enumerate(made)]
+        began_s = time.monotonic()
+        running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]
+        ended = [process.wait() for process in running]
+        took_s = time.monotonic() - began_s
+    if any(ended):
+        raise RuntimeError("a raw dump failed")
+    return sum(sizes) / took_s, client.rpartition("/")[2] if client else "own reader of raw packets"
+
+
+def _dump(client: str | None, server: DatabaseServer, result: str) -> list[str]:
+    where, first = server.address(), binlogs(server)[0][0]
+    if client is None:
+        return [sys.executable, "-m", __name__, "raw", json.dumps([_account(server), first])]
+    return [
+        client,
+        "--no-defaults",
+        "--raw",
+        "--read-from-remote-server",
+        "--to-last-log",
+        f"--host={where.host}",
+        "--protocol=tcp",
+        f"--port={where.port}",
+        f"--user={where.user}",
+        f"--password={where.password}",
+        f"--result-file={result}",
+        first,
+    ]
+
+
+def replication_rows_per_s(made: Sequence[DatabaseServer], rows: int) -> float | None:
+    """Merge the first rows of all servers with mysql-replication and a heap; None: it is not installed."""
+    asked = json.dumps([[_account(server) for server in made], binlogs(made[0])[0][0], rows])
+    command = [sys.executable, "-m", __name__, "replication", asked]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    took_s = json.loads(done.stdout)
+    return rows / took_s if took_s else None
+
+
+def _account(server: DatabaseServer) -> dict[str, Any]:
+    where = server.address()
+    return {"host": where.host, "port": where.port, "user": where.user, "password": where.password}
+
+
+# ---- in processes of their own -------------------------------------------------------------------------
+
+
+def _raw(account: dict[str, Any], first: str) -> int:
+    """Dump a server's binlogs and count their bytes."""
+    connection = pymysql.connect(**account, ssl_disabled=True)
+    with connection.cursor() as cursor:
+        cursor.execute("SET @master_binlog_checksum = 'CRC32', @mariadb_slave_capability = 4")
+    driver: Any = connection
+    request = struct.pack("<IHI", 4, _NON_BLOCKING, 77) + first.encode()
+    driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
+    received = 0
+    while True:
+        packet = driver._read_packet()  # noqa: SLF001
+        if packet.get_all_data()[0] != _OK:
+            return received
+        received += len(packet.get_all_data()) - 1
+
+
+def _replication(accounts: list[dict[str, Any]], first: str, rows: int) -> float | None:
+    """Merge so many rows by time; return the seconds it took."""
+    if importlib.util.find_spec("pymysqlreplication") is None:
+        return None
+    library = importlib.import_module("pymysqlreplication")
+    inserts = importlib.import_module("pymysqlreplication.row_event").WriteRowsEvent
+
+    def stream(index: int, account: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
+        reader = library.BinLogStreamReader(
+            connection_settings=account,
+            server_id=7000 + index,
+            log_file=first,
+            log_pos=4,
+            resume_stream=True,
+            only_events=[inserts],
+        )
+        for event in reader:
+            yield event.timestamp, index, len(event.rows)
+        reader.close()
+
+    began_s = time.monotonic()
+    merged = heapq.merge(*map(stream, count(), accounts), key=itemgetter(0, 1))
+    while rows > 0:
+        rows -= next(merged)[2]
+    return time.monotonic() - began_s
+
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[2])
+    print(json.dumps(_raw(*arguments) if sys.argv[1] == "raw" else _replication(*arguments)))

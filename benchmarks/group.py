@@ -1,0 +1,66 @@
+"""Group: how fast a whole instance drains the backlog of four servers, and its rivals beside it.
+
+The clock runs from the moment the servers let the instance in until a consumer has acknowledged the last row:
+connections, parsing, rings, timeline, ledger, gateway and the client's own decoding are in it, starting
+processes is not. Two backlogs: `bulk`, transactions of a hundred rows of eleven mixed columns, and `small`,
+of one row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, lock, servers
+from benchmarks._pipeline import Passage, consumer, instance, read_all
+from benchmarks._rivals import raw_dumps, replication_rows_per_s
+from canal_group.demo.server_process import DatabaseServer
+
+#: rows of each backlog, over all servers
+_BULK, _SMALL = 2_000_000, 200_000
+#: mysql-replication reads so many of them
+_REPLICATION_ROWS = 40_000
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return rows a second and the ratios for both backlogs."""
+    with servers() as made:
+        bulk = _measured(made, "bulk", int(_BULK * size) // SHARDS // BULK_ROWS)
+        small = _measured(made, "small", int(_SMALL * size) // SHARDS)
+    return {**bulk, "small": small, "cpus": cpus()}
+
+
+def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dict[str, Any]:
+    backlog = fill(made, procedure, times)
+    raw, raw_by = raw_dumps(made)
+    rival = replication_rows_per_s(made, min(_REPLICATION_ROWS, backlog.rows // 4))
+    return _report(backlog, drained(made, backlog), raw, raw_by, rival)
+
+
+def drained(made: Sequence[DatabaseServer], backlog: Backlog) -> Passage:
+    """Launch an instance, let it in, and read everything."""
+    lock(made, locked=True)
+    with instance(made) as running:
+        since_s = time.monotonic()
+        lock(made, locked=False)
+        with consumer(running) as reader:
+            return read_all(reader, backlog.rows, since_s)
+
+
+def _report(
+    backlog: Backlog, passage: Passage, raw: float, raw_by: str, rival: float | None
+) -> dict[str, Any]:
+    rows_per_s = passage.rows / passage.took_s
+    return {
+        "rows_per_s": round(rows_per_s),
+        "ratio_to_raw_dump": round(backlog.bytes / passage.took_s / raw, 3),
+        "ratio_to_mysql_replication": round(rows_per_s / rival, 2) if rival else None,
+        "rows": passage.rows,
+        "transactions_per_s": round(backlog.transactions / passage.took_s),
+        "mib_per_s": round(backlog.bytes / passage.took_s / (1 << 20), 1),
+        "raw_dump_mib_per_s": round(raw / (1 << 20), 1),
+        "raw_dump_by": raw_by,
+        "mysql_replication_rows_per_s": round(rival) if rival else None,
+        "batches": passage.batches,
+    }

@@ -1,0 +1,164 @@
+"""Latency: from a commit to the consumer that has its row, at a steady rate.
+
+Four shards take one-row transactions, each at its own even pace; one consumer reads typed rows and
+acknowledges. The writer's clock is the consumer's, so that latency is the arrival of a row at the consumer
+less the moment its commit was answered. What can be told of its parts, in the order in which they come:
+
+- `commit`: the statement on its way to the server and back (not part of the latency);
+- `merge`: from the answered commit to the answer of a get whose batch has it: binlog, parsing, ring, poll,
+  and the wait until no shard can come before it any more;
+- `rows`: from that answer to the rows, fetched from the shards and put in order;
+- `ack`: until the acknowledgement of its batch is answered (not part of the latency).
+
+On MySQL, whose commits are stamped in microseconds; on MariaDB, which stamps whole seconds, where MySQL
+cannot be had.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pymysql
+
+from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
+from benchmarks._pipeline import consumer, instance, processes
+from canal_group.client import Consumer
+from canal_group.demo.engine import Engine
+from canal_group.demo.server_process import DatabaseServer, ServerMissingError
+
+#: one-row transactions a second, on each shard
+_RATE = 250
+_SECONDS = 20.0
+#: what is committed in the first seconds does not count: every path is walked for the first time
+_WARM_UP_S = 2.0
+#: between the first ids of two writers
+_STRIDE = 10**9
+_SILENCE_S = 30.0
+_INSERT = (
+    f"INSERT INTO {TABLE} VALUES (%s, 'c', 1, 1.5, '2024-02-28 12:34:56', 'new', 1.5, 3, 1, "
+    "'2024-02-28 12:34:56', 'n')"
+)
+
+
+class _Writer(threading.Thread):
+    """Commits rows with ids of its own at an even pace, and remembers when."""
+
+    def __init__(self, server: DatabaseServer, shard: int, count: int) -> None:
+        super().__init__(name=f"writer-{shard}", daemon=True)
+        self.first, self.count = (shard + 1) * _STRIDE, count
+        #: when each was sent and answered, seconds of `time.monotonic`
+        self.sent_s = np.zeros(count)
+        self.answered_s = np.zeros(count)
+        self.error: pymysql.Error | None = None
+        self._server, self._shard = server, shard
+
+    def run(self) -> None:
+        """Write everything."""
+        pause = threading.Event()
+        try:
+            with (
+                contextlib.closing(self._server.connect(SCHEMA)) as connection,
+                connection.cursor() as cursor,
+            ):
+                # Shards do not commit in the same moments.
+                begin_s = time.monotonic() + self._shard / SHARDS / _RATE
+                for index in range(self.count):
+                    pause.wait(max(0.0, begin_s + index / _RATE - time.monotonic()))
+                    self.sent_s[index] = time.monotonic()
+                    cursor.execute(_INSERT, (self.first + index,))
+                    self.answered_s[index] = time.monotonic()
+        except pymysql.Error as error:
+            self.error = error
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return percentiles of the latency and of its parts, in milliseconds."""
+    with _servers() as made:
+        fill(made, "small", 1)
+        with instance(made) as running, consumer(running) as reader:
+            return {"engine": made[0].engine, **_measured(made, reader, int(_RATE * _SECONDS * size))}
+
+
+@contextmanager
+def _servers() -> Iterator[Sequence[DatabaseServer]]:
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(servers(Engine.MYSQL))
+        except ServerMissingError as error:
+            print(f"latency: {error}", file=sys.stderr)
+            made = stack.enter_context(servers(Engine.MARIADB))
+        yield made
+
+
+def _measured(made: Sequence[DatabaseServer], reader: Consumer, count: int) -> dict[str, Any]:
+    _skip_what_is_there(reader, len(made))
+    writers = [_Writer(server, shard, count) for shard, server in enumerate(made)]
+    pids = processes(reader)
+    before = {name: cpu_s(pid) for name, pid in pids.items()}
+    for writer in writers:
+        writer.start()
+    ids, got_s, read_s, acked_s = _arrivals(reader, writers)
+    for writer in writers:
+        writer.join()
+    used = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
+    sent_s = np.concatenate([writer.sent_s for writer in writers])
+    answered_s = np.concatenate([writer.answered_s for writer in writers])
+    place = (ids // _STRIDE - 1) * count + ids % _STRIDE
+    sent_s, answered_s = sent_s[place], answered_s[place]
+    warm = sent_s > sent_s.min() + _WARM_UP_S
+    latency = _percentiles((read_s - answered_s)[warm])
+    return {
+        "p50_ms": latency["p50_ms"],
+        "p99_ms": latency["p99_ms"],
+        "max_ms": latency["max_ms"],
+        "stages": {
+            "commit": _percentiles((answered_s - sent_s)[warm]),
+            "merge": _percentiles((got_s - answered_s)[warm]),
+            "rows": _percentiles((read_s - got_s)[warm]),
+            "ack": _percentiles((acked_s - read_s)[warm]),
+        },
+        "batches": len(np.unique(got_s)),
+        "transactions": int(warm.sum()),
+        "cpu_us_per_transaction": {name: round(took_s / len(ids) * 1e6) for name, took_s in used.items()},
+        "transactions_per_s": round(len(ids) / (answered_s.max() - sent_s.min())),
+    }
+
+
+def _skip_what_is_there(reader: Consumer, rows: int) -> None:
+    while rows > 0:
+        batch = reader.get_without_ack(timeout=_SILENCE_S)
+        if batch is None:
+            raise RuntimeError("the first rows did not come")
+        rows -= batch.rows
+        reader.ack(batch.batch_id)
+
+
+def _arrivals(reader: Consumer, writers: Sequence[_Writer]) -> tuple[Any, Any, Any, Any]:
+    """Read everything; return ids, and when their batch was got, its rows were there, it was acknowledged."""
+    ids, times, left = [], [], sum(writer.count for writer in writers)
+    while left > 0:
+        batch = reader.get_without_ack(timeout=_SILENCE_S)
+        got_s = time.monotonic()
+        failed = [str(writer.error) for writer in writers if writer.error is not None]
+        if failed or batch is None:
+            raise RuntimeError(failed[0] if failed else f"{left} rows did not come")
+        found = batch.table(NAME).column("id").to_numpy().astype(np.int64)
+        read_s = time.monotonic()
+        reader.ack(batch.batch_id)
+        left -= len(found)
+        ids.append(found)
+        times.append(np.tile([[got_s], [read_s], [time.monotonic()]], len(found)))
+    got, read, acked = np.concatenate(times, axis=1)
+    return np.concatenate(ids), got, read, acked
+
+
+def _percentiles(seconds: Any) -> dict[str, float]:
+    p50, p99, worst = np.percentile(seconds * 1e3, [50, 99, 100])
+    return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "max_ms": round(float(worst), 2)}

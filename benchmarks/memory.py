@@ -1,0 +1,50 @@
+"""Memory: the most that each process has resident while a backlog passes through rings of 16 MiB.
+
+First many transactions of a hundred rows, then one transaction on a single shard that is far larger than its
+ring. `--size 8` makes them 2 GB of binlogs and 5 million rows. The numbers are the kernel's own peaks
+(VmHWM); an idle Ray actor with its libraries is 150 to 200 MiB of each.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks._load import BULK_ROWS, SHARDS, fill, lock, peak_rss_mib, servers
+from benchmarks._pipeline import consumer, instance, processes, read_all
+from canal_group.client import Consumer
+
+_BACKLOG_ROWS = 2_000_000
+_HUGE_ROWS = 625_000
+_RING_MIB = 16
+_RING = {"mode": "memory", "size": _RING_MIB * 1024, "memunit_bytes": 1024}
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return the peaks of every process behind the backlog and the huge transaction."""
+    with servers() as made:
+        many = fill(made, "bulk", int(_BACKLOG_ROWS * size) // SHARDS // BULK_ROWS)
+        huge = fill(made[:1], "huge", int(_HUGE_ROWS * size) // BULK_ROWS, anew=False)
+        lock(made, locked=True)
+        with instance(made, store=_RING) as running:
+            since_s = time.monotonic()
+            lock(made, locked=False)
+            with consumer(running) as reader:
+                before = _peaks(reader)
+                passage = read_all(reader, many.rows + huge.rows, since_s)
+                peaks = _peaks(reader)
+    return {
+        "peak_mib_max": max(peaks.values()),
+        **{f"peak_mib_{name}": peak for name, peak in peaks.items()},
+        "peak_mib_when_connected": before,
+        "ring_mib": _RING_MIB,
+        "backlog_mib": round((many.bytes + huge.bytes) / (1 << 20), 1),
+        "rows": passage.rows,
+        "huge_transaction_rows": huge.rows,
+        "rows_per_s": round(passage.rows / passage.took_s),
+    }
+
+
+def _peaks(reader: Consumer) -> dict[str, float]:
+    """Return the peak of every process of the instance, and of ours, which consumes."""
+    return {name: peak_rss_mib(pid) for name, pid in processes(reader).items()}

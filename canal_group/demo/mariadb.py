@@ -1,0 +1,111 @@
+"""MariaDB servers, of the programs that the system's packages install."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from canal_group.demo.child_process import run_as_root
+from canal_group.demo.server_process import (
+    CANAL_PASSWORD,
+    CANAL_USER,
+    DatabaseServer,
+    DataTemplate,
+    ServerMissingError,
+    make_with,
+)
+
+#: the grants a shard's user needs on MariaDB 10.5 and later; older servers call the second REPLICATION CLIENT
+MARIADB_GRANTS = ("REPLICATION SLAVE", "BINLOG MONITOR")
+
+_OPTIONS = [
+    "--no-defaults",
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--character-set-server=utf8mb4",
+    "--log-bin=mysql-bin",
+    "--binlog-format=ROW",
+    "--binlog-row-metadata=FULL",
+    # A demo's data may be lost with the machine, never with the process.
+    "--innodb-flush-log-at-trx-commit=2",
+    "--sync-binlog=0",
+    # Several side by side on a small machine.
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-file-size=16M",
+    "--innodb-log-buffer-size=4M",
+    "--key-buffer-size=1M",
+    "--aria-pagecache-buffer-size=1M",
+    "--performance-schema=OFF",
+    "--table-open-cache=64",
+    "--max-connections=64",
+]
+
+
+class MariaDbServer(DatabaseServer):
+    """One MariaDB server; it stamps commits in whole seconds."""
+
+    engine = "mariadb"
+
+    @classmethod
+    def template(cls) -> Path:
+        """Return the data folder that new servers begin with a copy of (about 2 s)."""
+        return _template.path()
+
+    def command(self, datadir: Path) -> list[str]:
+        """Return the command that runs the server in the foreground, without `options`."""
+        return [
+            _program("mariadbd", "mysqld"),
+            *_OPTIONS,
+            *run_as_root(),
+            f"--datadir={datadir}",
+            f"--socket={self.socket_path}",
+            f"--pid-file={self.folder / 'mariadb.pid'}",
+            f"--port={self.port}",
+            f"--server-id={self.server_id}",
+        ]
+
+    def prepare(self) -> None:
+        """Create the user that reads the binlog."""
+        account = f"'{CANAL_USER}'@'127.0.0.1'"
+        self.execute(
+            "SET SESSION sql_log_bin = 0",
+            f"CREATE USER {account} IDENTIFIED BY '{CANAL_PASSWORD}'",
+            f"GRANT {', '.join(MARIADB_GRANTS)} ON *.* TO {account}",
+        )
+
+    def last_gtid(self) -> tuple[str, int]:
+        """Return the newest GTID as ("domain-server-", number)."""
+        ((position,),) = self.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        domain, server_id, number = str(position or f"0-{self.server_id}-0").split("-")
+        return f"{domain}-{server_id}-", int(number)
+
+
+def _program(*names: str) -> str:
+    search = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
+    for name in names:
+        found = shutil.which(name, path=search)
+        if found:
+            return found
+    raise ServerMissingError(
+        f"{names[0]} was not found: install the package mariadb-server (apt-get install mariadb-server)."
+    )
+
+
+def _make_datadir(datadir: Path) -> None:
+    program = _program("mariadb-install-db", "mysql_install_db")
+    make_with(
+        [
+            program,
+            "--no-defaults",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            f"--datadir={datadir}",
+            *run_as_root(),
+        ],
+        "mariadb-install-db",
+    )
+
+
+_template = DataTemplate(MariaDbServer.engine, _make_datadir)
