@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -78,6 +79,9 @@ def translated(address: SourceAddress) -> Iterator[None]:
     try:
         yield
     except pymysql.Error as error:
+        behind = getattr(error, "original_exception", None)
+        if isinstance(behind, ssl.SSLCertVerificationError):
+            raise _not_trusted(address, behind) from error
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         text = str(error.args[1]) if len(error.args) > 1 else str(error)
         raise server_error(address, code, text) from error
@@ -85,6 +89,14 @@ def translated(address: SourceAddress) -> Iterator[None]:
         raise SourceUnavailable(
             f"The connection of shard {address.name} to {address} broke: {error}.", shard=address.name
         ) from error
+
+
+def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) -> SourceUnfit:
+    return SourceUnfit(
+        f"The source of shard {address.name} at {address} does not prove who it is: {error.verify_message}.",
+        hint="Check ssl.ca and the host name in the certificate; with ssl.verify: false anybody is trusted.",
+        shard=address.name,
+    )
 
 
 def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupError:
