@@ -10,6 +10,7 @@ MariaDB's log_event.h (160-171). Aurora's padding stands in no public header; it
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cache
 
 
 class EventType(IntEnum):
@@ -136,6 +137,7 @@ REFUSED: dict[int, str] = {
 UNKNOWN_HINT = "A newer server may write events that this version does not know; nothing is skipped unread."
 
 
+@cache  # a type has eight bits
 def type_name(number: int) -> str:
     """Return an event type's name, with its number."""
     try:
