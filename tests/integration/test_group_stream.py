@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 import pytest
 from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
+from actors.launch import Instance
 
 
 def test_shards_become_one_ordered_stream(shop: Shop):
