@@ -241,12 +241,10 @@ _VARIABLES = (
     "server_id",
     "server_uuid",
     "log_bin",
-    "log_bin_compress",
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",
     "binlog_row_value_options",
-    "binlog_transaction_compression",
     "binlog_checksum",
 )
 

@@ -141,6 +141,31 @@ def test_a_second_consumer_is_refused_by_name_or_waits(shop: Shop):
         second.close()
 
 
+def test_a_consumer_that_is_busy_elsewhere_keeps_its_lease(shop: Shop):
+    """A lease of 3 s, and a second consumer that tries for 5 s: the first one's lease is renewed."""
+    with shop.serve() as instance, shop.connect(instance) as first:
+        shop.write(0, 5)
+        batch = first.get_without_ack(5, timeout=20)
+        assert batch is not None
+        with pytest.raises(canal_group.ConsumerActive, match=first.holder):
+            shop.connect(instance, wait_s=5)
+        first.ack(batch.batch_id)
+
+
+def test_unsubscribing_gives_up_the_cursor(shop: Shop):
+    """1. a consumer acks and unsubscribes; 2. its calls are refused; 3. its subscription is gone."""
+    with shop.serve() as instance, shop.connect(instance, client_id="other") as other:
+        with shop.connect(instance) as consumer:
+            shop.write(0, 5)
+            assert consumer.get(timeout=20) is not None
+            consumer.unsubscribe()
+            with pytest.raises(canal_group.NotSubscribed):
+                consumer.get_without_ack(timeout=0)
+        assert [client["client_id"] for client in other.status()["group"]["clients"]] == ["other"]
+        with shop.connect(instance) as again:
+            assert again.cursor.sequence == 0
+
+
 def test_a_stale_epoch_can_neither_get_nor_ack(shop: Shop):
     """1. a consumer gets a batch; 2. its lease is taken over; 3. its calls are refused and change nothing."""
     with shop.serve() as instance, shop.connect(instance) as first:
