@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 PLACE_CPUS = 0.001
 #: how long the places may take to be found, seconds
 PLACES_TIMEOUT_S = 30
+#: how long a group actor may take to tell its state, seconds; a restart takes a few
+STATUS_TIMEOUT_S = 5
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -90,6 +92,14 @@ class Instance:
     zookeeper: EmbeddedZooKeeper | None
     #: whether the Ray under it was started here, and ends with it
     owns_ray: bool
+
+    def is_active(self) -> bool:
+        """Return whether this instance's server is the active one; False while its group actor starts."""
+        try:
+            state: dict[str, Any] = ray.get(self.group.status.remote(), timeout=STATUS_TIMEOUT_S)
+        except ray.exceptions.RayError:
+            return False
+        return bool(state["active"])
 
     def stop(self) -> None:
         """End the actors, and what was started for them."""

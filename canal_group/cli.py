@@ -26,6 +26,9 @@ app = typer.Typer(
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
 
+#: how often `serve` looks whether its server is the active one, seconds
+ROLE_EVERY_S = 0.2
+
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
@@ -55,7 +58,7 @@ def serve(
         typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
     ] = None,
 ) -> None:
-    """Serve an instance until SIGTERM or Ctrl-C."""
+    """Serve an instance until SIGTERM or Ctrl-C, saying when it becomes the active server or stands by."""
     from actors.launch import launch
     from conf.load import load_instance
 
@@ -69,8 +72,14 @@ def serve(
         # Ray installs handlers of its own when it starts: ours come after.
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())
-        _err.print(f"serving {settings.destination} ({len(settings.shards)} shards) at {instance.uri}")
-        stop.wait()
+        what = f"{settings.destination} ({len(settings.shards)} shards) at {instance.uri}"
+        said = None
+        while not stop.is_set():
+            active = instance.is_active()
+            if active is not said:
+                _err.print(f"{'serving' if active else 'standing by for'} {what}")
+                said = active
+            stop.wait(ROLE_EVERY_S)
         _err.print("stopping")
 
 
