@@ -1,178 +1,123 @@
-"""How fast rows events become rows: this project's decoder beside mysql-replication, on the same bytes.
+"""Parse: how fast a binlog becomes Arrow chunks, beside what else reads binlogs.
 
-Both are given whole events in memory, header and checksum included, of a table of 11 columns: integers,
-text, DECIMAL, DOUBLE, ENUM, dates and times, some of them null. Ours runs as it does behind a socket, from
-the event's header over the checksum, which it verifies, to closed chunks of Arrow rows; mysql-replication
-parses the event and reads its rows into dicts, and verifies nothing.
+Two kinds of transactions, of a table of eleven mixed columns:
 
-    bulk            100 rows an event, one event after the other
-    small           1 row an event, likewise
-    transactions    1 row a transaction: its BEGIN, table map, rows and commit are events as well
+    bulk     of 100 rows (from a server) or many events of 100 rows (in memory)
+    small    of one row: its GTID, BEGIN, table map, rows and commit are events as well
 
-Speed is rows per second of the thread's own processor time. A ratio is the median of rounds in which both
-run one after the other.
+`rows_per_s` and `ratio_to_mysql_replication`: from packets in memory. Both are given the same events, header
+and checksum included. Ours runs as it does behind a socket, over the checksum, which it verifies, to closed
+chunks of Arrow rows; mysql-replication parses the events and reads their rows into dicts, and verifies
+nothing. Speed is rows per second of the thread's own processor time.
+
+`ratio_to_raw_dump`: from a live server, over TCP. Ours connects, asks for the dump, and closes chunks of all
+rows; the other is the server's own client, which writes the same bytes to a file and looks at nothing. Speed
+is the binlog's bytes per second that pass on the clock.
+
+Each ratio is the median of rounds in which both run one after the other.
 """
 
 from __future__ import annotations
 
-import random
+import io
 import statistics
-import struct
 import time
-import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pymysql.protocol import MysqlPacket
-from pymysqlreplication.event import QueryEvent, XidEvent
+from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
 from actors.parse.binlog_decoder import BinlogDecoder
-from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.event_types import EventType
-from merge.chunk import TableName
+from actors.parse.binlog_stream import BinlogStream, CaughtUp
+from actors.parse.chunk_builder import ChunkBuilder, Limits
+from actors.parse.clock import SourceClock
+from actors.parse.native.packets import PacketBuffer
+from actors.parse.source import SourceAddress
+from benchmarks._events import events_of
+from benchmarks._load import Backlog, binlogs, cpus, fill, servers
+from benchmarks._rivals import raw_dumps
+from canal_group.demo.engine import Engine
+from canal_group.demo.server_process import DatabaseServer
+from merge.chunk import Chunk, TableName
 from merge.position import Position
 
 _ROUNDS = 5
-_ROWS_AN_EVENT = {"bulk": 100, "small": 1, "transactions": 1}
-_OUR_ROWS = {"bulk": 400_000, "small": 200_000, "transactions": 20_000}
-_THEIR_ROWS = {"bulk": 2_000, "small": 1_500, "transactions": 1_000}
-
-_VERSION = b"9.7.4"
-_TABLE_ID = 97
-#: type byte, metadata, whether it is numeric and unsigned (None: it is not numeric), name
-_COLUMNS: tuple[tuple[int, bytes, bool | None, bytes], ...] = (
-    (8, b"", True, b"id"),
-    (3, b"", False, b"customer"),
-    (15, struct.pack("<H", 200), None, b"name"),
-    (15, struct.pack("<H", 1020), None, b"address"),
-    (246, bytes((12, 2)), False, b"amount"),
-    (5, b"\x08", False, b"score"),
-    (254, bytes((247, 1)), None, b"state"),
-    (1, b"", False, b"flags"),
-    (10, b"", None, b"day"),
-    (18, b"\x06", None, b"created"),
-    (17, b"\x03", None, b"changed"),
-)
-_UTF8MB4 = 255
+#: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read
+_IN_MEMORY = {"bulk": (100, 0, 400_000, 2_000), "small": (1, 1, 200_000, 1_000)}
+#: transactions on a server
+_TRANSACTIONS = {"bulk": 20_000, "small": 120_000}
+#: a statement's text beside its rows is sent to those who ask for it: the client does, ours does not
+_OPTIONS = ("--binlog-annotate-row-events=OFF",)
+_PACKET_MAX = 0xFFFFFF
+_SERVER_ID = 4_000_001
+_T = TypeVar("_T")
 
 
-def packed(value: bytes) -> bytes:
-    """Return bytes with their length, below 251, before them."""
-    return bytes([len(value)]) + value
+def measure(size: float) -> dict[str, Any]:
+    """Return speed and ratios for large and for small transactions."""
+    measured = {name: in_memory(name, size) for name in _IN_MEMORY}
+    with servers(Engine.MARIADB, 1, _OPTIONS) as made:
+        for name, times in _TRANSACTIONS.items():
+            measured[name] |= from_server(made[0], fill(made, name, max(1, int(times * size))))
+    return {**measured, "cpus": cpus()}
 
 
-def table_map() -> bytes:
-    """Return the body of the table's TABLE_MAP event, with full metadata."""
-    meta = b"".join(column[1] for column in _COLUMNS)
-    signs = sum(0x80 >> at for at, u in enumerate(c[2] for c in _COLUMNS if c[2] is not None) if u)
-    optional = (
-        (1, bytes([signs])),
-        (2, b"\xfc" + struct.pack("<H", _UTF8MB4)),
-        (4, b"".join(packed(column[3]) for column in _COLUMNS)),
-        (6, b"\x03" + packed(b"new") + packed(b"paid") + packed(b"sent")),
-        (8, b"\x00"),
-        (10, b"\xfc" + struct.pack("<H", _UTF8MB4)),
-    )
-    return (
-        _TABLE_ID.to_bytes(6, "little")
-        + b"\x01\x00"
-        + packed(b"shop")
-        + b"\x00"
-        + packed(b"orders")
-        + b"\x00"
-        + packed(bytes(column[0] for column in _COLUMNS))
-        + packed(meta)
-        + b"\xfe\x07"
-        + b"".join(bytes([kind]) + packed(value) for kind, value in optional)
+# ---- in memory -------------------------------------------------------------------------------------------
+
+
+def in_memory(name: str, size: float) -> dict[str, float]:
+    """Return our speed over packets in memory, and mysql-replication's."""
+    an_event, a_transaction, *rows = _IN_MEMORY[name]
+    ours, theirs = (max(an_event, int(each * size)) // an_event * an_event for each in rows)
+    our_events, their_events = (events_of(each, an_event, a_transaction or each) for each in (ours, theirs))
+    packets = packets_of(our_events)
+    run_ours(packets_of(their_events))  # both are warm then
+    run_theirs(their_events)
+    rounds = [
+        (rows_per_s(run_ours, packets, ours), rows_per_s(run_theirs, their_events, theirs))
+        for _ in range(_ROUNDS)
+    ]
+    return {
+        "rows_per_s": round(statistics.median(mine for mine, _ in rounds)),
+        "ratio_to_mysql_replication": round(statistics.median(mine / other for mine, other in rounds), 1),
+        "mysql_replication_rows_per_s": round(statistics.median(other for _, other in rounds)),
+    }
+
+
+def packets_of(events: Sequence[bytes]) -> bytes:
+    """Return events as a server sends them, each in a packet."""
+    assert max(map(len, events)) < _PACKET_MAX
+    return b"".join(
+        (len(event) + 1).to_bytes(3, "little") + bytes((number % 256, 0)) + event
+        for number, event in enumerate(events, start=1)
     )
 
 
-def row(number: int, chance: random.Random) -> bytes:
-    """Return the image of a row."""
-    nulls = sum(1 << at for at in (1, 3, 10) if chance.random() < 0.1)  # noqa: PLR2004
-    name = f"customer {chance.randrange(10**6)}".encode()
-    address = f"{number} Straße, {'x' * chance.randrange(40)}".encode()
-    cents = chance.randrange(10**8)
-    second = chance.randrange(86_400)
-    clock = second // 3600 << 12 | second // 60 % 60 << 6 | second % 60
-    moment = (1 << 17 | (2026 * 13 + 1 + chance.randrange(12))) << 22 | 1 + chance.randrange(28) << 17 | clock
-    values = (
-        struct.pack("<Q", number),
-        struct.pack("<i", chance.randrange(-(10**6), 10**6)),
-        packed(name),
-        struct.pack("<H", len(address)) + address,
-        struct.pack(">BIB", 0x80, cents // 100, cents % 100),
-        struct.pack("<d", chance.random()),
-        bytes([1 + chance.randrange(3)]),
-        struct.pack("<b", chance.randrange(-128, 128)),
-        (2026 << 9 | 3 << 5 | 1 + chance.randrange(28)).to_bytes(3, "little"),
-        moment.to_bytes(5, "big") + chance.randrange(10**6).to_bytes(3, "big"),
-        struct.pack(">IH", 1_700_000_000 + number, chance.randrange(1000) * 10),
-    )
-    present = b"".join(value for at, value in enumerate(values) if not nulls >> at & 1)
-    return struct.pack("<H", nulls) + present
-
-
-def rows_body(first: int, count: int, chance: random.Random) -> bytes:
-    """Return the body of a WRITE_ROWS event."""
-    head = _TABLE_ID.to_bytes(6, "little") + struct.pack("<HH", 1, 2) + bytes([len(_COLUMNS)]) + b"\xff\x07"
-    return head + b"".join(row(first + index, chance) for index in range(count))
-
-
-def format_description() -> bytes:
-    """Return the body of a FORMAT_DESCRIPTION event."""
-    sizes = bytearray(42)
-    sizes[EventType.TABLE_MAP - 1] = 8
-    for each in (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS):
-        sizes[each - 1] = 10
-    return struct.pack("<H50sIB", 4, _VERSION, 0, 19) + bytes(sizes) + b"\x01"
-
-
-class File:
-    """Binlog events one after the other, as they stand in a file."""
-
-    def __init__(self) -> None:
-        self.events: list[bytes] = []
-        self.end = 4
-
-    def add(self, event_type: int, body: bytes) -> None:
-        """Append an event with header and checksum."""
-        size = 19 + len(body) + 4
-        self.end += size
-        event = struct.pack("<IBIIIH", 1_700_000_000, event_type, 1, size, self.end, 0) + body
-        self.events.append(event + struct.pack("<I", zlib.crc32(event)))
-
-
-def events_of(rows: int, rows_an_event: int, rows_a_transaction: int) -> list[bytes]:
-    """Return a file's events: its description, and transactions of one table."""
-    file, chance = File(), random.Random(7)
-    file.add(EventType.FORMAT_DESCRIPTION, format_description())
-    for begin in range(0, rows, rows_a_transaction):
-        file.add(EventType.QUERY, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0BEGIN")
-        file.add(EventType.TABLE_MAP, table_map())
-        for first in range(begin, min(begin + rows_a_transaction, rows), rows_an_event):
-            file.add(EventType.WRITE_ROWS, rows_body(first, rows_an_event, chance))
-        file.add(EventType.XID, struct.pack("<Q", 1))
-    return file.events
-
-
-def run_ours(events: Sequence[bytes]) -> int:
+def run_ours(packets: bytes) -> int:
     """Return how many rows the decoder's chunks have."""
-    builder = ChunkBuilder()
-    position = Position("mysql-bin.000001", 4)
-    decoder = BinlogDecoder("s1", position, TableName, builder, checksum=1)
+    builder, arriving, buffer = ChunkBuilder(), io.BytesIO(packets), PacketBuffer()
+    decoder = BinlogDecoder("s1", Position("mysql-bin.000001", 4), TableName, builder, checksum=1)
     rows = 0
-    for event in events:
-        decoder.feed(event)
-        while decoder.go_on():
-            pass
-        if builder.full:
-            chunk = builder.close(decoder.offset)
-            rows += sum(table.rows.num_rows for table in chunk.tables) if chunk else 0
-    chunk = builder.close(decoder.offset)
-    return rows + (sum(table.rows.num_rows for table in chunk.tables) if chunk else 0)
+    while size := arriving.readinto(buffer):
+        buffer.received(size)
+        while True:
+            decoder.run(buffer)
+            packet = buffer.take()
+            if packet is None:
+                break
+            decoder.feed(packet[1:])
+            if builder.full:
+                rows += rows_of(builder.close(decoder.offset))
+        buffer.make_room()
+    return rows + rows_of(builder.close(decoder.offset))
+
+
+def rows_of(chunk: Chunk | None) -> int:
+    """Return how many rows a chunk has."""
+    return sum(table.rows.num_rows for table in chunk.tables) if chunk else 0
 
 
 class _Control:
@@ -188,7 +133,7 @@ class _Control:
 def run_theirs(events: Sequence[bytes]) -> int:
     """Return how many rows mysql-replication reads."""
     tables: dict[int, object] = {}
-    allowed = {TableMapEvent, WriteRowsEvent, QueryEvent, XidEvent}
+    allowed = {GtidEvent, TableMapEvent, WriteRowsEvent, QueryEvent, XidEvent}
     nothing = None, None, None, None
     rows = 0
     for event in events[1:]:
@@ -204,7 +149,7 @@ def run_theirs(events: Sequence[bytes]) -> int:
     return rows
 
 
-def rows_per_s(run: Callable[[Sequence[bytes]], int], events: Sequence[bytes], rows: int) -> float:
+def rows_per_s(run: Callable[[_T], int], events: _T, rows: int) -> float:
     """Return a decoder's speed over events that hold so many rows."""
     begin = time.thread_time()
     found = run(events)
@@ -213,27 +158,38 @@ def rows_per_s(run: Callable[[Sequence[bytes]], int], events: Sequence[bytes], r
     return rows / elapsed_s
 
 
-def measure(size: float) -> dict[str, Any]:
-    """Return speed and ratio for large and for small events."""
-    return {name: _measured(name, size) for name in _ROWS_AN_EVENT}
+# ---- from a server ---------------------------------------------------------------------------------------
 
 
-def _measured(name: str, size: float) -> dict[str, float]:
-    an_event = _ROWS_AN_EVENT[name]
-    ours, theirs = (
-        max(an_event, int(rows[name] * size)) // an_event * an_event for rows in (_OUR_ROWS, _THEIR_ROWS)
-    )
-    our_events, their_events = (
-        events_of(rows, an_event, 1 if name == "transactions" else rows) for rows in (ours, theirs)
-    )
-    run_ours(their_events)  # both are warm then
-    run_theirs(their_events)
-    rounds = [
-        (rows_per_s(run_ours, our_events, ours), rows_per_s(run_theirs, their_events, theirs))
-        for _ in range(_ROUNDS)
-    ]
+def from_server(server: DatabaseServer, backlog: Backlog) -> dict[str, Any]:
+    """Return our speed over a server's binlog, and that of its client's raw dump."""
+    rounds = []
+    for _ in range(_ROUNDS):
+        raw, raw_by = raw_dumps([server])
+        rounds.append((backlog.bytes / streamed_s(server, backlog.rows), raw))
     return {
-        "rows_per_s": round(statistics.median(mine for mine, _ in rounds)),
-        "ratio_to_mysql_replication": round(statistics.median(mine / other for mine, other in rounds), 1),
-        "mysql_replication_rows_per_s": round(statistics.median(other for _, other in rounds)),
+        "ratio_to_raw_dump": round(statistics.median(ours / raw for ours, raw in rounds), 2),
+        "stream_mib_per_s": round(statistics.median(ours for ours, _ in rounds) / (1 << 20), 1),
+        "raw_dump_mib_per_s": round(statistics.median(raw for _, raw in rounds) / (1 << 20), 1),
+        "raw_dump_by": raw_by,
     }
+
+
+def streamed_s(server: DatabaseServer, rows: int) -> float:
+    """Read a server's binlog from its beginning until so many rows stand in chunks; return the seconds."""
+    where = server.address()
+    address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
+    start = Position(binlogs(server)[0][0], 4)
+    began_s = time.monotonic()
+    stream = BinlogStream(address, start, TableName, Limits(), SourceClock(0, 0))
+    try:
+        items = iter(stream)
+        while rows > 0:
+            item = next(items)
+            if not isinstance(item, CaughtUp):
+                rows -= rows_of(item)
+        took_s = time.monotonic() - began_s
+    finally:
+        stream.close()
+    assert rows == 0, f"{-rows} rows too many"
+    return took_s

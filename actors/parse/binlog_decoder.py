@@ -39,6 +39,8 @@ from actors.parse.events import (
 )
 from actors.parse.format_description import parse_format_description
 from actors.parse.lead_in import LeadIn
+from actors.parse.native.lane import USUAL
+from actors.parse.native.packets import PacketBuffer
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select, Tables
 from actors.parse.transactions import Transactions
@@ -47,8 +49,10 @@ from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.position import Position
 
 _WRAP = 1 << 32
-#: bytes of a rows event's fixed part with a table id of 6 bytes; older ones have 4
-_ROWS_HEAD = 8
+#: where a file's events may begin: nothing overflows behind, and no file is so long
+OFFSET_MAX = 1 << 62
+#: bytes that open a TABLE_MAP and a rows event: a table id of 6 bytes, older ones have 4, and flags
+_TABLE_HEAD = 8
 _T = TypeVar("_T")
 
 
@@ -84,7 +88,7 @@ class BinlogDecoder:
         self._start = start
         self._builder = builder
         self._lane = builder.lane
-        self._lane.offset = start.offset
+        self.offset = start.offset
         self._checksum = checksum
         self._tables = Tables(select, lookup)
         xa = XaTransactions()
@@ -103,6 +107,8 @@ class BinlogDecoder:
 
     @offset.setter
     def offset(self, offset: int) -> None:
+        if not 0 <= offset <= OFFSET_MAX:
+            raise CorruptEvent(f"No file is {offset} bytes long.")
         self._lane.offset = offset
 
     @property
@@ -132,6 +138,7 @@ class BinlogDecoder:
         if self._on_disk:
             self._leave_file(name, len(MAGIC))
         self.file, self.offset = name, len(MAGIC)
+        self._lane.begin_file()
         self._on_disk, self._relay_log = True, False
 
     def feed(self, event: bytes) -> int:
@@ -147,12 +154,15 @@ class BinlogDecoder:
             return taken
         while self.go_on():
             pass
-        self._builder.settle()
+        self._lane.is_open = False
         self._last = "an event", self.offset
         kind = self._located(lambda: self._feed(event))
-        if kind in ROWS and self._tables.post_header_size(kind) >= _ROWS_HEAD:
-            self._lane.enter(self._checksum == CHECKSUM_CRC32)
+        self._open_lane()
         return kind
+
+    def run(self, packets: PacketBuffer) -> None:
+        """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
+        self._lane.run(packets)
 
     def go_on(self) -> bool:
         """Read on in the last event; return whether there was anything left.
@@ -162,7 +172,13 @@ class BinlogDecoder:
         """
         if self._lane.is_open:  # the last event was read whole
             return False
-        return self._located(self._transactions.go_on)
+        if self._located(self._transactions.go_on):
+            return True
+        self._open_lane()
+        return False
+
+    def _open_lane(self) -> None:
+        self._lane.is_open = self._lead_in is None and self._transactions.plain
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:
         """Return an error that came up beside the reading of events, with where the reading stands."""
@@ -268,6 +284,22 @@ class BinlogDecoder:
         self._checksum = description.checksum
         self.whole_seconds = description.whole_seconds
         self._tables.begin_file(description)
+        self._lane.begin_file()
+        self._lane.describe(
+            [kind for kind in USUAL if self._read_alike(kind)],
+            checksum=self._checksum == CHECKSUM_CRC32,
+            gaps=self.mariadb and not self._on_disk,
+        )
+
+    def _read_alike(self, kind: int) -> bool:
+        """Return whether events of a usual type are written as the lane reads them."""
+        if kind != EventType.TABLE_MAP and kind not in ROWS:
+            return True
+        try:
+            size = self._tables.post_header_size(kind)
+        except CorruptEvent:
+            return False
+        return size == _TABLE_HEAD if kind == EventType.TABLE_MAP else size >= _TABLE_HEAD
 
     def _on_rotate(self, header: EventHeader, body: bytes) -> None:
         """Go on in the file named; the one that opens a stream repeats what was asked for.
@@ -290,4 +322,5 @@ class BinlogDecoder:
         if self.file == self._start.file:
             self._lead_in = None
         self._tables.begin_file()
+        self._lane.begin_file()
         self.file, self.offset = file, offset

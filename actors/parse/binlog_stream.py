@@ -1,5 +1,7 @@
 """Binlog stream: one connection that dumps one shard's binlog from a position on.
 
+What has arrived is offered to the lane, all at once, and only what is not usual there is read event by event.
+
 The stream yields chunks, and promises when it has caught up. It does not reconnect: when the connection ends,
 so does the stream, and what was not yielded is read again by the next one.
 
@@ -147,6 +149,7 @@ class BinlogStream:
         """
         packets, decoder = self._packets, self._decoder
         while True:
+            decoder.run(packets.buffer)
             packet = packets.take()
             if packet is not None:
                 event_type = yield from self._read(self._event(packet))
@@ -166,6 +169,8 @@ class BinlogStream:
                 packets.fill()
             except SourceUnavailable as error:
                 raise self._unavailable(error.message) from error
+            except DataError as error:
+                raise decoder.located(error, "the event behind") from error
 
     def _read(self, event: bytes) -> Generator[Chunk, None, int]:
         """Read one event, yield the chunks it fills, and return its type.

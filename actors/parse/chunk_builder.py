@@ -13,16 +13,16 @@ ordinals. Ordinals are therefore stable as long as the selection is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from actors.parse.columns import Losses, TableSchema
-from actors.parse.native.lane import RowsLane
+from actors.parse.native.gathering import Gathering
+from actors.parse.native.lane import Lane
 from actors.parse.rows import RowsBuilder
 from merge.chunk import STATEMENTS, Chunk, TableName, TableRows
-from merge.header import HEADER, Flag
+from merge.header import HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,81 +38,41 @@ class Limits:
 
 
 @dataclass(slots=True)
-class _Open:
-    """A transaction that has begun and not ended."""
-
-    file: str
-    begin_offset: int
-    commit_us: int
-    gtid_source: str
-    gtid_number: int
-    #: rows that were handed over before this stream began: not handed over again
-    skip: int
-    #: ordinal of the next row
-    row: int = 0
-    #: of the fragment that is being gathered
-    row_begin: int = 0
-    rows: int = 0
-    bytes: int = 0
-    begun: bool = False
-    ddl: bool = False
-    statements: bool = False
-
-
-@dataclass(slots=True)
 class _Gathered:
-    """The chunk that is being gathered."""
+    """The chunk that is being gathered, but for its headers."""
 
-    headers: list[tuple[Any, ...]] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[tuple[TableName, bytes], tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
-    rows: int = 0
-    bytes: int = 0
 
 
 class ChunkBuilder:
     """Gathers headers and rows of one shard's stream."""
 
     def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+        limits = limits or Limits()
         #: values that had no place in their type, since the beginning
         self.losses = Losses()
-        #: a short way for rows events; what it took is counted by `settle`
-        self.lane = RowsLane()
+        #: what is counted and followed, by the lane as well
+        self.gathering = Gathering(limits.bytes_max, limits.rows_max, limits.headers_max)
+        #: a short way for the usual events
+        self.lane = Lane(self.gathering)
         self._chunk = _Gathered()
-        self._open: _Open | None = None
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and not ended."""
-        return self._open is not None
+        return self.gathering.is_open
 
     @property
     def row(self) -> int:
         """Ordinal that the open transaction's next row gets; 0 outside a transaction."""
-        self.settle()
-        return self._open.row if self._open else 0
+        return self.gathering.row if self.gathering.is_open else 0
 
     @property
     def full(self) -> bool:
         """Whether the chunk should be closed."""
-        if self.lane.is_open:  # it takes nothing that makes a chunk full
-            return False
-        chunk, limits = self._chunk, self.limits
-        return (
-            chunk.bytes >= limits.bytes_max
-            or chunk.rows >= limits.rows_max
-            or len(chunk.headers) >= limits.headers_max
-        )
-
-    def settle(self) -> None:
-        """Shut the lane and count what it took."""
-        rows, size = self.lane.leave()
-        if rows:
-            assert self._open is not None, "rows come in a transaction"
-            self._open.row += rows
-            self._count(self._open, rows, size)
+        return self.gathering.full
 
     def begin(
         self,
@@ -135,9 +95,10 @@ class ChunkBuilder:
             skip: its first rows that were handed over before. Its first header then lacks the BEGIN flag: the
                 fragments that had those rows came with it.
         """
-        assert self._open is None, "a transaction is open"
-        self._open = _Open(file, begin_offset, commit_us, gtid_source, gtid_number, skip, begun=skip > 0)
-        self._open.row_begin = skip
+        assert not self.gathering.is_open, "a transaction is open"
+        self.gathering.begin(
+            self._name(file), begin_offset, commit_us, self._name(gtid_source), gtid_number, skip
+        )
 
     def add_rows(
         self, table: TableSchema, version: bytes, event_type: int, body: bytes, post_header_size: int
@@ -154,53 +115,39 @@ class ChunkBuilder:
         Raises:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """
-        open_ = self._opened()
+        gathering = self._opened()
         key = (table.name, version)
         found = self._chunk.tables.get(key)
         if found is None:
             found = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))
-        skip = max(0, open_.skip - open_.row)
+        skip = max(0, gathering.skip - gathering.row)
         count = found[1].add(
             event_type,
             body,
             post_header_size=post_header_size,
-            header=len(self._chunk.headers),
-            row_begin=open_.row,
+            header=len(gathering),
+            row_begin=gathering.row,
             skip=skip,
         )
-        kept = max(0, count - skip)
-        open_.row += count
-        self._count(open_, kept, len(body) if kept else 0)
-        if open_.row >= open_.skip:
-            chunk, limits = self._chunk, self.limits
-            self.lane.prepare(
-                body,
-                version,
-                found[1],
-                len(chunk.headers),
-                open_.row,
-                limits.rows_max - chunk.rows,
-                limits.bytes_max - chunk.bytes,
-            )
+        gathering.add(count, max(0, count - skip), len(body))
+        self.lane.gather(body, version, found[1])
 
     def add_statement(self, name: TableName, op: str, sql: str) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row."""
-        open_ = self._opened()
-        ordinal, open_.row = open_.row, open_.row + 1
-        if ordinal < open_.skip:
-            return
-        self._chunk.statements.append((len(self._chunk.headers), ordinal, name.schema, name.table, op, sql))
-        open_.statements = True
-        self._count(open_, 1, len(sql))
+        gathering = self._opened()
+        ordinal = gathering.row
+        kept = ordinal >= gathering.skip
+        if kept:
+            self._chunk.statements.append((len(gathering), ordinal, name.schema, name.table, op, sql))
+        gathering.add(1, int(kept), len(sql))
 
     def mark_ddl(self) -> None:
         """Declare the open transaction a change of definitions."""
-        self._opened().ddl = True
+        self._opened().mark_ddl()
 
     def end(self, end_offset: int) -> None:
         """Close the open transaction at the end of its last event."""
-        self._close_fragment(end_offset, last=True)
-        self._open = None
+        self._opened().end_header(end_offset, last=True)
 
     def discard(self) -> bool:
         """Take the open transaction back, rows and all, as if it had not begun.
@@ -208,15 +155,14 @@ class ChunkBuilder:
         Returns:
             False, and nothing was changed, if rows of it were handed over before.
         """
-        open_ = self._opened()
-        if open_.begun:
+        gathering = self._opened()
+        if gathering.was_cut:
             return False
-        header = len(self._chunk.headers)
+        header = len(gathering)
         for _, builder in self._chunk.tables.values():
             builder.discard(header)
         self._chunk.statements = [each for each in self._chunk.statements if each[0] != header]
-        self._count(open_, -open_.rows, -open_.bytes)
-        self._open = None
+        gathering.discard()
         return True
 
     def close(self, end_offset: int) -> Chunk | None:
@@ -227,13 +173,17 @@ class ChunkBuilder:
         Args:
             end_offset: end of the last event read; where an open transaction's fragment ends.
         """
-        self.settle()
-        if self._open is not None and self._open.rows:
-            self._close_fragment(end_offset, last=False)
-        chunk = self._chunk
-        if not chunk.headers:
+        gathering, chunk = self.gathering, self._chunk
+        if gathering.is_open and gathering.has_rows:
+            gathering.end_header(end_offset, last=False)
+        if not len(gathering):
             return None
+        headers = np.frombuffer(bytearray(gathering.take()), dtype=HEADER)
         self._chunk = _Gathered()
+        self.lane.begin_chunk()
+        names = tuple(chunk.names)
+        if gathering.is_open:
+            gathering.rename(self._name(names[gathering.file]), self._name(names[gathering.source]))
         statements = None
         if chunk.statements:
             columns = zip(*chunk.statements, strict=True)
@@ -243,48 +193,15 @@ class ChunkBuilder:
             )
         tables = [TableRows(table.name, builder.finish()) for table, builder in chunk.tables.values()]
         return Chunk(
-            headers=np.array(chunk.headers, dtype=HEADER),
-            names=tuple(chunk.names),
+            headers=headers,
+            names=names,
             tables=tuple(table for table in tables if table.rows.num_rows),
             statements=statements,
         )
 
-    def _opened(self) -> _Open:
-        self.settle()
-        assert self._open is not None, "no transaction is open"
-        return self._open
-
-    def _count(self, open_: _Open, rows: int, size: int) -> None:
-        open_.rows += rows
-        open_.bytes += size
-        self._chunk.rows += rows
-        self._chunk.bytes += size
+    def _opened(self) -> Gathering:
+        assert self.gathering.is_open, "no transaction is open"
+        return self.gathering
 
     def _name(self, text: str) -> int:
         return self._chunk.names.setdefault(text, len(self._chunk.names))
-
-    def _close_fragment(self, end_offset: int, *, last: bool) -> None:
-        open_ = self._opened()
-        flags = (Flag(0) if open_.begun else Flag.BEGIN) | (Flag.END if last else Flag(0))
-        flags |= Flag.DDL if open_.ddl else Flag(0)
-        # A selection that was narrowed since can leave fewer rows than were handed over before.
-        row_end = max(open_.row, open_.row_begin)
-        self._chunk.headers.append(
-            (
-                0,  # sequence, shard: set by the ring and the group
-                0,
-                int(flags),
-                open_.rows,
-                open_.row_begin,
-                row_end,
-                max(1, open_.bytes),
-                open_.commit_us,
-                0,  # key_us: set by the shard
-                self._name(open_.file),
-                open_.begin_offset,
-                end_offset,
-                self._name(open_.gtid_source),
-                open_.gtid_number,
-            )
-        )
-        open_.begun, open_.row_begin, open_.rows, open_.bytes = True, row_end, 0, 0

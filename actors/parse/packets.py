@@ -1,5 +1,8 @@
 """Packets: the bytes of a binlog dump, cut into the packets of the client/server protocol.
 
+Bytes are read in blocks into one buffer. The lane takes events off it where they lie; only what is not usual
+becomes a payload of its own.
+
 A packet has 4 bytes before it: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more
 comes in several packets, all but the last of the full length.
 
@@ -14,11 +17,8 @@ import select
 import socket
 import ssl
 
-from merge.errors import SourceUnavailable
-
-_HEAD = 4
-_FULL = 0xFFFFFF
-_READ_BYTES = 256 * 1024
+from actors.parse.native.packets import PacketBuffer
+from merge.errors import SourceUnavailable, UnsupportedEvent
 
 
 class PacketReader:
@@ -33,11 +33,10 @@ class PacketReader:
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float, sequence: int = 1) -> None:
+        #: what has arrived
+        self.buffer = PacketBuffer(sequence)
         self._sock = sock
         self._timeout_s = timeout_s
-        self._sequence = sequence
-        self._buffer = bytearray()
-        self._at = 0
         sock.settimeout(timeout_s)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
@@ -45,40 +44,18 @@ class PacketReader:
     @property
     def empty(self) -> bool:
         """Whether nothing of a packet is held."""
-        return self._at == len(self._buffer)
+        return not len(self.buffer)
 
     def take(self) -> bytes | None:
-        """Return the next packet's payload if all of it is here, else None; never waits."""
-        buffer, at, parts = self._buffer, self._at, 0
-        while True:
-            if len(buffer) - at < _HEAD:
-                return None
-            size = int.from_bytes(buffer[at : at + 3], "little")
-            at += _HEAD + size
-            parts += 1
-            if len(buffer) < at:
-                return None
-            if size < _FULL:
-                return self._cut(at, parts)
+        """Return the next packet's payload if all of it is here, else None; never waits.
 
-    def _cut(self, end: int, parts: int) -> bytes:
-        payload, at = b"", self._at
-        for _ in range(parts):
-            size = int.from_bytes(self._buffer[at : at + 3], "little")
-            number = self._buffer[at + 3]
-            if number != self._sequence and self._buffer[at + _HEAD] != 0xFF:  # noqa: PLR2004 - an error's mark
-                raise SourceUnavailable(
-                    f"Packet {number} came where {self._sequence} was expected: the stream is out of step."
-                )
-            self._sequence = (self._sequence + 1) % 256
-            part = bytes(self._buffer[at + _HEAD : at + _HEAD + size])
-            payload = payload + part if payload else part
-            at += _HEAD + size
-        self._at = end
-        if self.empty:
-            self._buffer.clear()
-            self._at = 0
-        return payload
+        Raises:
+            SourceUnavailable: it is not the packet that follows.
+        """
+        try:
+            return self.buffer.take()
+        except ValueError as error:
+            raise SourceUnavailable(f"Packet {error}: the stream is out of step.") from error
 
     def readable(self) -> bool:
         """Return whether bytes have arrived that were not read, or the connection has ended; never waits."""
@@ -91,21 +68,26 @@ class PacketReader:
 
         Raises:
             SourceUnavailable: none came in time, or the connection has ended.
+            UnsupportedEvent: an event has more than 1 GiB.
         """
         try:
-            data = self._sock.recv(_READ_BYTES)
+            self.buffer.make_room()
+        except OverflowError as error:
+            raise UnsupportedEvent(
+                "An event of more than 1 GiB comes.",
+                hint="No server writes one: the stream is damaged, or what listens there is none.",
+            ) from error
+        try:
+            size = self._sock.recv_into(self.buffer)
         except TimeoutError as error:
             raise SourceUnavailable(
                 f"Nothing, not even a heartbeat, came for {self._timeout_s:g} s: the connection is dead."
             ) from error
         except (OSError, ValueError) as error:
             raise SourceUnavailable(f"The connection broke: {error}.") from error
-        if not data:
+        if not size:
             raise SourceUnavailable("The source closed the connection.")
-        if self._at:
-            del self._buffer[: self._at]
-            self._at = 0
-        self._buffer += data
+        self.buffer.received(size)
 
     def interrupt(self) -> None:
         """End the connection; a thread waiting in `fill` gets SourceUnavailable."""

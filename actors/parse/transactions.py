@@ -23,7 +23,7 @@ owner closes full chunks in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum
+from enum import IntEnum
 
 from actors.parse import ddl
 from actors.parse.chunk_builder import ChunkBuilder
@@ -65,11 +65,17 @@ _NOT_IN_PAYLOAD = frozenset(
 )
 
 
-class _State(Enum):
-    IDLE = "between transactions"
+class _State(IntEnum):
+    """`Gathering.phase`, which the lane moves on as well."""
+
+    #: between transactions
+    IDLE = 0
     #: a GTID was read: BEGIN or a statement on its own follows
-    ANNOUNCED = "announced"
-    INSIDE = "inside a transaction"
+    ANNOUNCED = 1
+    INSIDE = 2
+
+
+_NAMES = {_State.IDLE: "between transactions", _State.ANNOUNCED: "announced"}
 
 
 class Transactions:
@@ -91,7 +97,10 @@ class Transactions:
         self._select = select
         self._builder = builder
         self._skip = skip
-        self._state = _State.IDLE
+        self._gathering = builder.gathering
+        self._lane = builder.lane
+        #: of the transaction that began as the so-manieth
+        self._of = 0
         self._alter: Alter | None = None
         self._savepoints: dict[str, int] = {}
         #: what is left to read of the last event; the innermost one last
@@ -113,7 +122,20 @@ class Transactions:
     @property
     def open(self) -> bool:
         """Whether a transaction has begun and not ended."""
-        return self._state is not _State.IDLE
+        return self._state != _State.IDLE
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is left to read of the last event, and rows that come are no XA transaction's."""
+        return not self._rests and not self._xa.reading
+
+    @property
+    def _state(self) -> int:
+        return self._gathering.phase
+
+    @_state.setter
+    def _state(self, state: _State) -> None:
+        self._gathering.phase = state
 
     def take(self, event: Event) -> None:
         """Read one event; `go_on` reads the rest of it.
@@ -124,6 +146,8 @@ class Transactions:
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
                 details hold its `xid`.
         """
+        if self._of != self._gathering.begun:  # transactions went through the lane
+            self._forget_last()
         handler = self._handlers.get(event.type)
         if handler is not None:
             handler(event)
@@ -185,6 +209,12 @@ class Transactions:
             skip=self._skip,
         )
         self._skip = 0
+        self._forget_last()
+        self._lane.learn_source(event.type, event.body, event.server_id)
+
+    def _forget_last(self) -> None:
+        """Forget what belongs to the transaction before."""
+        self._of = self._gathering.begun
         self._alter = None
         self._savepoints.clear()
 
@@ -194,8 +224,8 @@ class Transactions:
         self._state = _State.IDLE
 
     def _require_inside(self, what: str) -> None:
-        if self._state is not _State.INSIDE:
-            raise CorruptEvent(f"{what} {self._state.value}.", hint=_UNBEGUN_HINT)
+        if self._state != _State.INSIDE:
+            raise CorruptEvent(f"{what} {_NAMES[_State(self._state)]}.", hint=_UNBEGUN_HINT)
 
     def _on_xid(self, event: Event) -> None:
         self._require_inside("COMMIT")
@@ -210,7 +240,7 @@ class Transactions:
         query = parse_query(event.body, packed=event.type == EventType.MARIADB_QUERY_COMPRESSED)
         match ddl.kind_of(query.sql):
             case ddl.Kind.BEGIN:
-                if self._state is _State.IDLE:
+                if self._state == _State.IDLE:
                     self._begin(None, event)
                 self._state = _State.INSIDE
             case ddl.Kind.DEFINITION:
@@ -269,8 +299,8 @@ class Transactions:
         CREATE TABLE ... SELECT stands inside one, before its rows. Of an ALTER in two phases only the commit
         is handed on: its start changes nothing yet, and its rollback never will.
         """
-        alone = self._state is not _State.INSIDE
-        if self._state is _State.IDLE:
+        alone = self._state != _State.INSIDE
+        if self._state == _State.IDLE:
             self._begin(None, event)
         happened = self._alter in (None, Alter.COMMIT)
         for change in ddl.changes_of(sql, schema) if happened else ():
@@ -287,7 +317,7 @@ class Transactions:
 
     def _on_xa(self, sql: str, event: Event) -> None:
         statement = parse_xa_statement(sql)
-        if self._state is _State.IDLE:
+        if self._state == _State.IDLE:
             self._begin(None, event)
         self._state = _State.INSIDE
         match statement.verb:
@@ -334,19 +364,20 @@ class Transactions:
 
     def _on_table_map(self, event: Event) -> None:
         self._tables.learn(event.body)
+        self._lane.learn_table(event.body)
 
     def _on_rows(self, event: Event) -> None:
         self._require_inside("Rows")
         rows = self._tables.rows(event.type, event.body)
         if rows is None:
-            return
-        if self._xa.reading:
+            self._lane.leave_out(event.body)
+        elif self._xa.reading:
             self._xa.hold(rows)
         else:
             self._builder.add_rows(*rows)
 
     def _on_payload(self, event: Event) -> None:
-        if self._state is _State.INSIDE:
+        if self._state == _State.INSIDE:
             raise CorruptEvent("A compressed transaction stands inside another.")
         self._rests.append(self._unpack(event))
 

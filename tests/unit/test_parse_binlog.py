@@ -494,6 +494,13 @@ def test_offsets_go_on_beyond_four_gigabytes():
     assert reading.decoder.offset == beyond + len(event)
 
 
+def test_a_rotation_to_where_no_file_reaches_is_refused():
+    event = struct.pack("<IBIIIH", 0, EventType.ROTATE, 1, 19 + 8 + 16 + 4, 0, 0x20)
+    event += struct.pack("<Q", (1 << 64) - 1) + b"mysql-bin.000002"
+    with pytest.raises(CorruptEvent, match=r"No file is 18446744073709551615 bytes long.*ROTATE"):
+        Reading().feed([events_of("all_types")[0], with_checksum(event + bytes(4))])
+
+
 def test_statements_that_change_rows_are_refused():
     events = events_of("savepoint")
     index, event = next((i, e) for i, e in enumerate(events) if e[4] == EventType.QUERY and b"BEGIN" in e)

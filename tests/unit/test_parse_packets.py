@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from actors.parse.native.packets import PacketBuffer
 from actors.parse.packets import PacketReader
 from merge.errors import SourceUnavailable
 
@@ -83,6 +84,44 @@ def test_numbers_run_on_and_around(pair):
             reader.fill()
         else:
             count += 1
+
+
+def test_the_buffer_has_a_bound():
+    """No page of it is touched: a gibibyte of room costs nothing."""
+    buffer = PacketBuffer()
+    memoryview(buffer)[:4] = b"\xff\xff\xff\1"
+    while len(buffer) <= 1 << 30:
+        buffer.make_room()
+        buffer.received(memoryview(buffer).nbytes)
+    assert len(buffer) < (1 << 30) + (1 << 20)
+    with pytest.raises(OverflowError):
+        buffer.make_room()
+
+
+def test_the_buffer_shrinks_again():
+    buffer = PacketBuffer()
+    room = memoryview(buffer).nbytes
+    payload = bytes(3 * room)
+    data = packet(1, payload)
+    for at in range(0, len(data), 50_000):
+        buffer.make_room()
+        piece = data[at : at + 50_000]
+        memoryview(buffer)[: len(piece)] = piece
+        buffer.received(len(piece))
+    assert memoryview(buffer).nbytes > room
+    assert buffer.take() == payload
+    buffer.make_room()
+    assert memoryview(buffer).nbytes == room
+
+
+def test_the_buffer_does_not_move_while_it_is_filled():
+    buffer = PacketBuffer()
+    with memoryview(buffer) as view:
+        with pytest.raises(BufferError):
+            buffer.make_room()
+        with pytest.raises(ValueError, match="more than there was room for"):
+            buffer.received(view.nbytes + 1)
+    buffer.make_room()
 
 
 def test_a_stream_out_of_step_ends(pair):

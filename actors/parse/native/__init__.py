@@ -1,7 +1,8 @@
 """The compiled part: rows events' bytes into column buffers, without a Python object per row.
 
-`images` gathers the rows of a table, `lane` takes runs of rows events without a step of Python for each. What
-they are made of stands in `.pxd` files beside them, as inline functions:
+`images` gathers the rows of a table, `gathering` the headers of a chunk, `packets` holds what arrived, and
+`lane` takes the usual events off it without a step of Python for each. What they are made of stands in `.pxd`
+files beside them, as inline functions:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps
@@ -11,7 +12,8 @@ they are made of stands in `.pxd` files beside them, as inline functions:
     text        UTF-8 validation, single-byte charsets to UTF-8
     json_text   binary JSON to text
     columns     one column's values into its buffers
-    crc32       checksums of small events
+    crc32       checksums
+    gtids       what the usual GTID events say
 
 Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
 so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
@@ -21,8 +23,9 @@ waits or keeps state between two calls other than its buffers.
 import importlib
 
 try:
-    for name in ("images", "lane"):
+    for name in ("gathering", "images", "lane", "packets"):
         importlib.import_module(f"actors.parse.native.{name}")
+    importlib.import_module("actors.parse.native.gathering").keep_memory()
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("actors.parse.native."):
         raise

@@ -1,63 +1,77 @@
 """What callers see of `lane.pyx`."""
 
+from collections.abc import Iterable
+
+from actors.parse.native.gathering import Gathering
 from actors.parse.native.images import RowBuffers
+from actors.parse.native.packets import PacketBuffer
 
-class RowsLane:
-    """Takes the events of an open transaction that only add rows to the table that the last event was about.
+#: types of events that a lane may take
+USUAL: tuple[int, ...]
 
-    A server logs such runs: a statement's rows in events of some KiB, and many statements in one transaction
-    repeat the table map before theirs. Whatever is not plainly such an event is left to whoever reads events
-    with all their cases: another table, another version of it, a place in the file that does not fit, a
-    checksum or rows that are wrong, and an event with which a chunk would be full. Nothing was changed then.
+class Lane:
+    """Takes the events of usual transactions; whatever is not plainly usual is left to the grammar.
 
-    1. A rows event is read the long way; `prepare` says where its rows went.
-    2. `enter` opens the lane.
-    3. `take` is offered each event that follows.
-    4. `leave` shuts it, before anything else looks at what was gathered.
+    Usual is: a GTID, BEGIN, a table map that is the same as the last one of its number, rows, a statement's
+    text, a commit. Left alone are: a table, a GTID's source or a file that the chunk does not know yet; a
+    place in the file that does not fit; a checksum or rows that are wrong; an event that fills the chunk.
+    Nothing was changed then. State is shared with the grammar: see `Gathering`.
+
+    The grammar reads such an event and tells the lane what it learned (`learn_table`, `leave_out`, `gather`,
+    `learn_source`): so the next one like it is usual.
     """
 
-    @property
-    def offset(self) -> int:
-        """End of the last event in the file; set by the owner too. An event's log_pos is its low 32 bits."""
-    @offset.setter
-    def offset(self, value: int) -> None: ...
-    #: whether `take` may take anything
-    @property
-    def is_open(self) -> bool: ...
-    def prepare(
-        self,
-        body: bytes,
-        version: bytes,
-        rows: RowBuffers,
-        header: int,
-        row: int,
-        rows_left: int,
-        bytes_left: int,
-    ) -> None:
-        """Note where rows of a table go.
+    #: whether events may be taken; the owner says so
+    is_open: bool
+    #: end of the last event in the file; set by the owner too. An event's log_pos is its low 32 bits.
+    offset: int
+    gathering: Gathering
+
+    def __init__(self, gathering: Gathering) -> None: ...
+    def describe(self, kinds: Iterable[int], checksum: bool, gaps: bool) -> None:
+        """Say how the file is written.
 
         Args:
-            body: of a rows event of it, with a table id of 6 bytes.
-            version: its table map's bytes behind id and flags.
-            rows: what gathers its rows.
-            header: index of the open transaction's header.
-            row: ordinal of its next row.
-            rows_left: with this many rows more the chunk is full.
-            bytes_left: with this many bytes of rows events more the chunk is full.
-        """
-
-    def enter(self, checksum: bool) -> None:
-        """Open the lane, if it is prepared.
-
-        Args:
+            kinds: types to take, of USUAL: their layouts are the ones of today.
             checksum: whether events end in a CRC32.
+            gaps: whether places may jump forward, because events are left out.
         """
 
-    def leave(self) -> tuple[int, int]:
-        """Shut the lane; return how many rows it took since it was opened, and the bytes of their events."""
+    def begin_file(self) -> None:
+        """Forget all tables, and that the file was named."""
+
+    def begin_chunk(self) -> None:
+        """Forget where rows go, and which sources were named."""
+
+    def learn_table(self, body: bytes) -> None:
+        """Take a TABLE_MAP event's body that was read."""
+
+    def leave_out(self, body: bytes) -> None:
+        """Take that the table of a rows event's body is not selected."""
+
+    def gather(self, body: bytes, version: bytes, rows: RowBuffers) -> None:
+        """Take where rows of a table go.
+
+        Args:
+            body: of a rows event of it.
+            version: its table map's bytes behind id and flags.
+            rows: what gathers them in this chunk.
+        """
+
+    def learn_source(self, kind: int, body: bytes, server: int) -> None:
+        """Take that the chunk has a name for the source of the GTID by which the open transaction began.
+
+        Args:
+            kind: type of the event that began it.
+            body: of that event.
+            server: its server's number.
+        """
 
     def take(self, event: bytes) -> int:
         """Take an event, header and checksum included; return its type, or 0 if it is not for the lane."""
+
+    def run(self, packets: PacketBuffer) -> None:
+        """Take events that have arrived, up to one that is not for the lane; other threads run meanwhile."""
 
 def checksum_of(data: bytes) -> int:
     """Return the CRC32 of bytes; the same as zlib's."""

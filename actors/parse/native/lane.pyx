@@ -1,18 +1,28 @@
-"""Lane: rows events that follow one another in one table, without a step of Python for each.
+"""Lane: the usual events, one after the other, without a step of Python for each.
 
-`lane.pyi` says what callers see. Layout of an event's header: see `actors.parse.events`.
+`lane.pyi` says what callers see. Layout of an event's header: see `actors.parse.events`; of bodies: where the
+grammar reads them, `actors.parse.transactions`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport uint8_t, uint32_t
-from libc.string cimport memcmp
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy, memset
 
 from actors.parse.native.columns cimport Reader
 from actors.parse.native.crc32 cimport crc32, make_tables
-from actors.parse.native.images cimport DELETE, INSERT, UPDATE, RowBuffers
-from actors.parse.native.numbers cimport load16, load32
-
-import zlib
+from actors.parse.native.gathering cimport ANNOUNCED, IDLE, INSIDE, Gathering
+from actors.parse.native.gtids cimport (
+    TAG_BYTES_MAX,
+    UUID_BYTES,
+    Start,
+    read_mariadb_gtid,
+    read_mysql_gtid,
+    read_tagged_gtid,
+)
+from actors.parse.native.images cimport DELETE, INSERT, RowBuffers
+from actors.parse.native.numbers cimport load16, load32, load_little
+from actors.parse.native.packets cimport PacketBuffer
 
 cdef enum:
     HEADER_SIZE = 19
@@ -20,133 +30,368 @@ cdef enum:
     ID_SIZE = 6
     #: of a TABLE_MAP: the id and two bytes of flags
     TABLE_HEAD = 8
+    #: of a QUERY, before its status variables
+    QUERY_HEAD = 13
+    ARTIFICIAL = 0x20
+    SECOND_US = 1000000
+    #: a file's place may jump by less
+    GAP_END = <uint32_t>1 << 31
+    #: places for tables, by the low bits of their id
+    TABLES = 1024
+    SOURCES = 16
+    #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
+    UNLOCKED_BYTES = 16384
+
+    QUERY = 2
+    XID = 16
     TABLE_MAP = 19
     WRITE_ROWS_V1 = 23
     DELETE_ROWS_V1 = 25
+    ROWS_QUERY = 29
     WRITE_ROWS = 30
     DELETE_ROWS = 32
-    ARTIFICIAL = 0x20
-    #: from here on zlib is faster, call included
-    ZLIB_BYTES = 512
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    GTID_TAGGED = 42
+    MARIADB_ANNOTATE_ROWS = 160
+    MARIADB_GTID = 162
 
 make_tables()
 
+USUAL = (
+    QUERY, XID, TABLE_MAP, WRITE_ROWS_V1, WRITE_ROWS_V1 + 1, DELETE_ROWS_V1, ROWS_QUERY, WRITE_ROWS,
+    WRITE_ROWS + 1, DELETE_ROWS, GTID, ANONYMOUS_GTID, GTID_TAGGED, MARIADB_ANNOTATE_ROWS, MARIADB_GTID,
+)
 
-cdef class RowsLane:
-    #: end of the last event: where it was set, which may be any number, and what was taken since
-    cdef object begin
-    cdef long long advanced
-    cdef uint32_t log_pos
-    cdef readonly bint is_open
-    cdef bint prepared
+
+cdef enum Known:
+    #: its table map was read
+    MAPPED
+    #: and it is not selected
+    LEFT_OUT
+    #: and its rows are gathered
+    GATHERED
+
+
+cdef struct Table:
+    uint64_t id
+    #: its table map behind id and flags; NULL: nothing is known here
+    const uint8_t* version
+    size_t version_size
+    Known known
+    #: where its rows go; kept alive by the lane
+    void* rows
+
+
+cdef struct Source:
+    uint8_t key[UUID_BYTES + TAG_BYTES_MAX]
+    size_t key_size
+    uint32_t name
+
+
+cdef class Lane:
+    cdef readonly Gathering gathering
+    cdef public bint is_open
+    cdef public int64_t offset
     cdef bint checksum
-    cdef bytes version
-    cdef bytes table_id
-    cdef RowBuffers rows
-    cdef int header
-    cdef long long row
-    cdef size_t rows_left
-    cdef size_t bytes_left
-    cdef size_t rows_taken
-    cdef size_t bytes_taken
+    cdef bint gaps
+    cdef bint busy
+    cdef uint8_t taken[256]
+    cdef Table* tables
+    #: what keeps versions and rows alive, by a table's place
+    cdef list versions
+    cdef dict kept
+    cdef Source sources[SOURCES]
+    cdef size_t source_count
+    cdef size_t last_source
 
-    def __cinit__(self):
-        self.offset = 0
+    def __cinit__(self, Gathering gathering not None):
+        self.gathering = gathering
+        self.versions = [None] * TABLES
+        self.kept = {}
+        self.tables = <Table*>calloc(TABLES, sizeof(Table))
+        if self.tables == NULL:
+            raise MemoryError
 
-    @property
-    def offset(self):
-        return self.begin + self.advanced
+    def __dealloc__(self):
+        free(self.tables)
 
-    @offset.setter
-    def offset(self, value):
-        self.begin, self.advanced, self.log_pos = value, 0, value & <long long>0xFFFFFFFF
+    def describe(self, kinds, bint checksum, bint gaps):
+        cdef uint8_t kind
+        memset(self.taken, 0, sizeof(self.taken))
+        for kind in kinds:
+            self.taken[kind] = 1
+        self.checksum, self.gaps = checksum, gaps
 
-    def prepare(
-        self,
-        bytes body not None,
-        bytes version not None,
-        RowBuffers rows not None,
-        int header,
-        long long row,
-        long long rows_left,
-        long long bytes_left,
-    ):
-        self.prepared = rows_left > 0 and bytes_left > 0 and len(body) > ID_SIZE
-        if self.prepared:
-            self.table_id, self.version, self.rows = body[:ID_SIZE], version, rows
-            self.header, self.row = header, row
-            self.rows_left, self.bytes_left = rows_left, bytes_left
+    def begin_file(self):
+        self._require_rest()
+        memset(self.tables, 0, TABLES * sizeof(Table))
+        self.versions = [None] * TABLES
+        self.kept = {}
+        self.gathering.current_file = -1
 
-    def enter(self, bint checksum):
-        self.is_open, self.checksum = self.prepared, checksum
+    def begin_chunk(self):
+        cdef size_t place
+        self._require_rest()
+        for place in self.kept:
+            self.tables[place].known = MAPPED
+            self.tables[place].rows = NULL
+        self.kept = {}
+        self.source_count = self.last_source = 0
 
-    def leave(self):
-        cdef size_t rows = self.rows_taken, size = self.bytes_taken
-        self.is_open = self.prepared = False
-        self.rows_taken = self.bytes_taken = 0
-        self.rows = None
-        return rows, size
+    # ---- what the grammar learned -------------------------------------------------------------------------
+
+    def learn_table(self, bytes body not None):
+        cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
+        cdef size_t size = PyBytes_GET_SIZE(body), place
+        cdef Table* table
+        self._require_rest()
+        if size < TABLE_HEAD:
+            return
+        place = data[0] | <size_t>(data[1] & 3) << 8
+        table = &self.tables[place]
+        if self._is_known(table, data, size):
+            return
+        version = body[TABLE_HEAD:]
+        self.versions[place] = version
+        self.kept.pop(place, None)
+        table.id = load_little(data, ID_SIZE)
+        table.version = <const uint8_t*>PyBytes_AS_STRING(version)
+        table.version_size = size - TABLE_HEAD
+        table.known, table.rows = MAPPED, NULL
+
+    def leave_out(self, bytes body not None):
+        cdef Table* table = self._table(<const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        if table != NULL:
+            table.known = LEFT_OUT
+
+    def gather(self, bytes body not None, bytes version not None, RowBuffers rows not None):
+        cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
+        cdef Table* table = self._table(data, PyBytes_GET_SIZE(body))
+        self._require_rest()
+        if (
+            table != NULL
+            and <size_t>PyBytes_GET_SIZE(version) == table.version_size
+            and memcmp(PyBytes_AS_STRING(version), table.version, table.version_size) == 0
+        ):
+            self.kept[data[0] | <size_t>(data[1] & 3) << 8] = rows
+            table.known, table.rows = GATHERED, <void*>rows
+
+    def learn_source(self, int kind, bytes body not None, uint32_t server):
+        cdef Start start
+        if self.source_count < SOURCES and self._read_start(
+            &start, kind, <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), server
+        ):
+            if self._source(&start) == NULL:
+                memcpy(self.sources[self.source_count].key, start.key, start.key_size)
+                self.sources[self.source_count].key_size = start.key_size
+                self.sources[self.source_count].name = self.gathering.source
+                self.source_count += 1
+
+    # ---- events -------------------------------------------------------------------------------------------
 
     def take(self, bytes event not None):
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(event)
-        cdef size_t size = PyBytes_GET_SIZE(event), end
-        cdef int kind
-        if not self.is_open or size < HEADER_SIZE + CHECKSUM_SIZE + TABLE_HEAD:
+        cdef size_t size = PyBytes_GET_SIZE(event)
+        cdef bint taken
+        if not self.is_open or size <= HEADER_SIZE:
             return 0
-        kind = data[4]
-        if not (
-            kind == TABLE_MAP or WRITE_ROWS <= kind <= DELETE_ROWS or WRITE_ROWS_V1 <= kind <= DELETE_ROWS_V1
-        ):
-            return 0
-        if load32(data + 9) != size or load16(data + 17) & ARTIFICIAL:
-            return 0
-        if not load32(data + 13) or load32(data + 13) != <uint32_t>(self.log_pos + size):
-            return 0
-        if memcmp(data + HEADER_SIZE, PyBytes_AS_STRING(self.table_id), ID_SIZE):
-            return 0
+        self._enter()
+        if size < UNLOCKED_BYTES:
+            taken = self._take(data, size)
+        else:
+            with nogil:
+                taken = self._take(data, size)
+        self.busy = False
+        return data[4] if taken else 0
+
+    def run(self, PacketBuffer packets not None):
+        if not self.is_open:
+            return
+        self._enter()
+        if packets.end - packets.at < UNLOCKED_BYTES:
+            self._run(packets)
+        else:
+            packets.exports += 1  # nobody moves the bytes meanwhile
+            with nogil:
+                self._run(packets)
+            packets.exports -= 1
+        self.busy = False
+
+    cdef int _enter(self) except -1:
+        self._require_rest()
+        self.busy = True
+        return 0
+
+    cdef int _require_rest(self) except -1:
+        if self.busy:
+            raise ValueError("called by two threads at once")
+        return 0
+
+    cdef void _run(self, PacketBuffer packets) noexcept nogil:
+        cdef size_t size = 0
+        cdef const uint8_t* event = packets.next_event(&size)
+        while event != NULL and self._take(event, size):
+            packets.pass_event(size)
+            event = packets.next_event(&size)
+
+    cdef bint _take(self, const uint8_t* event, size_t size) noexcept nogil:
+        """Take an event; False, and nothing was changed, if it is not for the lane."""
+        cdef size_t end
+        cdef int64_t begin
+        cdef uint32_t gap
+        if size < HEADER_SIZE + CHECKSUM_SIZE or not self.taken[event[4]]:
+            return False
+        if load32(event + 9) != size or load16(event + 17) & ARTIFICIAL or not load32(event + 13):
+            return False
+        gap = load32(event + 13) - <uint32_t>(<uint64_t>self.offset + size)
+        if gap and (not self.gaps or gap >= GAP_END):
+            return False
         end = size
         if self.checksum:
-            end = size - CHECKSUM_SIZE
-            if load32(data + end) != (
-                crc32(data, end) if end < ZLIB_BYTES else <uint32_t>zlib.crc32(memoryview(event)[:-CHECKSUM_SIZE])
-            ):
-                return 0
-        if kind == TABLE_MAP:
-            if not self._is_known(data + HEADER_SIZE + TABLE_HEAD, end - HEADER_SIZE - TABLE_HEAD):
-                return 0
-        elif not self._take_rows(kind, data + HEADER_SIZE, end - HEADER_SIZE):
-            return 0
-        self.advanced += size
-        self.log_pos += <uint32_t>size
-        return kind
+            end -= CHECKSUM_SIZE
+            if load32(event + end) != crc32(event, end):
+                return False
+        begin = self.offset + gap
+        if not self._take_body(event, event + HEADER_SIZE, end - HEADER_SIZE, begin, begin + <int64_t>size):
+            return False
+        self.offset = begin + <int64_t>size
+        return True
 
-    cdef bint _is_known(self, const uint8_t* version, size_t size):
+    cdef bint _take_body(
+        self, const uint8_t* event, const uint8_t* body, size_t size, int64_t begin, int64_t end
+    ) noexcept nogil:
+        cdef int kind = event[4]
+        cdef Table* table
+        if WRITE_ROWS <= kind <= DELETE_ROWS or WRITE_ROWS_V1 <= kind <= DELETE_ROWS_V1:
+            return self._take_rows(kind, body, size)
+        if kind == TABLE_MAP:
+            table = self._table(body, size)
+            return table != NULL and self._is_known(table, body, size)
+        if kind == XID:
+            return self._end(end)
+        if kind == QUERY:
+            return self._take_query(event, body, size, begin, end)
+        if kind == ROWS_QUERY or kind == MARIADB_ANNOTATE_ROWS:
+            return True
+        return self._begin(event, body, size, begin)
+
+    cdef bint _take_query(
+        self, const uint8_t* event, const uint8_t* body, size_t size, int64_t begin, int64_t end
+    ) noexcept nogil:
+        cdef size_t at
+        if size < QUERY_HEAD:
+            return False
+        at = QUERY_HEAD + <size_t>load16(body + 11) + body[8] + 1
+        if at > size:
+            return False
+        if size - at == 5 and memcmp(body + at, b"BEGIN", 5) == 0:
+            if self.gathering.phase == ANNOUNCED:
+                self.gathering.phase = INSIDE
+                return True
+            return self._begin(event, body, size, begin)
+        return size - at == 6 and memcmp(body + at, b"COMMIT", 6) == 0 and self._end(end)
+
+    cdef bint _begin(self, const uint8_t* event, const uint8_t* body, size_t size, int64_t begin) noexcept nogil:
+        """Open a transaction, provided that its file and its GTID's source are named in the chunk."""
+        cdef Start start
+        cdef Source* source
+        if self.gathering.phase != IDLE or self.gathering.current_file < 0:
+            return False
+        if not self._read_start(&start, event[4], body, size, load32(event + 5)):
+            return False
+        source = self._source(&start)
+        if source == NULL:
+            return False
+        if not start.commit_us:
+            start.commit_us = <int64_t>load32(event) * SECOND_US
+        self.gathering.start(
+            <uint32_t>self.gathering.current_file, begin, start.commit_us, source.name, start.number
+        )
+        self.gathering.phase = start.phase
+        return True
+
+    cdef bint _read_start(
+        self, Start* start, int kind, const uint8_t* body, size_t size, uint32_t server
+    ) noexcept nogil:
+        if kind == GTID or kind == ANONYMOUS_GTID:
+            return read_mysql_gtid(start, body, size, kind == ANONYMOUS_GTID)
+        if kind == MARIADB_GTID:
+            return read_mariadb_gtid(start, body, size, server)
+        if kind == GTID_TAGGED:
+            return read_tagged_gtid(start, body, size)
+        # BEGIN without a GTID before it
+        start.key_size = 0
+        start.number = start.commit_us = 0
+        start.phase = INSIDE
+        return kind == QUERY
+
+    cdef Source* _source(self, const Start* start) noexcept nogil:
+        """Return the source of a GTID; NULL: the chunk has not named it."""
+        cdef size_t step, index = self.last_source
+        cdef Source* source
+        for step in range(self.source_count):
+            source = &self.sources[index]
+            if source.key_size == start.key_size and memcmp(source.key, start.key, start.key_size) == 0:
+                self.last_source = index
+                return source
+            index = index + 1 if index + 1 < self.source_count else 0
+        return NULL
+
+    cdef bint _end(self, int64_t end) noexcept nogil:
+        """End the transaction, unless the chunk would be full with its header."""
+        if self.gathering.phase != INSIDE or <int64_t>self.gathering.count + 1 >= self.gathering.headers_max:
+            return False
+        if not self.gathering.close_header(end, True):
+            return False
+        self.gathering.phase = IDLE
+        return True
+
+    cdef Table* _table(self, const uint8_t* body, size_t size) noexcept nogil:
+        """Return what is known of the table that a body begins with; NULL: nothing."""
+        cdef Table* table
+        if size < ID_SIZE:
+            return NULL
+        table = &self.tables[body[0] | <size_t>(body[1] & 3) << 8]
+        return table if table.version != NULL and table.id == load_little(body, ID_SIZE) else NULL
+
+    cdef bint _is_known(self, const Table* table, const uint8_t* body, size_t size) noexcept nogil:
         return (
-            size == <size_t>PyBytes_GET_SIZE(self.version)
-            and memcmp(version, PyBytes_AS_STRING(self.version), size) == 0
+            table.version != NULL
+            and size == table.version_size + TABLE_HEAD
+            and table.id == load_little(body, ID_SIZE)
+            and memcmp(body + TABLE_HEAD, table.version, table.version_size) == 0
         )
 
-    cdef bint _take_rows(self, int kind, const uint8_t* body, size_t size) except -1:
-        """Add an event's rows; False, and nothing was changed, if they are not for the lane."""
-        cdef size_t first = self.rows.rows, zero_dates = self.rows.zero_dates, count = 0
+    cdef bint _take_rows(self, int kind, const uint8_t* body, size_t size) noexcept nogil:
+        """Add an event's rows, unless the chunk would be full with them."""
+        cdef Table* table = self._table(body, size)
+        if self.gathering.phase != INSIDE or table == NULL or table.known == MAPPED:
+            return False
+        if table.known == LEFT_OUT:
+            return True
+        if self.gathering.row < self.gathering.skip or self.gathering.bytes + <int64_t>size >= self.gathering.bytes_max:
+            return False
+        return self._add_rows(<RowBuffers>table.rows, kind, body, size)
+
+    cdef bint _add_rows(self, RowBuffers rows, int kind, const uint8_t* body, size_t size) noexcept nogil:
+        cdef size_t first = rows.rows, zero_dates = rows.zero_dates, count = 0
         cdef int version = 2 if kind >= WRITE_ROWS else 1
         cdef int op = INSERT + kind - (WRITE_ROWS if version == 2 else WRITE_ROWS_V1)
         cdef Reader reader
-        if size >= self.bytes_left:
+        if rows.busy:
             return False
         reader.begin = reader.at = body
         reader.end = body + size
-        if self.rows.read(&reader, op, version, ID_SIZE, self.header, self.row, 0, &count):
+        if rows.last_header != <int>self.gathering.count:
+            rows.last_header = <int>self.gathering.count
+            rows.mark_rows, rows.mark_zero_dates = first, zero_dates
+        if rows._read(&reader, op, version, ID_SIZE, <int>self.gathering.count, self.gathering.row, 0, &count):
             return False
-        if count >= self.rows_left:
-            self.rows.take_back(first, zero_dates)
+        if self.gathering.rows + <int64_t>count >= self.gathering.rows_max:
+            rows.take_back(first, zero_dates)
             return False
-        self.row += count
-        self.rows_left -= count
-        self.rows_taken += count
-        if count:
-            self.bytes_left -= size
-            self.bytes_taken += size
+        self.gathering.count_rows(count, count, size)
         return True
 
 
