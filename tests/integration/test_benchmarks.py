@@ -44,6 +44,15 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
     assert (result["rows"], result["small"]["rows"]) == (20_000, 2_000)
 
 
+def test_parsing_is_measured_in_memory_and_from_a_server():
+    require(Engine.MARIADB)
+    result = measured("parse", "--size", "0.02")
+    for name in ("bulk", "small"):
+        assert result[name]["rows_per_s"] > 0
+        assert result[name]["ratio_to_mysql_replication"] > 0
+        assert result[name]["ratio_to_raw_dump"] > 0
+
+
 @pytest.mark.parametrize(("name", "key"), [("latency", "p99_ms"), ("memory", "peak_mib_max")])
 def test_latency_and_memory_are_measured(name, key):
     require(Engine.MARIADB)

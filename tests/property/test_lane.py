@@ -355,6 +355,15 @@ def test_tagged_gtids_that_end_too_soon_are_left_to_the_grammar():
         assert grammar[2]
 
 
+def test_each_chunk_names_sources_anew():
+    """The second chunk begins with the source that came second in the first."""
+    steps = [("small", 1, 3, 0), ("small", 1, 5, 1), ("small", 1, 3, 0)]
+    events, limits = file_of(steps, checksum=True, kind="mysql"), Limits(headers_max=4)
+    grammar, lane, packets = (Reading(events, limits, TableName, way).result for way in WAYS)
+    assert grammar == lane == packets
+    assert len(grammar[0]) == 3
+
+
 def test_a_table_map_that_differs_is_not_for_the_lane():
     events = file_of([("run", 1, 2, 1), ("map", 1, 2), ("rows", 1, EventType.WRITE_ROWS, 1)], checksum=True)
     chunks = Reading(events, Limits(), TableName, "lane").chunks

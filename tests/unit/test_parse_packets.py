@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import socket
+import ssl
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from actors.parse.native.packets import PacketBuffer
 from actors.parse.packets import PacketReader
@@ -73,6 +80,56 @@ def test_payloads_of_sixteen_megabytes_come_in_several_packets(pair, size):
     sender.join()
     assert found[0] == payload
     assert found[1] == b"next"
+
+
+@pytest.fixture
+def tls_pair(tmp_path):
+    """Two ends of an encrypted connection."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "source")])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(days=1))
+        .sign(key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.PEM)
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = tmp_path / "source.pem"
+    path.write_bytes(private + certificate)
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    server.load_cert_chain(path)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    ours, theirs = socket.socketpair()
+    with ThreadPoolExecutor(1) as pool:
+        accepted = pool.submit(server.wrap_socket, theirs, server_side=True)
+        with client.wrap_socket(ours) as mine, accepted.result() as other:
+            yield mine, other
+
+
+def test_packets_over_tls(tls_pair):
+    """What OpenSSL has decrypted and not handed out counts as arrived: the socket itself looks empty."""
+    ours, theirs = tls_pair
+    reader = PacketReader(ours, 2.0)
+    payloads = [b"one", bytes(40_000), bytes(FULL) + b"end", b"last"]
+    parts = [payloads[0], payloads[1], bytes(FULL), b"end", payloads[3]]
+    data = b"".join(packet(number, part) for number, part in enumerate(parts, start=1))
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(theirs.sendall, data)
+        found = []
+        while len(found) < len(payloads):
+            taken = reader.take()
+            if taken is None:
+                reader.fill()
+            else:
+                found.append(taken)
+        sent.result()
+    assert found == payloads
+    assert reader.empty
+    theirs.sendall(packet(6, b"x"))
+    assert ours.recv(1) == b"\1"
+    assert reader.readable()
+    assert ours.pending() == 4
 
 
 def test_numbers_run_on_and_around(pair):
