@@ -99,7 +99,7 @@ class Transactions:
         self._skip = skip
         self._gathering = builder.gathering
         self._lane = builder.lane
-        #: of the transaction that began as the so-manieth
+        #: how many transactions had begun when those below were last forgotten
         self._of = 0
         self._alter: Alter | None = None
         self._savepoints: dict[str, int] = {}

@@ -14,6 +14,7 @@ files beside them, as inline functions:
     columns     one column's values into its buffers
     crc32       checksums
     gtids       what the usual GTID events say
+    known       tables and sources that the lane has met
 
 Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
 so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,

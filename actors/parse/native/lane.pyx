@@ -12,33 +12,36 @@ from libc.string cimport memcmp, memcpy, memset
 from actors.parse.native.columns cimport Reader
 from actors.parse.native.crc32 cimport crc32, make_tables
 from actors.parse.native.gathering cimport ANNOUNCED, IDLE, INSIDE, Gathering
-from actors.parse.native.gtids cimport (
-    TAG_BYTES_MAX,
-    UUID_BYTES,
-    Start,
-    read_mariadb_gtid,
-    read_mysql_gtid,
-    read_tagged_gtid,
-)
+from actors.parse.native.gtids cimport Start, read_mariadb_gtid, read_mysql_gtid, read_tagged_gtid
 from actors.parse.native.images cimport DELETE, INSERT, RowBuffers
+from actors.parse.native.known cimport (
+    GATHERED,
+    ID_SIZE,
+    LEFT_OUT,
+    MAPPED,
+    SOURCES,
+    TABLE_HEAD,
+    TABLES,
+    Source,
+    Sources,
+    Table,
+    is_version,
+    place_of,
+    source_of,
+    table_of,
+)
 from actors.parse.native.numbers cimport load16, load32, load_little
 from actors.parse.native.packets cimport PacketBuffer
 
 cdef enum:
     HEADER_SIZE = 19
     CHECKSUM_SIZE = 4
-    ID_SIZE = 6
-    #: of a TABLE_MAP: the id and two bytes of flags
-    TABLE_HEAD = 8
     #: of a QUERY, before its status variables
     QUERY_HEAD = 13
     ARTIFICIAL = 0x20
     SECOND_US = 1000000
     #: a file's place may jump by less
     GAP_END = <uint32_t>1 << 31
-    #: places for tables, by the low bits of their id
-    TABLES = 1024
-    SOURCES = 16
     #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
     UNLOCKED_BYTES = 16384
 
@@ -64,29 +67,21 @@ USUAL = (
 )
 
 
-cdef enum Known:
-    #: its table map was read
-    MAPPED
-    #: and it is not selected
-    LEFT_OUT
-    #: and its rows are gathered
-    GATHERED
-
-
-cdef struct Table:
-    uint64_t id
-    #: its table map behind id and flags; NULL: nothing is known here
-    const uint8_t* version
-    size_t version_size
-    Known known
-    #: where its rows go; kept alive by the lane
-    void* rows
-
-
-cdef struct Source:
-    uint8_t key[UUID_BYTES + TAG_BYTES_MAX]
-    size_t key_size
-    uint32_t name
+cdef inline bint read_start(
+    Start* start, int kind, const uint8_t* body, size_t size, uint32_t server
+) noexcept nogil:
+    """Read the event that begins a transaction; False: it is unusual."""
+    if kind == GTID or kind == ANONYMOUS_GTID:
+        return read_mysql_gtid(start, body, size, kind == ANONYMOUS_GTID)
+    if kind == MARIADB_GTID:
+        return read_mariadb_gtid(start, body, size, server)
+    if kind == GTID_TAGGED:
+        return read_tagged_gtid(start, body, size)
+    # BEGIN without a GTID before it
+    start.key_size = 0
+    start.number = start.commit_us = 0
+    start.phase = INSIDE
+    return kind == QUERY
 
 
 cdef class Lane:
@@ -101,9 +96,7 @@ cdef class Lane:
     #: what keeps versions and rows alive, by a table's place
     cdef list versions
     cdef dict kept
-    cdef Source sources[SOURCES]
-    cdef size_t source_count
-    cdef size_t last_source
+    cdef Sources sources
 
     def __cinit__(self, Gathering gathering not None):
         self.gathering = gathering
@@ -137,21 +130,19 @@ cdef class Lane:
             self.tables[place].known = MAPPED
             self.tables[place].rows = NULL
         self.kept = {}
-        self.source_count = self.last_source = 0
+        self.sources.count = self.sources.last = 0
 
     # ---- what the grammar learned -------------------------------------------------------------------------
 
     def learn_table(self, bytes body not None):
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
         cdef size_t size = PyBytes_GET_SIZE(body), place
-        cdef Table* table
+        cdef Table* table = table_of(self.tables, data, size)
         self._require_rest()
-        if size < TABLE_HEAD:
+        if size < TABLE_HEAD or (table != NULL and is_version(table, data + TABLE_HEAD, size - TABLE_HEAD)):
             return
-        place = data[0] | <size_t>(data[1] & 3) << 8
+        place = place_of(data)
         table = &self.tables[place]
-        if self._is_known(table, data, size):
-            return
         version = body[TABLE_HEAD:]
         self.versions[place] = version
         self.kept.pop(place, None)
@@ -161,32 +152,33 @@ cdef class Lane:
         table.known, table.rows = MAPPED, NULL
 
     def leave_out(self, bytes body not None):
-        cdef Table* table = self._table(<const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+        cdef Table* table = table_of(
+            self.tables, <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body)
+        )
         if table != NULL:
             table.known = LEFT_OUT
 
     def gather(self, bytes body not None, bytes version not None, RowBuffers rows not None):
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
-        cdef Table* table = self._table(data, PyBytes_GET_SIZE(body))
+        cdef Table* table = table_of(self.tables, data, PyBytes_GET_SIZE(body))
         self._require_rest()
-        if (
-            table != NULL
-            and <size_t>PyBytes_GET_SIZE(version) == table.version_size
-            and memcmp(PyBytes_AS_STRING(version), table.version, table.version_size) == 0
+        if table != NULL and is_version(
+            table, <const uint8_t*>PyBytes_AS_STRING(version), PyBytes_GET_SIZE(version)
         ):
-            self.kept[data[0] | <size_t>(data[1] & 3) << 8] = rows
+            self.kept[place_of(data)] = rows
             table.known, table.rows = GATHERED, <void*>rows
 
     def learn_source(self, int kind, bytes body not None, uint32_t server):
+        cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
         cdef Start start
-        if self.source_count < SOURCES and self._read_start(
-            &start, kind, <const uint8_t*>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), server
-        ):
-            if self._source(&start) == NULL:
-                memcpy(self.sources[self.source_count].key, start.key, start.key_size)
-                self.sources[self.source_count].key_size = start.key_size
-                self.sources[self.source_count].name = self.gathering.source
-                self.source_count += 1
+        cdef Source* source
+        if self.sources.count == SOURCES or not read_start(&start, kind, data, PyBytes_GET_SIZE(body), server):
+            return
+        if source_of(&self.sources, &start) == NULL:
+            source = &self.sources.found[self.sources.count]
+            memcpy(source.key, start.key, start.key_size)
+            source.key_size, source.name = start.key_size, self.gathering.source
+            self.sources.count += 1
 
     # ---- events -------------------------------------------------------------------------------------------
 
@@ -266,8 +258,12 @@ cdef class Lane:
         if WRITE_ROWS <= kind <= DELETE_ROWS or WRITE_ROWS_V1 <= kind <= DELETE_ROWS_V1:
             return self._take_rows(kind, body, size)
         if kind == TABLE_MAP:
-            table = self._table(body, size)
-            return table != NULL and self._is_known(table, body, size)
+            table = table_of(self.tables, body, size)
+            return (
+                table != NULL
+                and size >= TABLE_HEAD
+                and is_version(table, body + TABLE_HEAD, size - TABLE_HEAD)
+            )
         if kind == XID:
             return self._end(end)
         if kind == QUERY:
@@ -298,9 +294,9 @@ cdef class Lane:
         cdef Source* source
         if self.gathering.phase != IDLE or self.gathering.current_file < 0:
             return False
-        if not self._read_start(&start, event[4], body, size, load32(event + 5)):
+        if not read_start(&start, event[4], body, size, load32(event + 5)):
             return False
-        source = self._source(&start)
+        source = source_of(&self.sources, &start)
         if source == NULL:
             return False
         if not start.commit_us:
@@ -311,33 +307,6 @@ cdef class Lane:
         self.gathering.phase = start.phase
         return True
 
-    cdef bint _read_start(
-        self, Start* start, int kind, const uint8_t* body, size_t size, uint32_t server
-    ) noexcept nogil:
-        if kind == GTID or kind == ANONYMOUS_GTID:
-            return read_mysql_gtid(start, body, size, kind == ANONYMOUS_GTID)
-        if kind == MARIADB_GTID:
-            return read_mariadb_gtid(start, body, size, server)
-        if kind == GTID_TAGGED:
-            return read_tagged_gtid(start, body, size)
-        # BEGIN without a GTID before it
-        start.key_size = 0
-        start.number = start.commit_us = 0
-        start.phase = INSIDE
-        return kind == QUERY
-
-    cdef Source* _source(self, const Start* start) noexcept nogil:
-        """Return the source of a GTID; NULL: the chunk has not named it."""
-        cdef size_t step, index = self.last_source
-        cdef Source* source
-        for step in range(self.source_count):
-            source = &self.sources[index]
-            if source.key_size == start.key_size and memcmp(source.key, start.key, start.key_size) == 0:
-                self.last_source = index
-                return source
-            index = index + 1 if index + 1 < self.source_count else 0
-        return NULL
-
     cdef bint _end(self, int64_t end) noexcept nogil:
         """End the transaction, unless the chunk would be full with its header."""
         if self.gathering.phase != INSIDE or <int64_t>self.gathering.count + 1 >= self.gathering.headers_max:
@@ -347,25 +316,9 @@ cdef class Lane:
         self.gathering.phase = IDLE
         return True
 
-    cdef Table* _table(self, const uint8_t* body, size_t size) noexcept nogil:
-        """Return what is known of the table that a body begins with; NULL: nothing."""
-        cdef Table* table
-        if size < ID_SIZE:
-            return NULL
-        table = &self.tables[body[0] | <size_t>(body[1] & 3) << 8]
-        return table if table.version != NULL and table.id == load_little(body, ID_SIZE) else NULL
-
-    cdef bint _is_known(self, const Table* table, const uint8_t* body, size_t size) noexcept nogil:
-        return (
-            table.version != NULL
-            and size == table.version_size + TABLE_HEAD
-            and table.id == load_little(body, ID_SIZE)
-            and memcmp(body + TABLE_HEAD, table.version, table.version_size) == 0
-        )
-
     cdef bint _take_rows(self, int kind, const uint8_t* body, size_t size) noexcept nogil:
         """Add an event's rows, unless the chunk would be full with them."""
-        cdef Table* table = self._table(body, size)
+        cdef Table* table = table_of(self.tables, body, size)
         if self.gathering.phase != INSIDE or table == NULL or table.known == MAPPED:
             return False
         if table.known == LEFT_OUT:

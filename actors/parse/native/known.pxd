@@ -1,0 +1,81 @@
+"""Known: what the lane knows of tables and of GTID sources, because the grammar met them before.
+
+A table has its place by the low bits of its number; two that share a place push each other out.
+"""
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from actors.parse.native.gtids cimport TAG_BYTES_MAX, UUID_BYTES, Start
+from actors.parse.native.numbers cimport load_little
+
+cdef enum:
+    TABLES = 1024
+    SOURCES = 16
+    ID_SIZE = 6
+    #: of a TABLE_MAP: the id and two bytes of flags
+    TABLE_HEAD = 8
+
+
+cdef enum Known:
+    #: its table map was read
+    MAPPED
+    #: and it is not selected
+    LEFT_OUT
+    #: and its rows are gathered
+    GATHERED
+
+
+cdef struct Table:
+    uint64_t id
+    #: its table map behind id and flags; NULL: nothing is known here
+    const uint8_t* version
+    size_t version_size
+    Known known
+    #: where its rows go
+    void* rows
+
+
+cdef struct Source:
+    uint8_t key[UUID_BYTES + TAG_BYTES_MAX]
+    size_t key_size
+    #: index of its name in the chunk
+    uint32_t name
+
+
+cdef struct Sources:
+    Source found[SOURCES]
+    size_t count
+    #: the one that was asked for last
+    size_t last
+
+
+cdef inline size_t place_of(const uint8_t* body) noexcept nogil:
+    """Return the place of the table whose id, 6 bytes, a body begins with."""
+    return load_little(body, 2) % TABLES
+
+
+cdef inline Table* table_of(Table* tables, const uint8_t* body, size_t size) noexcept nogil:
+    """Return the table that a body begins with; NULL: it is not known."""
+    cdef Table* table
+    if size < ID_SIZE:
+        return NULL
+    table = &tables[place_of(body)]
+    return table if table.version != NULL and table.id == load_little(body, ID_SIZE) else NULL
+
+
+cdef inline bint is_version(const Table* table, const uint8_t* version, size_t size) noexcept nogil:
+    return size == table.version_size and memcmp(version, table.version, size) == 0
+
+
+cdef inline Source* source_of(Sources* sources, const Start* start) noexcept nogil:
+    """Return the source of a GTID; NULL: the chunk has not named it."""
+    cdef size_t step, index = sources.last
+    cdef Source* source
+    for step in range(sources.count):
+        source = &sources.found[index]
+        if source.key_size == start.key_size and memcmp(source.key, start.key, start.key_size) == 0:
+            sources.last = index
+            return source
+        index = index + 1 if index + 1 < sources.count else 0
+    return NULL
