@@ -1,7 +1,8 @@
 """The compiled part: rows events' bytes into column buffers, without a Python object per row.
 
-`images` gathers the rows of a table, `lane` takes runs of rows events without a step of Python for each. What
-they are made of stands in `.pxd` files beside them, as inline functions:
+`images` gathers the rows of a table, `lane` takes runs of rows events without a step of Python for each, and
+`partial` reads images that lack columns, apart from those that are whole. What they are made of stands in
+`.pxd` files beside them, as inline functions:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps
@@ -12,6 +13,7 @@ they are made of stands in `.pxd` files beside them, as inline functions:
     json_text   binary JSON to text
     columns     one column's values into its buffers
     crc32       checksums of small events
+    json_difference   a JSON document as differences leave it
 
 Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
 so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
@@ -21,7 +23,7 @@ waits or keeps state between two calls other than its buffers.
 import importlib
 
 try:
-    for name in ("images", "lane"):
+    for name in ("images", "lane", "partial"):
         importlib.import_module(f"actors.parse.native.{name}")
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("actors.parse.native."):

@@ -477,6 +477,7 @@ cdef inline int put_changed(Document* document, Bytes* out, const Span* value, S
     cdef Span path, new
     cdef uint32_t root = 0
     cdef int operation, fault
+    new.at = new.end = NULL
     if differences.at == differences.end:
         return put_json(out, value.at, value.end - value.at)
     if value.at == value.end:  # JSON null, in which no path leads anywhere
