@@ -55,7 +55,7 @@ setup(
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )
-            for name in ("gathering", "images", "lane", "packets")
+            for name in ("gathering", "images", "lane", "packets", "partial")
         ],
         compiler_directives={
             "language_level": 3,

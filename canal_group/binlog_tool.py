@@ -6,8 +6,9 @@ was counted. With --json one object a line for each row change and each definiti
     {"file", "pos", "gtid", "schema", "table", "op", "before": {...}, "after": {...}}
 
 `op` is INSERT, UPDATE or DELETE, `before` and `after` map columns to canal's text values (`merge.text`), and
-an image that there is not is null. `pos` is where the transaction begins, as in every other output of this
-project. A definition has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
+an image that there is not is null. A column that an image does not say is not in it, see `merge.absent`.
+`pos` is where the transaction begins, as in every other output of this project. A definition has canal's name
+of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
 
 Columns that a file does not name are called @1, @2 and so on. Strings whose charset it does not say are
 printed as UTF-8 where they are, else each byte as the ISO-8859-1 character of its number.
@@ -29,6 +30,7 @@ import pyarrow.compute as pc
 
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.event_types import type_name
+from merge.absent import absent_in
 from merge.chunk import MYSQL_TYPE, Chunk, Op, TableName
 from merge.header import gtid_text
 from merge.text import text
@@ -90,20 +92,27 @@ def _transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
 
 
 def _row_changes(name: TableName, rows: Any) -> Iterator[tuple[int, int, Change]]:
-    before, after = (_images(rows.column(image)) for image in ("before", "after"))
+    before, after = (_images(rows, image) for image in ("before", "after"))
     places = zip(*(rows.column(column).to_pylist() for column in ("_header", "_row", "_op")), strict=True)
     for (header, row, op), old, new in zip(places, before, after, strict=True):
         yield header, row, Change(Op(op).name, name, old, new)
 
 
-def _images(images: Any) -> list[Image | None]:
+def _images(changes: Any, image: str) -> list[Image | None]:
+    images, absent = changes.column(image), absent_in(changes, image)
     columns = [_texts(pc.struct_field(images, [place]), column) for place, column in enumerate(images.type)]
     names = [column.name for column in images.type]
     rows = zip(*columns, strict=True) if columns else iter([()] * len(images))
     valid = images.is_valid().to_numpy(zero_copy_only=False)
-    return [
+    shown: list[Image | None] = [
         dict(zip(names, row, strict=True)) if is_there else None
         for row, is_there in zip(rows, np.asarray(valid), strict=True)
+    ]
+    if absent is None:
+        return shown
+    return [
+        whole and {name: value for (name, value), no in zip(whole.items(), gone, strict=True) if not no}
+        for whole, gone in zip(shown, absent, strict=True)
     ]
 
 

@@ -82,8 +82,9 @@ def _changes(before: Any, after: Any) -> str:
     if before is None or after is None:
         return ", ".join(f"{name}={value}" for name, value in dict(after or before or {}).items())
     old, new = dict(before), dict(after)
+    changed = [(name, value) for name, value in new.items() if name not in old or old[name] != value]
     return ", ".join(
-        f"{name}={old.get(name)} -> {value}" for name, value in new.items() if old.get(name) != value
+        f"{name}={old[name]} -> {value}" if name in old else f"{name}=? -> {value}" for name, value in changed
     )
 
 

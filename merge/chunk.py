@@ -12,6 +12,15 @@ Both structs have the table's columns as typed fields. A field's metadata holds 
 type as the source writes it. The metadata of the record batch's schema holds `primary_key`, a JSON list of
 names.
 
+Images may lack columns, as `binlog_row_image` says. A record batch with such a row has two columns more, and
+no other has them:
+
+    _before_absent  fixed_size_binary  columns that `before` does not say: a bit for each, the lowest first
+    _after_absent   fixed_size_binary  likewise for `after`
+
+A column that an image does not say is null in it. What an UPDATE's image after lacked and the one before had
+is filled in and not absent; see `merge.absent` for what the others mean.
+
 Statements (DDL) stand in one record batch of `STATEMENTS`.
 """
 
@@ -19,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -47,6 +56,8 @@ class TableName(NamedTuple):
 #: keys of schema and field metadata
 PRIMARY_KEY = b"primary_key"
 MYSQL_TYPE = b"mysql_type"
+#: image -> the column that says what is absent from it
+ABSENT = {"before": "_before_absent", "after": "_after_absent"}
 
 STATEMENTS = pa.schema(
     [
@@ -80,6 +91,19 @@ def rows_schema(columns: list[pa.Field], primary_key: bytes) -> pa.Schema:
         ],
         metadata={PRIMARY_KEY: primary_key},
     )
+
+
+def absent_type(columns: int) -> Any:
+    """Return the type of the columns that say which of a table's columns are not known."""
+    return pa.binary((columns + 7) // 8)
+
+
+def partial_schema(schema: pa.Schema) -> Any:
+    """Return the schema of a record batch in which images lack columns, given that of the others."""
+    kind = absent_type(len(schema.field("after").type))
+    for name in ABSENT.values():
+        schema = schema.append(pa.field(name, kind, nullable=False))
+    return schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,11 @@
 """The envelope format: all tables and statements of a batch in one stream, values as text.
 
 Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
-the value's text (see `merge.text`). A NULL value is a null in the map; a missing image is a null map. `key`
-holds the primary key's columns of the row after the change, for a delete of the row before it: an UPDATE that
-changes the key has the old one in `before`.
+the value's text (see `merge.text`). A NULL value is a null in the map; a missing image is a null map; a
+column whose value is not known (see `merge.absent`) is not in the map. A column of `after` is updated, as
+canal calls it, if `before` has another value of it or does not have it. `key` holds the primary key's columns
+of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the old one
+in `before`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from merge.absent import Absent, absent_in
 from merge.assemble import BatchRows, Placed, Places, in_merged_order
 from merge.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
 from merge.table_filter import TableFilter
@@ -97,19 +100,26 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
     keys = [columns.index(column) for column in _primary_key(rows.schema) if column in columns]
     deletes = pa.array(ops == Op.DELETE)
     key = [pc.if_else(deletes, images["before"][place], images["after"][place]) for place in keys]
+    absent = {image: absent_in(rows, image) for image in images}
     every = np.ones(len(rows), dtype=np.bool_)
     return pa.table(
         [
             _repeated(name.schema, len(rows)),
             _repeated(name.table, len(rows)),
             OPS.take(pa.array(ops - Op.INSERT)),
-            _maps([columns[place] for place in keys], key, every),
-            _maps(columns, images["before"], valid["before"]),
-            _maps(columns, images["after"], valid["after"]),
+            _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
+            _maps(columns, images["before"], valid["before"], absent["before"]),
+            _maps(columns, images["after"], valid["after"], absent["after"]),
             pa.nulls(len(rows), pa.utf8()),
         ],
         schema=_BODY,
     )
+
+
+def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np.uint8]) -> Absent:
+    none = np.zeros((len(ops), len(keys)), dtype=np.bool_)
+    before, after = (none if each is None else each[:, keys] for each in absent.values())
+    return np.where((ops == Op.DELETE)[:, np.newaxis], before, after)
 
 
 def _wanted_statements(statements: pa.Table, wanted: TableFilter) -> pa.Table:
@@ -140,22 +150,31 @@ def _texts(images: Any) -> list[Any]:
     ]
 
 
-def _maps(names: Sequence[str], columns: Sequence[Any], valid: NDArray[np.bool_]) -> Any:
+def _maps(
+    names: Sequence[str], columns: Sequence[Any], valid: NDArray[np.bool_], absent: Absent = None
+) -> Any:
     """Return a map from column name to value for each row: k columns of n values, transposed by one `take`.
 
     Args:
         names: k column names.
         columns: k arrays, (n,) utf8.
         valid: (n,) whether the row has a map; else it is null.
+        absent: (n, k) which columns are not in a row's map; None: all are.
 
     Returns:
         (n,) MapArray.
     """
     rows, width = np.flatnonzero(valid), len(names)
-    cells = rows[:, np.newaxis] + len(valid) * np.arange(width)
-    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(cells.ravel()))
-    keys = pa.array(names, pa.utf8()).take(pa.array(np.tile(np.arange(width), len(rows))))
-    offsets = np.concatenate(([0], np.cumsum(valid * width))).astype(np.int32)
+    cells, sizes = rows[:, np.newaxis] + len(valid) * np.arange(width), valid * width
+    if absent is None:
+        places, places_of_names = cells.ravel(), np.tile(np.arange(width), len(rows))
+    else:
+        known = ~absent[rows]
+        places, places_of_names = cells[known], np.nonzero(known)[1]
+        sizes = valid * (width - absent.sum(axis=1))
+    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(places))
+    keys = pa.array(names, pa.utf8()).take(pa.array(places_of_names))
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=pa.array(~valid))
 
 

@@ -10,7 +10,10 @@
     _gtid       utf8            GTID of its transaction; empty if it has none
     _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
     _row        int64           ordinal in the transaction
+    _absent     list<utf8>      columns that are null because their value is not known, see `merge.absent`;
+                                null where every column is known, as it is with binlog_row_image=FULL
     _before     struct          on request: the row before the change, null for an insert
+    _before_absent  list<utf8>  on request: likewise for `_before`
 
 Shards and schema versions that differ become one table: columns by name, null where a row has none, types
 widened as pyarrow's permissive promotion does it. The columns stand in the order of the newest schema; behind
@@ -27,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merge.absent import NAMES, absent_in, absent_names
 from merge.assemble import BatchRows, Placed, Places, in_merged_order
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
@@ -47,9 +51,10 @@ TYPED = pa.schema(
         ("_file", pa.utf8()),
         ("_pos", pa.int64()),
         ("_row", pa.int64()),
+        ("_absent", NAMES),
     ]
 )
-BEFORE = "_before"
+BEFORE, BEFORE_ABSENT = "_before", "_before_absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
     Args:
         batch: a batch's headers and rows.
         table: the table, by the name that consumers know.
-        before: whether to add `_before`.
+        before: whether to add `_before` and `_before_absent`.
 
     Returns:
         (n,) Table: the table's columns, then those of `TYPED`; a table that the batch lacks has no others.
@@ -85,11 +90,12 @@ def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
         "op": pa.DictionaryArray.from_arrays((ops[indexes] - Op.INSERT).astype(np.int32), OPS)
     }
     taken = _taken([_images(piece, schema, table, before) for piece in pieces], schema, before, indexes)
+    header_columns["absent"] = taken.column("_absent")
     own = [taken.column(name) for name in schema.names]
     ours = [header_columns[name.removeprefix("_")] for name in TYPED.names]
-    extra = [taken.field(BEFORE)] if before else []
+    extra = [taken.schema.field(name) for name in (BEFORE, BEFORE_ABSENT)] if before else []
     return pa.table(
-        [*own, *ours, *(taken.column(BEFORE) for _ in extra)],
+        [*own, *ours, *(taken.column(each.name) for each in extra)],
         schema=pa.schema([*schema, *TYPED, *extra], metadata=schema.metadata),
     )
 
@@ -142,14 +148,21 @@ def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
 
 def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
     columns = _aligned(piece.rows.column(piece.image), schema, table)
-    names = list(schema.names)
+    columns.append(_absent(piece.rows, piece.image))
+    names = [*schema.names, "_absent"]
     if before:
         images = piece.rows.column("before")
         arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(images, schema, table)]
         missing = images.is_null().combine_chunks()
         columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
-        names.append(BEFORE)
+        columns.append(_absent(piece.rows, "before"))
+        names += [BEFORE, BEFORE_ABSENT]
     return pa.table(columns, names=names)
+
+
+def _absent(rows: pa.Table, image: str) -> Any:
+    columns = [column.name for column in rows.schema.field(image).type]
+    return absent_names(absent_in(rows, image), columns, len(rows))
 
 
 def _aligned(images: Any, schema: pa.Schema, table: TableName) -> list[Any]:
@@ -171,12 +184,12 @@ def _aligned(images: Any, schema: pa.Schema, table: TableName) -> list[Any]:
 def _taken(parts: Sequence[pa.Table], schema: pa.Schema, before: bool, indexes: Any) -> Any:
     if parts:
         return pa.concat_tables(parts).unify_dictionaries().take(pa.array(indexes))
-    extra = [pa.field(BEFORE, pa.struct(list(schema)))] if before else []
-    return pa.schema([*schema, *extra]).empty_table()
+    images = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []
+    return pa.schema([*schema, TYPED.field("_absent"), *images]).empty_table()
 
 
 def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:
-    ours = {*TYPED.names, BEFORE} if before else {*TYPED.names}
+    ours = {*TYPED.names, BEFORE, BEFORE_ABSENT} if before else {*TYPED.names}
     for name in schema.names:
         if name in ours:
             raise SchemaMismatch(

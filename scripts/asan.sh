@@ -24,4 +24,5 @@ export LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POOL=system
 "$python" tests/rows_corpus.py
 "$python" -m pytest -q -p no:cacheprovider tests/unit/test_parse_rows.py tests/unit/test_parse_columns.py \
-    tests/property/test_rows.py tests/property/test_lane.py
+    tests/unit/test_parse_partial_images.py \
+    tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py

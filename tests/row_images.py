@@ -9,11 +9,13 @@ import datetime as dt
 import struct
 
 from actors.parse.columns import Losses, TableSchema
-from actors.parse.event_types import UPDATES, EventType
+from actors.parse.event_types import UPDATES, WRITES, EventType
 from actors.parse.rows import RowsBuilder
 from actors.parse.table_map import Column, TableMap
 from merge.chunk import TableName
 
+#: operations of JSON differences
+REPLACE, INSERT, REMOVE = range(3)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _PACKED = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
@@ -39,15 +41,54 @@ def image(values):
     return nulls.to_bytes((len(values) + 7) // 8, "little") + present
 
 
-def rows_body(event_type, count, images, *, extra=b"", id_size=6):
-    """Return a rows event's body, of tables of `count` columns."""
+def bitmap(places, count):
+    """Return a bitmap of `count` bits, of which those at `places` are set."""
+    return sum(1 << place for place in places).to_bytes((count + 7) // 8, "little")
+
+
+def difference(operation, path, value=None):
+    """Return a JSON difference: REPLACE, INSERT or REMOVE, at a path as the server writes it."""
+    parts = [path.encode()] if operation == REMOVE else [path.encode(), json_binary(value)]
+    return bytes([operation]) + b"".join(_packed(len(part)) + part for part in parts)
+
+
+def differences(*each):
+    """Return the value of a JSON column that is stored as differences."""
+    return sized(b"".join(each), 4)
+
+
+def _packed(number):
+    if number < 251:
+        return bytes([number])
+    return b"\xfc" + struct.pack("<H", number) if number < 2**16 else b"\xfd" + number.to_bytes(3, "little")
+
+
+def rows_body(event_type, count, images, *, extra=b"", id_size=6, before=None, after=None, options=b"\0"):
+    """Return a rows event's body, of tables of `count` columns.
+
+    Args:
+        event_type: of the event.
+        count: how many columns its table has.
+        images: see `image`; those before and after a change take turns.
+        extra: its extra data.
+        id_size: bytes of its table id.
+        before: bitmap of the columns that images before a change have; None: all of them.
+        after: likewise for those after it.
+        options: of PARTIAL_UPDATE_ROWS, before each image after the change.
+    """
     version_2 = event_type >= EventType.WRITE_ROWS
     head = bytes(id_size) + b"\1\0"
     if version_2:
         head += struct.pack("<H", 2 + len(extra)) + extra
     head += bytes([count]) if count < 251 else b"\xfc" + struct.pack("<H", count)
-    bitmap = b"\xff" * ((count + 7) // 8)
-    return head + bitmap * (2 if event_type in UPDATES else 1) + b"".join(images)
+    every = b"\xff" * ((count + 7) // 8)
+    if event_type not in WRITES:
+        head += every if before is None else before
+    if event_type in WRITES | UPDATES:
+        head += every if after is None else after
+    if event_type == EventType.PARTIAL_UPDATE_ROWS:
+        images = [each if nth % 2 == 0 else options + each for nth, each in enumerate(images)]
+    return head + b"".join(images)
 
 
 def rows_of(columns, events):

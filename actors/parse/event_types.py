@@ -77,9 +77,9 @@ class EventType(IntEnum):
 #: version-1 rows events: the same body without the extra data that version 2 may carry
 ROWS_V1 = frozenset({EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1})
 ROWS_V2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})
-ROWS = ROWS_V1 | ROWS_V2
+ROWS = ROWS_V1 | ROWS_V2 | {EventType.PARTIAL_UPDATE_ROWS}
 WRITES = frozenset({EventType.WRITE_ROWS, EventType.WRITE_ROWS_V1})
-UPDATES = frozenset({EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1})
+UPDATES = frozenset({EventType.UPDATE_ROWS, EventType.UPDATE_ROWS_V1, EventType.PARTIAL_UPDATE_ROWS})
 
 #: rows events of MariaDB whose images are packed -> the type they are unpacked to
 UNPACKED_ROWS: dict[int, EventType] = {
@@ -128,10 +128,6 @@ REFUSED: dict[int, str] = {
     EventType.PRE_GA_WRITE_ROWS: _PRE_GA_HINT,
     EventType.PRE_GA_UPDATE_ROWS: _PRE_GA_HINT,
     EventType.PRE_GA_DELETE_ROWS: _PRE_GA_HINT,
-    EventType.PARTIAL_UPDATE_ROWS: (
-        "SET GLOBAL binlog_row_value_options = '' on the source (any session may set it too), "
-        "and start behind what is logged already."
-    ),
 }
 
 UNKNOWN_HINT = "A newer server may write events that this version does not know; nothing is skipped unread."

@@ -39,9 +39,22 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
         "Add log_bin = mysql-bin to the server's configuration and restart it.",
     ),
     "binlog_format": (frozenset({"ROW"}), "SET GLOBAL binlog_format = 'ROW';"),
-    "binlog_row_image": (frozenset({"FULL"}), "SET GLOBAL binlog_row_image = 'FULL';"),
+    "binlog_row_image": (
+        frozenset({"FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"}),
+        "SET GLOBAL binlog_row_image = 'FULL';",
+    ),
     "binlog_row_metadata": (frozenset({"FULL"}), "SET GLOBAL binlog_row_metadata = 'FULL';"),
-    "binlog_row_value_options": (frozenset({""}), "SET GLOBAL binlog_row_value_options = '';"),
+    "binlog_row_value_options": (
+        frozenset({"", "PARTIAL_JSON"}),
+        "SET GLOBAL binlog_row_value_options = '';",
+    ),
+}
+#: variable -> value -> what it means to who reads the stream
+_MEANINGS = {
+    "binlog_row_image": {
+        "MINIMAL": "MINIMAL: columns that a change does not need are absent, not null",
+        "NOBLOB": "NOBLOB: BLOB and TEXT columns that a change does not need are absent, not null",
+    }
 }
 
 
@@ -94,8 +107,13 @@ def _setting(facts: ServerFacts, name: str) -> Check:
         needed = name == "binlog_row_metadata"
         fix = "Upgrade the server to MySQL 8.0.1, MariaDB 10.5 or later." if needed else ""
         return Check(name, not needed, "not known to this server", fix)
+    image = (facts.variables.get("binlog_row_image") or "FULL").upper()
+    if name == "binlog_row_value_options" and value.upper() == "PARTIAL_JSON" and image != "FULL":
+        found = f"PARTIAL_JSON with binlog_row_image {image}: changes in documents come without the documents"
+        return Check(name, ok=False, found=found, fix=_SETTINGS["binlog_row_image"][1])
     ok = value.upper() in allowed
-    return Check(name, ok, value or "empty", "" if ok else fix)
+    found = _MEANINGS.get(name, {}).get(value.upper(), value or "empty")
+    return Check(name, ok, found, "" if ok else fix)
 
 
 def _privileges(

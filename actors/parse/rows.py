@@ -12,17 +12,17 @@ from typing import Any, Self
 import pyarrow as pa
 
 from actors.parse.columns import Losses, TableSchema, array_of
-from actors.parse.event_types import ROWS, ROWS_V2, UPDATES, WRITES
-from actors.parse.native.images import RowBuffers
+from actors.parse.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
+from actors.parse.native.images import Block, RowBuffers
 from actors.parse.native.shapes import SideBuffers
-from merge.chunk import Op
+from merge.chunk import Op, absent_type, partial_schema
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 
 #: event type -> what its rows are, and the version of its layout
 _KINDS: dict[int, tuple[int, int]] = {
     int(each): (
         int(Op.INSERT if each in WRITES else Op.UPDATE if each in UPDATES else Op.DELETE),
-        2 if each in ROWS_V2 else 1,
+        1 if each in ROWS_V1 else 3 if each is EventType.PARTIAL_UPDATE_ROWS else 2,
     )
     for each in ROWS
 }
@@ -33,6 +33,7 @@ _CORRUPT = {
     "bad_enum": "hold an ENUM index that is none of its column's",
     "bad_vector": "hold a VECTOR whose size is no multiple of 4",
     "bad_json": "hold a JSON value that cannot be read",
+    "bad_difference": "hold a JSON difference that cannot be read, or does not fit its document",
 }
 _OLD_POST_HEADER_SIZE = 6
 
@@ -76,7 +77,8 @@ class RowsBuilder(RowBuffers):
             How many rows the event holds, skipped ones too.
 
         Raises:
-            UnsupportedEvent: the images do not hold every column; nothing was added.
+            UnsupportedEvent: a change inside a JSON document comes without the document, or the images are
+                too large; nothing was added.
             CorruptEvent: the images do not fill the event, or are not what the table map says; nothing was
                 added.
         """
@@ -88,10 +90,16 @@ class RowsBuilder(RowBuffers):
         """Return what to raise for a fault at a byte of an event's body."""
         table = self._table.map
         rows = f"Rows of {table.schema}.{table.table}"
-        if fault == "partial_image":
+        if fault == "no_document":
             return UnsupportedEvent(
-                f"{rows} do not hold every column.",
-                hint="SET GLOBAL binlog_row_image = FULL; (any session may set it too), "
+                f"{rows} say what changed inside a JSON document, and not which document it was.",
+                hint="SET GLOBAL binlog_row_image = FULL; or SET GLOBAL binlog_row_value_options = ''; "
+                "(any session may set them too), and start behind what is logged already.",
+            )
+        if fault == "value_options":
+            return UnsupportedEvent(
+                f"{rows} are stored with a binlog_row_value_options that is not known.",
+                hint="SET GLOBAL binlog_row_value_options = ''; (any session may set it too), "
                 "and start behind what is logged already.",
             )
         if fault == "too_large":
@@ -116,13 +124,21 @@ class RowsBuilder(RowBuffers):
     def _finish(self) -> Any:
         rows, schema = len(self), self._table.arrow
         self._losses.zero_dates += self.zero_dates
+        absent = self._absent(self.take_absent())
         before = self._images(schema.field("before").type, self.take_side(after=False))
         after = self._images(schema.field("after").type, self.take_side(after=True))
         heads = [
             pa.Array.from_buffers(each.type, rows, [None, pa.py_buffer(block)], 0)
             for each, block in zip(schema, self.take_heads(), strict=False)
         ]
-        return pa.RecordBatch.from_arrays([*heads, before, after], schema=schema)
+        arrays = [*heads, before, after, *absent]
+        return pa.RecordBatch.from_arrays(arrays, schema=partial_schema(schema) if absent else schema)
+
+    def _absent(self, bitmaps: tuple[Block, Block] | None) -> list[Any]:
+        kind = absent_type(len(self._table.readings))
+        return [
+            pa.Array.from_buffers(kind, len(self), [None, pa.py_buffer(block)], 0) for block in bitmaps or ()
+        ]
 
     def _images(self, struct_type: Any, side: SideBuffers | None) -> Any:
         rows = len(self)

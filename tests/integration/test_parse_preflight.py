@@ -42,7 +42,6 @@ def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address)
     ("name", "bad", "fix"),
     [
         ("binlog_format", "MIXED", "SET GLOBAL binlog_format = 'ROW';"),
-        ("binlog_row_image", "MINIMAL", "SET GLOBAL binlog_row_image = 'FULL';"),
         ("binlog_row_metadata", "MINIMAL", "SET GLOBAL binlog_row_metadata = 'FULL';"),
     ],
 )

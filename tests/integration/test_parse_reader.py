@@ -475,15 +475,8 @@ def test_position_that_is_none_of_the_source(mariadb, source_address):
     assert "900000000" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("statements", "sentence"),
-    [
-        (["SET binlog_format = STATEMENT", "INSERT INTO app.x VALUES (2, 2)"], "INSERT INTO app.x"),
-        (["SET binlog_row_image = MINIMAL", "UPDATE app.x SET v = 1"], "every column"),
-    ],
-)
-def test_what_a_session_can_do_to_us_is_refused(own_mariadb, source_address, statements, sentence):
-    server = own_mariadb
+def test_what_a_session_can_do_to_us_is_refused(own_mariadb, source_address):
+    server, statements = own_mariadb, ["SET binlog_format = STATEMENT", "INSERT INTO app.x VALUES (2, 2)"]
     server.execute(
         "CREATE TABLE app.x (id INT PRIMARY KEY, v INT DEFAULT 0)", "INSERT INTO app.x (id) VALUES (9)"
     )
@@ -493,7 +486,7 @@ def test_what_a_session_can_do_to_us_is_refused(own_mariadb, source_address, sta
             server.execute(*statements)
             await_true(lambda: recorder.error is not None, "the error")
 
-    with pytest.raises(UnsupportedEvent, match=sentence) as caught:
+    with pytest.raises(UnsupportedEvent, match=r"INSERT INTO app\.x") as caught:
         run()
     assert caught.value.hint
 

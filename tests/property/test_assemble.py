@@ -184,12 +184,14 @@ def test_typed_is_what_a_walk_over_the_headers_finds(drawn, before):
     for number, name in enumerate(TABLES[: len(columns)]):
         result = typed(batch, name, before=before)
         result.validate(full=True)
-        assert result.schema.names == [*columns[number], *TYPED.names, *(["_before"] if before else [])]
+        extra = ["_before", "_before_absent"] if before else []
+        assert result.schema.names == [*columns[number], *TYPED.names, *extra]
         expected = [
             {column: (change.after or change.before)[column] for column in columns[number]}
             | {"_op": change.op.name}
             | {f"_{key}": value for key, value in said.items()}
-            | ({"_before": change.before} if before else {})
+            | {"_absent": None}
+            | ({"_before": change.before, "_before_absent": None} if before else {})
             for change, said in walk(batch, merged)
             if change.table == number and change.sql is None
         ]

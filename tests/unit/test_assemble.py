@@ -108,6 +108,7 @@ def test_typed_is_one_table_in_merged_order():
         "_file": ["bin.000001", "bin.000001", "mysql-bin.000007", "bin.000001"],
         "_pos": [4, 4, 900, 60],
         "_row": [0, 2, 1, 3],
+        "_absent": [None] * 4,
     }
     assert result.schema.field("total").metadata == {MYSQL_TYPE: b"decimal(10,2)"}
     assert result.schema.metadata == {PRIMARY_KEY: b'["id"]'}
@@ -119,7 +120,8 @@ def test_typed_brings_the_image_before_on_request():
     assert result.column("_before").to_pylist() == [
         None, {"id": 1, "total": Decimal("9.50")}, None, {"id": 2, "total": None},
     ]  # fmt: skip
-    assert result.drop_columns(["_before"]).equals(typed(BATCH, ORDERS))
+    assert result.column("_before_absent").to_pylist() == [None] * 4
+    assert result.drop_columns(["_before", "_before_absent"]).equals(typed(BATCH, ORDERS))
 
 
 def test_envelope_is_everything_in_merged_order():
@@ -180,7 +182,7 @@ def test_a_batch_with_nothing(shards):
     nothing = batch(no_headers(), *shards)
     assert typed(nothing, ORDERS).schema == TYPED
     assert typed(nothing, ORDERS).num_rows == 0
-    assert typed(nothing, ORDERS, before=True).schema.names == [*TYPED.names, "_before"]
+    assert typed(nothing, ORDERS, before=True).schema.names == [*TYPED.names, "_before", "_before_absent"]
     assert envelope(nothing).schema == ENVELOPE
     assert envelope(nothing).num_rows == 0
 

@@ -123,3 +123,14 @@ def test_a_file_that_is_missing_or_no_binlog(run, tmp_path):
     assert (status, lines) == (1, [])
     assert "cannot be opened" in complaint
     assert run()[0] == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_columns_that_images_do_not_say_are_not_printed(run, options):
+    _, lines, _ = run(*options, str(FIXTURES / "row_image_minimal.binlog"))
+    text = next(line for line in lines if "UPDATE" in line)
+    if options:
+        row = json.loads(text)
+        assert (row["before"], row["after"]) == ({"id": "1"}, {"id": "1", "v": "m"})
+    else:
+        assert '{"id": "1"} -> {"id": "1", "v": "m"}' in text

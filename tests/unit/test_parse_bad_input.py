@@ -19,7 +19,7 @@ from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 FILES = {
     path.stem: path
     for path in [*FIXTURES.glob("*.binlog"), FIXTURES.parent / "mariadb-10.11" / "transactions.binlog"]
-    if path.stem not in ("big_transaction", "all_types", "partial_json", "row_image_minimal", "md_minimal")
+    if path.stem not in ("big_transaction", "all_types", "md_minimal")
 }
 OURS = (CorruptEvent, UnsupportedEvent, PositionPurged)
 

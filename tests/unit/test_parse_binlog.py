@@ -372,9 +372,7 @@ def test_resumed_inside_a_transaction_hands_over_the_rest_only(skip):
 @pytest.mark.parametrize(
     ("fixture", "type_name", "hint"),
     [
-        ("partial_json", "PARTIAL_UPDATE_ROWS (39)", "binlog_row_value_options = ''"),
         ("md_minimal", "TABLE_MAP (19)", "binlog_row_metadata = FULL"),
-        ("row_image_minimal", "UPDATE_ROWS (31)", "binlog_row_image = FULL"),
     ],
 )
 def test_what_cannot_be_read_stops_with_place_and_hint(fixture, type_name, hint):

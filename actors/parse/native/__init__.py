@@ -1,8 +1,8 @@
 """The compiled part: rows events' bytes into column buffers, without a Python object per row.
 
-`images` gathers the rows of a table, `gathering` the headers of a chunk, `packets` holds what arrived, and
-`lane` takes the usual events off it without a step of Python for each. What they are made of stands in `.pxd`
-files beside them, as inline functions:
+`images` gathers the rows of a table, `gathering` the headers of a chunk, `packets` holds what arrived, `lane` takes
+the usual events off it without a step of Python for each, and `partial` reads images that lack columns, apart from
+those that are whole. What they are made of stands in `.pxd` files beside them, as inline functions:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps
@@ -15,6 +15,7 @@ files beside them, as inline functions:
     crc32       checksums
     gtids       what the usual GTID events say
     known       tables and sources that the lane has met
+    json_difference   a JSON document as differences leave it
 
 Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
 so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
@@ -24,7 +25,7 @@ waits or keeps state between two calls other than its buffers.
 import importlib
 
 try:
-    for name in ("gathering", "images", "lane", "packets"):
+    for name in ("gathering", "images", "lane", "packets", "partial"):
         importlib.import_module(f"actors.parse.native.{name}")
     importlib.import_module("actors.parse.native.gathering").keep_memory()
 except ModuleNotFoundError as error:

@@ -9,11 +9,15 @@ cdef enum Fault:
     TOO_LARGE
     #: the fixed part does not fit the table map
     COLUMN_COUNT
-    #: an image does not hold every column
-    PARTIAL_IMAGE
     #: the fixed part contradicts itself
     BAD_HEAD
     BAD_DECIMAL
     BAD_ENUM
     BAD_VECTOR
     BAD_JSON
+    #: a JSON difference that cannot be read, or that does not fit its document
+    BAD_DIFFERENCE
+    #: a JSON difference without the document it is about
+    NO_DOCUMENT
+    #: values are stored in a way that is not known
+    VALUE_OPTIONS

@@ -3,6 +3,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from actors.parse.native.columns cimport Plan, Reader, Side
+from actors.parse.native.partial cimport Partial
 
 
 #: what happened to a row; `merge.chunk.Op`
@@ -31,6 +32,9 @@ cdef class RowBuffers:
     cdef uint8_t* ops
     cdef Side before
     cdef Side after
+    #: whether the images of the event that is read hold every column, as they are
+    cdef bint is_whole
+    cdef Partial partial
     #: of the last header: where its rows begin, and the zero dates before them
     cdef int32_t last_header
     cdef size_t mark_rows
@@ -61,7 +65,7 @@ cdef class RowBuffers:
     ) noexcept nogil
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil
-    cdef int _read_side(self, Side* side, Reader* reader) noexcept nogil
+    cdef int _read_side(self, Side* side, Reader* reader, const Side* before) noexcept nogil
     cdef int _make_room(self) noexcept nogil
     cdef void take_back(self, size_t rows, size_t zero_dates) noexcept nogil
     cdef tuple _take_column(self, Side* side, size_t index)

@@ -46,7 +46,7 @@ class RowBuffers:
         Args:
             body: the event without header and checksum.
             op: what happened to its rows, see `merge.chunk.Op`.
-            version: of the event's layout, 1 or 2.
+            version: of the event's layout, 1 or 2; 3: of PARTIAL_UPDATE_ROWS.
             id_size: bytes of the table id that opens it.
             header: index of the transaction's header, 0 or more.
             row_begin: ordinal of its first row.
@@ -65,6 +65,13 @@ class RowBuffers:
 
     def discard(self, header: int) -> None:
         """Take back the rows of a header that turned out not to have happened; it must be the last one."""
+
+    def take_absent(self) -> tuple[Block, Block] | None:
+        """Return which columns the images before and after do not have; None if every column is known.
+
+        Rows by (columns + 7) // 8 bytes, a bit for each column, the lowest first; called once, before
+        `take_heads`. A column that is known from a row's image before counts as known after it too.
+        """
 
     def take_heads(self) -> tuple[Block, Block, Block]:
         """Return per row its header (int32), ordinal (int64) and op (uint8); called after `take_side`."""

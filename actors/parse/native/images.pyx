@@ -14,10 +14,11 @@ import sys
 
 from actors.parse.native cimport columns as c
 from actors.parse.native cimport faults as f
+from actors.parse.native cimport partial as p
 from actors.parse.native.columns cimport Plan, Reader, Side, Target, remaining
 from actors.parse.native.decimals cimport DIGITS_MAX, packed_size
 from actors.parse.native.json_text cimport put_json
-from actors.parse.native.memory cimport Bytes, clear_bit, count_zeros
+from actors.parse.native.memory cimport Bytes, clear_bit, count_zeros, reserve
 from actors.parse.native.numbers cimport load16, load_little
 from actors.parse.native.text cimport ascii_run, convert, convert_size, is_utf8_column
 
@@ -32,12 +33,14 @@ FAULTS = {
     f.TRUNCATED: "truncated",
     f.TOO_LARGE: "too_large",
     f.COLUMN_COUNT: "column_count",
-    f.PARTIAL_IMAGE: "partial_image",
     f.BAD_HEAD: "bad_head",
     f.BAD_DECIMAL: "bad_decimal",
     f.BAD_ENUM: "bad_enum",
     f.BAD_VECTOR: "bad_vector",
     f.BAD_JSON: "bad_json",
+    f.BAD_DIFFERENCE: "bad_difference",
+    f.NO_DOCUMENT: "no_document",
+    f.VALUE_OPTIONS: "value_options",
 }
 
 _PLAIN = {1: c.PLAIN1, 2: c.PLAIN2, 4: c.PLAIN4, 8: c.PLAIN8}
@@ -130,6 +133,15 @@ cdef Block block_of(uint8_t** data, size_t size):
     return block
 
 
+cdef Block bitmaps_of(Bytes* absent, size_t size):
+    """Hand over bitmaps; those that are not there are zero."""
+    if f.FINE != reserve(absent, size - absent.size):
+        raise MemoryError
+    memset(absent.data + absent.size, 0, size - absent.size)
+    absent.size = absent.capacity = 0
+    return block_of(&absent.data, size)
+
+
 cdef int open_side(Side* side, size_t columns) except -1:
     side.targets = <Target*>calloc(max(1, columns), sizeof(Target))
     if side.targets == NULL:
@@ -162,6 +174,7 @@ cdef class RowBuffers:
         free(self.ops)
         close_side(&self.before)
         close_side(&self.after)
+        p.free_partial(&self.partial)
 
     def __len__(self):
         return self.rows
@@ -238,7 +251,7 @@ cdef class RowBuffers:
 
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil:
         """Read the fixed part: table id, flags, extra data, column count, which columns are present."""
-        cdef size_t extra, count, width, columns = self.layout.columns, bitmaps, index, last
+        cdef size_t extra, count, width, columns = self.layout.columns
         if remaining(reader) < <size_t>id_size + 2:
             return f.TRUNCATED
         reader.at += id_size + 2
@@ -263,19 +276,20 @@ cdef class RowBuffers:
             reader.at += width
         if count != columns or not columns:
             return f.COLUMN_COUNT
-        bitmaps = 2 if op == UPDATE else 1
         width = (columns + 7) // 8
-        if remaining(reader) < bitmaps * width:
+        if remaining(reader) < (2 * width if op == UPDATE else width):
             return f.TRUNCATED
-        last = 0xFF >> (width * 8 - columns)
-        while bitmaps:
-            for index in range(width - 1):
-                if reader.at[index] != 0xFF:
-                    return f.PARTIAL_IMAGE
-            if reader.at[width - 1] & last != last:
-                return f.PARTIAL_IMAGE
+        self.partial.differences = version == 3
+        self.is_whole = version < 3
+        self.partial.before.count = self.partial.after.count = 0
+        if op != INSERT:
+            self.is_whole &= p.note_present(&self.partial.before, reader.at, columns)
             reader.at += width
-            bitmaps -= 1
+        if op != DELETE:
+            self.is_whole &= p.note_present(&self.partial.after, reader.at, columns)
+            reader.at += width
+        if not self.partial.before.count + self.partial.after.count and remaining(reader):
+            return f.BAD_HEAD  # rows of no bytes: they have no end
         return f.FINE
 
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil:
@@ -285,11 +299,11 @@ cdef class RowBuffers:
             if fault:
                 return fault
         if op != INSERT:
-            fault = self._read_side(&self.before, reader)
+            fault = self._read_side(&self.before, reader, NULL)
             if fault:
                 return fault
         if op != DELETE:
-            fault = self._read_side(&self.after, reader)
+            fault = self._read_side(&self.after, reader, &self.before if op == UPDATE else NULL)
             if fault:
                 return fault
         self.headers[self.rows] = header
@@ -298,15 +312,20 @@ cdef class RowBuffers:
         self.rows += 1
         return f.FINE
 
-    cdef int _read_side(self, Side* side, Reader* reader) noexcept nogil:
+    cdef int _read_side(self, Side* side, Reader* reader, const Side* before) noexcept nogil:
+        """Read an image; for the one after an update, `before` is where that row's other one was read to."""
         cdef int fault = f.FINE
         if side.rows < self.rows:
             fault = c.fill_absent(self.layout.plans, side, self.rows)
         if fault == f.FINE and side.rows == side.capacity:
             fault = c.make_room(self.layout.plans, side, side.rows + 1)
-        if fault == f.FINE:
-            fault = c.read_image(self.layout.plans, side, reader, &self.zero_dates)
-        return fault
+        if fault:
+            return fault
+        if self.is_whole:
+            return c.read_image(self.layout.plans, side, reader, &self.zero_dates)
+        if side == &self.before:
+            return p.read_before(self.layout.plans, side, &self.partial, reader, &self.zero_dates)
+        return p.read_after(self.layout.plans, before, side, &self.partial, reader, &self.zero_dates)
 
     cdef int _make_room(self) noexcept nogil:
         cdef size_t capacity = self.capacity * 2 if self.capacity else 16
@@ -328,6 +347,7 @@ cdef class RowBuffers:
     cdef void take_back(self, size_t rows, size_t zero_dates) noexcept nogil:
         c.take_back(&self.before, rows)
         c.take_back(&self.after, rows)
+        p.take_back_absent(&self.partial, self.layout.columns, rows)
         self.rows, self.zero_dates = rows, zero_dates
 
     def discard(self, int header):
@@ -342,6 +362,15 @@ cdef class RowBuffers:
             block_of(<uint8_t**>&self.headers, self.rows * sizeof(int32_t)),
             block_of(<uint8_t**>&self.ordinals, self.rows * sizeof(int64_t)),
             block_of(&self.ops, self.rows),
+        )
+
+    def take_absent(self):
+        cdef size_t width = (self.layout.columns + 7) // 8
+        if not self.partial.absent_before.size and not self.partial.absent_after.size:
+            return None
+        return (
+            bitmaps_of(&self.partial.absent_before, self.rows * width),
+            bitmaps_of(&self.partial.absent_after, self.rows * width),
         )
 
     def take_side(self, bint after):
