@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench check asan format clean
+.PHONY: help setup demo test sim bench check asan format clean
 
 BIN := .venv/bin
 
@@ -14,6 +14,9 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(ARGS)
+
+sim: setup ## play a seed's faults around the machines of merge/ (SEED=7; SEEDS=1000 for as many from there on)
+	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(ARGS)
 
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)

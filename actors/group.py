@@ -160,7 +160,7 @@ class GroupActor:
     def _do(self, instruction: ev.Instruction) -> None:
         match instruction:
             case ev.Reply(call, value):
-                self._answer(call, lambda answer: answer.set_result(value))
+                self._reply(call, value)
             case ev.Refuse(call, error):
                 self._answer(call, lambda answer: answer.set_exception(error))
             case ev.OpenShard(shard, generation, position):
@@ -175,6 +175,15 @@ class GroupActor:
                 self._chore(self._lease(call, client_id, holder))
             case ev.ReleaseConsumer(client_id):
                 self._chore(self._release(client_id))
+
+    def _reply(self, call: int, value: Any) -> None:
+        """Answer a call, if this server may still deliver: much may have happened since it was asked."""
+        try:
+            self._check_active()
+        except CanalGroupError:
+            self._answer(call, lambda answer: answer.set_exception(self._standing_by()))
+        else:
+            self._answer(call, lambda answer: answer.set_result(value))
 
     def _answer(self, call: int, give: Callable[[asyncio.Future[Any]], None]) -> None:
         answer = self._answers.pop(call, None)

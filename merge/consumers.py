@@ -4,7 +4,8 @@ Rules:
 
 1. A batch is delivered under the epoch of the consumer that asked; its rows stay in the rings until every
    subscriber has acknowledged them.
-2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed.
+2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed. Where it
+   is unknown whether the store has it, the consumer is told so and the write repeated until it is known.
 3. A refused request changes nothing, beyond that its consumer is known to be alive.
 4. A consumer that waits for an answer is alive.
 """
@@ -12,6 +13,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
@@ -36,7 +38,6 @@ from merge.events import (
     ReleaseRequested,
     Reply,
     RollbackRequested,
-    SaveCursor,
     SubscribeRequested,
     UnsubscribeRequested,
 )
@@ -124,6 +125,15 @@ class Consumers:
                 instructions += self._release(subscriber)
         return instructions
 
+    def save_again(self) -> list[Instruction]:
+        """Repeat the writes of which it is unknown whether the cursor store took them."""
+        instructions: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            saving = subscriber.saving
+            if saving is not None and not saving.under_way:
+                instructions += subscriber.save(replace(saving, under_way=True))
+        return instructions
+
     # ---- subscribing -----------------------------------------------------------------------------------
 
     @singledispatchmethod
@@ -205,11 +215,16 @@ class Consumers:
         if subscriber.notice is not None:
             notice, subscriber.notice = subscriber.notice, None
             raise notice
-        if event.seen_id is not None and not subscriber.waiting:
+        given_up: list[Instruction] = []
+        if event.seen_id is not None:
+            given_up = subscriber.give_up_gets()
             subscriber.take_back_unseen(event.seen_id)
-        subscriber.ledger.check_room()
+        try:
+            subscriber.ledger.check_room()
+        except RetryableError as error:
+            return [*given_up, Refuse(event.call, error)]
         subscriber.waiting[event.call] = event
-        return self.serve()
+        return [*given_up, *self.serve()]
 
     @handle.register
     def _(self, event: GetTimedOut) -> list[Instruction]:
@@ -239,10 +254,10 @@ class Consumers:
     @handle.register
     def _(self, event: AckRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        _check_not_saving(subscriber)
+        if not subscriber.is_unsure_of(event.batch_id):
+            _check_not_saving(subscriber)
         batch = subscriber.ledger.check_ack(event.batch_id)
-        subscriber.saving = Saving(event.call, batch)
-        return [SaveCursor(event.call, event.client_id, subscriber.filter, batch.ack)]
+        return subscriber.save(Saving(event.call, batch))
 
     @handle.register
     def _(self, event: CursorSaved) -> list[Instruction]:
@@ -251,7 +266,8 @@ class Consumers:
         answers: list[Instruction] = []
         if saving.batch is not None:
             subscriber.acked(saving.batch, self._stream)
-            answers.append(Reply(event.call, saving.batch.ack))
+            if not saving.unsure:
+                answers.append(Reply(event.call, saving.batch.ack))
         elif subscriber.subscribing == event.call:
             subscriber.subscribing = None
             answers.append(Reply(event.call, (subscriber.epoch, subscriber.cursor)))
@@ -262,7 +278,11 @@ class Consumers:
         subscriber, saving = self._saved(event.client_id, event.call)
         answers: list[Instruction] = []
         if saving.batch is not None:
-            answers.append(Refuse(event.call, event.error))
+            if not saving.unsure:
+                answers.append(Refuse(event.call, event.error))
+            if isinstance(event.error, RetryableError):
+                subscriber.saving = replace(saving, unsure=True, under_way=False)
+                return answers
         elif subscriber.subscribing == event.call:
             subscriber.subscribing = None
             answers += [Refuse(event.call, event.error), *self._release(subscriber)]
@@ -302,8 +322,7 @@ class Consumers:
         call = subscriber.subscribing
         if call is None or subscriber.saving is not None or subscriber.cursor is None:
             return []
-        subscriber.saving = Saving(call, None)
-        return [SaveCursor(call, subscriber.client_id, subscriber.filter, subscriber.cursor)]
+        return subscriber.save(Saving(call, None))
 
     def _serve(self, subscriber: Subscriber) -> list[Instruction]:
         """Answer a subscriber's waiting gets as far as there are batches."""

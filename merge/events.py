@@ -127,7 +127,8 @@ class GetRequested:
     epoch: int
     rows_max: int
     at_us: int
-    #: newest batch that the consumer has; what was delivered behind it got lost on the way. None: not told
+    #: newest batch that the consumer has: what was delivered behind it got lost on the way, and its gets that
+    #: still wait are given up. None: not told
     seen_id: int | None = None
 
 

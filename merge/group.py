@@ -124,7 +124,7 @@ class Group:
         released = self._consumers.release_silent(event.at_us)
         was_merging = self._stream.merging
         self._stream.skip_silent(event.at_us)
-        return [*released, *self._went_on(was_merging)]
+        return [*released, *self._consumers.save_again(), *self._went_on(was_merging)]
 
     def _rewind(self, at_us: int) -> list[Instruction]:
         """Forget what is not acknowledged and open every shard at the oldest cursor."""

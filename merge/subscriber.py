@@ -7,8 +7,9 @@ Rules:
 3. What stands at or before the cursor is never delivered, whatever comes out of the log again.
 4. Keys never fall below what the cursor has passed: what comes out of the log below it is raised to it and
    flagged LATE.
-5. One write at a time is on its way to the cursor store. While it acknowledges a batch that was lost
-   meanwhile, nothing is delivered: whether that batch is behind the cursor is not known yet.
+5. One write at a time is on its way to the cursor store, and no other follows until it is known whether it
+   arrived: the cursor would move backwards. While it acknowledges a batch that was lost meanwhile, nothing is
+   delivered: whether that batch is behind the cursor is not known yet.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from numpy.typing import NDArray
 
 from merge.cut import cut
 from merge.errors import ConsumerActive, FencedError, NotSubscribed, RolledBack
-from merge.events import GetRequested
-from merge.header import Flag, Headers
+from merge.events import GetRequested, Instruction, Reply, SaveCursor
+from merge.header import WHOLE, Flag, Headers
 from merge.ledger import Batch, Ledger
 from merge.position import GroupPosition, Position, file_order
 from merge.progress import Progress
@@ -50,11 +51,15 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A write that is on its way to the cursor store."""
+    """A write that is on its way to the cursor store, or may be there."""
 
     call: int
     #: what it acknowledges; None: it stores a subscription
     batch: Batch | None
+    #: whether the caller was told that nobody knows whether it was written
+    unsure: bool = False
+    #: False: it waits to be repeated
+    under_way: bool = True
 
 
 class Subscriber:
@@ -138,7 +143,28 @@ class Subscriber:
     @property
     def busy(self) -> bool:
         """Whether its consumer waits for an answer: it cannot be heard of meanwhile."""
-        return bool(self.waiting) or self.saving is not None or self.subscribing is not None
+        saving = self.saving is not None and not self.saving.unsure
+        return bool(self.waiting) or saving or self.subscribing is not None
+
+    # ---- gets and writes -------------------------------------------------------------------------------
+
+    def give_up_gets(self) -> list[Instruction]:
+        """Answer the gets that told what their consumer had seen: it asks again, so it reads no answer."""
+        given_up = [call for call, request in self.waiting.items() if request.seen_id is not None]
+        for call in given_up:
+            del self.waiting[call]
+        return [Reply(call, None) for call in given_up]
+
+    def is_unsure_of(self, batch_id: int) -> bool:
+        """Return whether the acknowledgement of this batch waits to be repeated: its consumer may do so."""
+        batch = self.saving.batch if self.saving is not None and not self.saving.under_way else None
+        return batch is not None and batch.batch_id == batch_id and self.ledger.holds(batch)
+
+    def save(self, saving: Saving) -> list[Instruction]:
+        """Write subscription and cursor; with a batch, the cursor behind it."""
+        self.saving = saving
+        cursor = self.cursor if saving.batch is None else saving.batch.ack
+        return [SaveCursor(saving.call, self.client_id, self.filter, cursor)]
 
     # ---- place in the stream ---------------------------------------------------------------------------
 
@@ -209,7 +235,7 @@ class Subscriber:
         stop = int(places[count]) if count < len(places) else len(window)
         headers = headers[:count]
         may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
-        if may_wait and not headers["rows"].any():
+        if may_wait and not _matter(headers):
             return None
         self._raise_keys(headers)
         batch = Batch(
@@ -280,6 +306,15 @@ class Subscriber:
             mine = headers["shard"] == shard
             fresh[mine] = ~_at_or_before(headers[mine], names, position)
         return fresh
+
+
+def _matter(headers: Headers) -> bool:
+    """Return whether headers have to be delivered now: they have rows, or end a transaction that had some.
+
+    The cursor passes a transaction whose last fragment is empty only with that fragment.
+    """
+    ends_earlier = (headers["flags"] & WHOLE) == Flag.END
+    return bool(((headers["rows"] > 0) | ends_earlier).any())
 
 
 def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:

@@ -87,6 +87,8 @@ class GroupMachine(RuleBasedStateMachine):
         #: acknowledgements and subscriptions whose write is under way: client -> call
         self.acking = {}
         self.subscribing = {}
+        #: acknowledgements that may be written, and are written again: call -> (client, batch)
+        self.unsure = {}
         if running:
             self.world.open_all()
         for client in running.split():
@@ -172,6 +174,7 @@ class GroupMachine(RuleBasedStateMachine):
             if client in self.acking:
                 # Whether it was written is decided by the store: not, here.
                 del self.acking[client]
+        self.unsure = {}
         self.world.epoch += 1
         self.world.restart()
         self.world.start()
@@ -214,8 +217,12 @@ class GroupMachine(RuleBasedStateMachine):
         save = self.world.saving[0]
         if not fails:
             self._check_forward(save)
+        elif save.client_id in self.acking:
+            self.unsure[save.call] = save.client_id, self.acking[save.client_id][1]
         self.world.save(CoordinatorUnavailable("away") if fails else None)
         self._collect()
+        if not fails and save.call in self.unsure:
+            self._acked(*self.unsure.pop(save.call))
 
     def _check_forward(self, save):
         before = self.world.stored.get(save.client_id)
@@ -457,8 +464,10 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _mend(self):
         """Open every shard, finish every write, and let every client id have a consumer."""
-        while self.world.opening or self.world.saving:
+        while self.world.opening or self.world.saving or self.unsure:
             self.world.open_all()
+            if self.unsure and not self.world.saving:
+                self.tick(1)
             if self.world.saving:
                 self._write(fails=False)
         for client in CLIENTS:

@@ -6,6 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import (
     AckOutOfOrder,
+    ConfigError,
     ConsumerActive,
     CoordinatorUnavailable,
     CorruptEvent,
@@ -430,6 +431,28 @@ def test_a_rewind_while_the_cursor_is_written_delivers_nothing_until_it_is_known
 
 
 def test_a_rewind_while_a_cursor_is_not_written_delivers_the_batch_again():
+    world, acking, waiting = _rewound_while_written()
+    world.save(ConfigError("too large"))
+    with pytest.raises(ConfigError):
+        world.result(acking)
+    assert keys(world.result(waiting)) == [10, 20]
+
+
+def test_a_rewind_while_it_is_unknown_whether_a_cursor_is_written_delivers_nothing_until_it_is_known():
+    world, acking, waiting = _rewound_while_written()
+    world.save(CoordinatorUnavailable("away"))
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(acking)
+    assert waiting not in world.answers
+    with pytest.raises(RetryableError):
+        world.ack(world.group._consumers._subscribers["c"].saving.batch.batch_id)
+    world.tick(1)
+    world.save()
+    assert keys(world.result(waiting)) == [20]
+
+
+def _rewound_while_written():
+    """A shard is lost and open again while the first of two batches is being acknowledged."""
     world = World.of(Source(Tx(10), Tx(20)))
     world.subscribe()
     world.report_all()
@@ -440,11 +463,7 @@ def test_a_rewind_while_a_cursor_is_not_written_delivers_the_batch_again():
         world.get()
     world.open_all()
     world.report_all()
-    waiting = world.request_get()
-    world.save(CoordinatorUnavailable("away"))
-    with pytest.raises(CoordinatorUnavailable):
-        world.result(acking)
-    assert keys(world.result(waiting)) == [10, 20]
+    return world, acking, world.request_get()
 
 
 def test_a_takeover_while_the_cursor_is_written_goes_on_behind_it_also_inside_a_huge_transaction():
@@ -479,6 +498,62 @@ def test_an_unwritten_acknowledgement_can_be_repeated():
     assert world.asked(ev.FreeRing) == []
     assert world.ack(batch.batch_id) == batch.ack
     assert len(world.asked(ev.FreeRing)) == 1
+
+
+def test_while_it_is_unknown_whether_a_cursor_is_written_nothing_moves_it_backwards():
+    """1. The cursor behind two transactions may be written: the store did not answer.
+    2. The consumer may not take its batch back, nor may another one write the cursor before it.
+    3. With the next tick the write is repeated; nobody is answered twice.
+    4. The consumer hears that its batch is acknowledged.
+    """
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)))
+    world.subscribe()
+    world.report_all()
+    batch = world.get(rows_max=2)
+    acking = world.request_ack(batch.batch_id)
+    world.save(CoordinatorUnavailable("away"))
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(acking)
+    with pytest.raises(RetryableError):
+        world.rollback()
+    subscribing = world.request_subscribe()
+    world.lease()
+    assert not world.saving
+    world.tick(1)
+    assert [save.cursor for save in world.saving] == [batch.ack]
+    world.save(CoordinatorUnavailable("still away"))
+    world.tick(1)
+    world.save()
+    world.save()
+    assert world.result(subscribing) == (2, batch.ack)
+    assert keys(world.get()) == [30]
+
+
+def test_who_is_told_that_nobody_knows_hears_it_when_it_asks_again():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.report_all()
+    batch = world.get()
+    world.request_ack(batch.batch_id)
+    world.save(CoordinatorUnavailable("away"))
+    world.tick(1)
+    again = world.request_ack(batch.batch_id)
+    with pytest.raises(RetryableError):
+        world.result(again)
+    world.save()
+    with pytest.raises(UnknownBatch):
+        world.ack(batch.batch_id)
+
+
+def test_a_consumer_that_is_gone_loses_its_lease_though_its_acknowledgement_is_not_known():
+    world = World.of(Source(Tx(10)), lease_us=SECOND)
+    world.subscribe()
+    world.report_all()
+    world.request_ack(world.get().batch_id)
+    for _ in range(3):
+        world.save(CoordinatorUnavailable("away"))
+        world.tick(SECOND)
+    assert world.asked(ev.ReleaseConsumer) == [ev.ReleaseConsumer("c")]
 
 
 def test_a_new_subscription_that_is_not_written_is_forgotten():
@@ -864,3 +939,21 @@ def test_a_get_that_saw_everything_takes_nothing_back():
     world.tell(ev.GetRequested(call, "c", world.epochs["c"], 1, world.now_us, seen.batch_id))
     assert keys(world.result(call)) == [20]
     assert world.group.describe(world.now_us)["clients"][0]["outstanding"][0]["batch_id"] == seen.batch_id
+
+
+def test_a_get_that_was_given_up_takes_no_batch():
+    """1. A get waits; its consumer gives it up, for its connection broke, and asks again.
+    2. The first one is answered with nothing, the second one with the batch.
+    """
+    world = World.of(Source(Tx(10), Tx(20)))
+    world.subscribe()
+    first, second = (_request_get(world, seen_id=0) for _ in range(2))
+    world.report_all()
+    assert world.result(first) is None
+    assert keys(world.result(second)) == [10, 20]
+
+
+def _request_get(world, seen_id):
+    call = world.call()
+    world.tell(ev.GetRequested(call, "c", world.epochs["c"], 9, world.now_us, seen_id))
+    return call

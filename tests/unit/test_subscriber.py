@@ -78,6 +78,18 @@ def test_many_transactions_without_rows_leave_as_an_empty_batch():
     assert running(*[EMPTY] * 2, empty_headers_max=3).get() is None
 
 
+def test_the_cursor_passes_a_huge_transaction_whose_last_fragment_is_empty():
+    world = World.of(Source(Tx(1, (3, 0))))
+    world.subscribe()
+    world.report(0, 1)
+    first = world.get()
+    assert str(world.ack(first.batch_id).shards["s0"]) == "bin.000001:4"
+    world.report_all()
+    last = world.get()
+    assert (last.rows, len(last.headers)) == (0, 1)
+    assert str(world.ack(last.batch_id).shards["s0"]) == "bin.000001:104"
+
+
 def test_a_full_ring_of_transactions_without_rows_goes_on():
     world = World.of(Source(*[EMPTY] * 20, Tx(1)), limits=BatchLimits(empty_headers_max=4))
     world.ring_size = 4

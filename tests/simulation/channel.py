@@ -1,0 +1,84 @@
+"""A channel to a service that keeps things: requests of one line arrive in order, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from merge.errors import CanalGroupError, CoordinatorUnavailable
+from simulation.loop import MS, Future, Loop
+from simulation.network import STRAY_MAX_US, Network
+from simulation.process import Process
+
+#: what a client waits for an answer
+ANSWER_MAX_US = 2_000 * MS
+
+
+@dataclass
+class Line:
+    """One client's connection."""
+
+    #: when its last request arrives
+    arrives_us: int = 0
+
+
+class Channel:
+    """Carries requests to a service and their answers.
+
+    A request fails with CoordinatorUnavailable if it is unknown whether it ran: it was lost, or its answer.
+    """
+
+    def __init__(self, loop: Loop, network: Network, name: str) -> None:
+        self._loop = loop
+        self._network = network
+        self.name = name
+        #: until when nobody is answered
+        self.away_until_us = 0
+        #: how likely a request is lost, or its answer
+        self.lost = 0.0
+        #: how likely a request is held up on its way, with those behind it
+        self.stray = 0.0
+
+    @property
+    def away(self) -> bool:
+        """Whether nobody is answered."""
+        return self.away_until_us > self._loop.now_us
+
+    def request(self, client: Process, line: Line, act: Callable[[], Any]) -> Future:
+        """Run `act` at the service, unless the request is lost on its way."""
+        answer = Future()
+        delay_us = self._network.delay_us()
+        if self._loop.chance.random() < self.stray:
+            delay_us = self._loop.chance.randrange(STRAY_MAX_US)
+        arrives_us = line.arrives_us = max(self._loop.now_us + delay_us, line.arrives_us)
+        if self._loses(client):
+            self._loop.note(client.name, "request to {} gets lost", self.name)
+            self._fail(answer)
+        else:
+            if arrives_us > self._loop.now_us + ANSWER_MAX_US:
+                self._fail(answer)
+            self._loop.after(arrives_us - self._loop.now_us, lambda: self._arrive(client, act, answer))
+        return answer
+
+    def _arrive(self, client: Process, act: Callable[[], Any], answer: Future) -> None:
+        if self.away:
+            self._fail(answer)
+            return
+        reply = Future()
+        try:
+            reply.set(act())
+        except CanalGroupError as error:
+            reply.fail(error)
+        if self._loses(client):
+            self._loop.note(self.name, "answer to {} gets lost", client.name)
+            self._fail(answer)
+        else:
+            self._loop.after(self._network.delay_us(), lambda: reply.pass_on(answer))
+
+    def _loses(self, client: Process) -> bool:
+        return self._network.is_cut(client.name, self.name) or self._loop.chance.random() < self.lost
+
+    def _fail(self, answer: Future) -> None:
+        unknown = CoordinatorUnavailable(f"{self.name} did not answer.")
+        self._loop.after(self._loop.chance.randrange(ANSWER_MAX_US), lambda: answer.fail(unknown))

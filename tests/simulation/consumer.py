@@ -1,0 +1,205 @@
+"""A consumer: gets, reads, acknowledges, changes its mind, and waits for its turn if another one is active.
+
+Does what `canal_group/client.py` asks a consumer to do, with several batches outstanding, through a network
+that loses its requests and their answers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from merge.errors import (
+    AckOutOfOrder,
+    CanalGroupError,
+    FencedError,
+    NotSubscribed,
+    RetryableError,
+    RolledBack,
+    ServerUnavailable,
+    UnknownBatch,
+)
+from merge.ledger import Batch
+from simulation.invariants import Invariants
+from simulation.loop import MS, Future, Loop
+from simulation.network import Network
+from simulation.process import Process
+from simulation.server import Server
+from simulation.source import Place
+
+GET_US = 1_500 * MS
+ANSWER_US = 2_500 * MS
+TOUCH_US = 1_000 * MS
+RETRY_US = 300 * MS
+
+
+class Consumer(Process):
+    """One consumer process of a client id; it runs for ever.
+
+    Args:
+        loop: its time.
+        network: between it and the servers.
+        invariants: are told what it has finished.
+        name: its name.
+        client_id: whose cursor it uses.
+        servers: whom it asks, one after the other until one is active.
+        depth: batches that it holds before it acknowledges the oldest.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        network: Network,
+        invariants: Invariants,
+        name: str,
+        client_id: str,
+        servers: list[Server],
+        depth: int,
+    ) -> None:
+        super().__init__(loop, name)
+        self.client_id = client_id
+        self._network = network
+        self._invariants = invariants
+        self._servers = servers
+        self._depth = depth
+        #: how likely it changes its mind, instead of acknowledging
+        self.fickle = 0.0
+
+    def begin(self) -> None:
+        """Forget everything, under a new name."""
+        self._door = self.loop.chance.randrange(len(self._servers))
+        self._epoch = self._seen_id = 0
+        self._held: deque[tuple[int, list[Place]]] = deque()
+        #: for each shard the index behind what it has received
+        self._upto: list[int] = []
+        self.spawn(self._live())
+        self.spawn(self._keep_lease())
+
+    # ---- life ------------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self._subscribe()
+                while True:
+                    await self._turn()
+            except NotSubscribed:
+                continue
+            except FencedError as error:
+                self.note("is fenced: {}", error.message)
+                await self.sleep(5 * RETRY_US)
+            except RetryableError:
+                await self.sleep(RETRY_US)
+
+    async def _subscribe(self) -> None:
+        self._epoch, self._held = 0, deque()
+        holder = f"{self.name}/{self.incarnation}"
+        self._epoch, _ = await self._ask("subscribe", self.client_id, holder)
+        self._seen_id = 0
+        self._upto = self._invariants.behind(self.client_id)
+        self.note("is subscribed under epoch {}", self._epoch)
+
+    async def _keep_lease(self) -> None:
+        while True:
+            await self.sleep(TOUCH_US)
+            if self._epoch:
+                try:
+                    await self._ask("touch", self.client_id, self._epoch)
+                except CanalGroupError:
+                    continue
+
+    async def _turn(self) -> None:
+        """Get a batch; acknowledge the oldest when enough are held, or when there is nothing to get."""
+        batch = None
+        if len(self._held) < self._depth:
+            batch = await self._get()
+        if self.loop.chance.random() < self.fickle:
+            await self._change_mind()
+        elif self._held and (batch is None or len(self._held) >= self._depth):
+            await self._ack()
+
+    async def _get(self) -> Batch | None:
+        rows_max = self.loop.chance.randrange(1, 9)
+        try:
+            batch: Batch | None = await self._ask(
+                "get", self.client_id, self._epoch, rows_max, GET_US, self._seen_id, wait_us=GET_US
+            )
+            if batch is None:
+                return None
+            self._seen_id = batch.batch_id
+            places = await self._ask("rows", self.client_id, self._epoch, batch.batch_id)
+        except RolledBack:
+            await self._give_back()
+            return None
+        except RetryableError as error:
+            if "outstanding_max" in error.details:
+                return None
+            # An answer may be on its way that is never read: what it holds comes again.
+            await self.sleep(RETRY_US)
+            await self._give_back()
+            return None
+        self._invariants.received(self.client_id, self._upto, places)
+        self._held.append((batch.batch_id, places))
+        return batch
+
+    async def _ack(self) -> None:
+        batch_id, places = self._held[0]
+        self._invariants.finished(self.client_id, places)
+        try:
+            await self._ask("ack", self.client_id, self._epoch, batch_id)
+        except UnknownBatch:
+            self._held.popleft()  # an earlier attempt was accepted
+        except (RolledBack, AckOutOfOrder):
+            await self._give_back()
+        except RetryableError:
+            await self.sleep(RETRY_US)
+        else:
+            self._held.popleft()
+
+    async def _give_back(self) -> None:
+        """Forget what is held, and have it delivered again."""
+        self._held.clear()
+        await self._ask("rollback", self.client_id, self._epoch, None)
+        self._upto = self._invariants.behind(self.client_id)
+
+    async def _change_mind(self) -> None:
+        chance = self.loop.chance
+        if len(self._held) > 1 and chance.random() < 0.5:
+            await self._ack_too_early()
+        elif self._held and chance.random() < 0.5:
+            place = chance.randrange(len(self._held))
+            batch_id = self._held[place][0]
+            while len(self._held) > place:
+                self._held.pop()
+            try:
+                await self._ask("rollback", self.client_id, self._epoch, batch_id)
+            except (RolledBack, UnknownBatch):
+                await self._give_back()
+        elif chance.random() < 0.5:
+            await self._give_back()
+        else:
+            self.note("leaves")
+            await self._ask("release", self.client_id, self._epoch)
+            raise NotSubscribed("It left by itself.")
+
+    async def _ack_too_early(self) -> None:
+        """Acknowledge the newest batch though an older one is held: it has to be refused."""
+        batch_id, places = self._held[-1]
+        self._invariants.finished(self.client_id, places)
+        try:
+            await self._ask("ack", self.client_id, self._epoch, batch_id)
+        except (AckOutOfOrder, RolledBack, UnknownBatch):
+            await self._give_back()
+
+    # ---- asking ----------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, *arguments: Any, wait_us: int = 0) -> Any:
+        """Ask the server at the door; next time another one, if this one cannot tell."""
+        server = self._servers[self._door]
+        away = ServerUnavailable(f"{server.name} did not answer.", retry_after_s=0.3)
+        answer: Future = self._network.ask(self, server, method, *arguments)
+        try:
+            return await self.within(answer, wait_us + ANSWER_US, away)
+        except ServerUnavailable:
+            self._door = self.loop.chance.randrange(len(self._servers))
+            raise

@@ -1,0 +1,234 @@
+"""Mutations: one rule broken at a time, to show that the simulation would notice.
+
+Each names the rule that it breaks and the code that holds it; `patch` is pytest's `monkeypatch.setattr`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import actors.meta.memory
+import merge.subscriber
+from merge import events as ev
+from merge.consumers import Consumers
+from merge.epoch import Tenure
+from merge.group import Group
+from merge.ledger import Ledger
+from merge.pending import Pending
+from merge.position import GroupPosition
+from merge.stream import Stream
+from merge.subscriber import Subscriber
+from merge.timeline import END_OF_TIME_US, Timeline
+from simulation.schedule import Fault
+from simulation.server import Server
+from simulation.zookeeper import ZooKeeper
+
+Patch = Callable[..., None]
+
+
+def a_store_takes_any_epoch(patch: Patch) -> None:
+    patch(actors.meta.memory, "refuse_older", lambda *_: None)
+
+
+def zookeeper_takes_any_epoch(patch: Patch) -> None:
+    patch(ZooKeeper, "require_epoch", lambda *_: None)
+
+
+def a_tenure_never_runs_out(patch: Patch) -> None:
+    patch(Tenure, "check", lambda *_: None)
+
+
+def a_server_answers_without_looking_whether_it_is_active(patch: Patch) -> None:
+    patch(Server, "check_delivery", lambda _: None)
+
+
+def any_batch_can_be_acknowledged(patch: Patch) -> None:
+    patch(Ledger, "check_ack", Ledger.find)
+
+
+def acked_before_written(patch: Patch) -> None:
+    real = Group.handle
+
+    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+        instructions = real(self, event)
+        if isinstance(event, ev.AckRequested):
+            saves = [save for save in instructions if isinstance(save, ev.SaveCursor)]
+            return [*(ev.Reply(event.call, save.cursor) for save in saves), *instructions]
+        return instructions
+
+    patch(Group, "handle", handle)
+
+
+def a_write_without_an_answer_is_taken_for_a_refused_one(patch: Patch) -> None:
+    real = Group.handle
+
+    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+        instructions = real(self, event)
+        if isinstance(event, ev.CursorNotSaved):
+            subscriber = self._consumers._subscribers.get(event.client_id)
+            if subscriber is not None and subscriber.saving is not None:
+                subscriber.saving = None
+                return [*instructions, *self._consumers._save_subscription(subscriber)]
+        return instructions
+
+    patch(Group, "handle", handle)
+
+
+def the_watermark_ignores_a_shard(patch: Patch) -> None:
+    def watermark_us(self: Timeline) -> int:
+        return int(self._frontiers_us[:1].min())
+
+    patch(Timeline, "watermark_us", property(watermark_us))
+
+
+def everything_goes_out_at_once(patch: Patch) -> None:
+    patch(Timeline, "watermark_us", property(lambda _: END_OF_TIME_US))
+
+
+def a_promise_is_forgotten(patch: Patch) -> None:
+    patch(Timeline, "promise", lambda *_: False)
+
+
+def fragments_are_interleaved(patch: Patch) -> None:
+    patch(Timeline, "_open_tail", lambda _, merged: len(merged))
+
+
+def keys_are_commit_times(patch: Patch) -> None:
+    real = Timeline.append
+
+    def append(self: Timeline, shard: int, run: Any) -> None:
+        before = len(self._pending._ranks[0])
+        real(self, shard, run)
+        for added in self._pending._ranks[0][before:]:
+            added["key_us"] = added["commit_us"]
+
+    patch(Timeline, "append", append)
+
+
+def equal_keys_lose_their_shards_order(patch: Patch) -> None:
+    real = Pending.take
+
+    def take(self: Pending, watermark_us: int) -> Any:
+        taken = real(self, watermark_us)
+        return taken[np.lexsort((-taken["sequence"], taken["shard"], taken["key_us"]))]
+
+    patch(Pending, "take", take)
+
+
+def a_rewind_forgets_the_slower_subscriber(patch: Patch) -> None:
+    """Shards are opened at the newest cursor instead of the oldest."""
+    real = Stream.rewind
+
+    def rewind(self: Stream, cursors: list[GroupPosition], at_us: int) -> Any:
+        newest = [max(cursors, key=lambda cursor: cursor.sequence)] if cursors else []
+        return real(self, newest, at_us)
+
+    patch(Stream, "rewind", rewind)
+
+
+def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
+    """The position that a shard has reported, instead of the one that was acknowledged."""
+    real = Consumers.rewind
+
+    def rewind(self: Consumers) -> list[ev.Instruction]:
+        for subscriber in self._subscribers.values():
+            outstanding = subscriber.ledger.outstanding
+            if outstanding:
+                subscriber.cursor = outstanding[-1].ack
+        return real(self)
+
+    patch(Consumers, "rewind", rewind)
+
+
+def what_is_behind_the_cursor_is_delivered(patch: Patch) -> None:
+    """Of two subscribers, the one that is ahead gets what the other one still needs."""
+    real = Consumers.place
+
+    def place(self: Consumers) -> list[ev.Instruction]:
+        instructions = real(self)
+        for subscriber in self._subscribers.values():
+            subscriber._behind = {}
+        return instructions
+
+    patch(Consumers, "place", place)
+
+
+def rings_are_freed_when_a_batch_is_delivered(patch: Patch) -> None:
+    patch(Subscriber, "done", property(lambda self: self._read))
+
+
+def rings_are_never_freed(patch: Patch) -> None:
+    patch(Consumers, "_free", lambda _: [])
+
+
+def outstanding_batches_have_no_bound(patch: Patch) -> None:
+    patch(Ledger, "check_room", lambda _: None)
+
+
+def an_old_consumer_is_heard(patch: Patch) -> None:
+    real = Subscriber.check_holder
+    patch(Subscriber, "check_holder", lambda self, _, at_us: real(self, self.epoch, at_us))
+
+
+def an_answer_that_was_lost_is_not_repeated(patch: Patch) -> None:
+    patch(Subscriber, "take_back_unseen", lambda *_: None)
+
+
+def a_get_that_was_given_up_takes_a_batch(patch: Patch) -> None:
+    patch(Subscriber, "give_up_gets", lambda _: [])
+
+
+def ids_begin_anew(patch: Patch) -> None:
+    real = Ledger.__init__
+    patch(Ledger, "__init__", lambda self, _, outstanding_max: real(self, 1, outstanding_max))
+
+
+def an_empty_end_waits_for_rows(patch: Patch) -> None:
+    patch(merge.subscriber, "_matter", lambda headers: bool(headers["rows"].any()))
+
+
+#: faults that leave a write on its way when somebody else is elected
+ELECTIONS = (
+    Fault.COORDINATOR_DELAYS,
+    Fault.CURSORS_DELAY,
+    Fault.KILL_GROUP,
+    Fault.HAND_OVER,
+    Fault.PAUSE_SERVER,
+    Fault.CUT_COORDINATOR,
+)
+#: faults after which a server that waits for a shard wakes up too late
+AWAKENINGS = (Fault.PAUSE_SERVER, Fault.CUT_COORDINATOR, Fault.SOURCE_AWAY, Fault.CUT_SHARD)
+#: faults after which an older consumer's request comes
+TAKEOVERS = (Fault.PAUSE_CONSUMER, Fault.NETWORK_DELAYS, Fault.KILL_CONSUMER)
+EVERYTHING = tuple(Fault)
+
+#: each mutation, and the faults among which it has to be found
+MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
+    (a_store_takes_any_epoch, ELECTIONS),
+    (zookeeper_takes_any_epoch, ELECTIONS),
+    (a_tenure_never_runs_out, EVERYTHING),
+    (a_server_answers_without_looking_whether_it_is_active, AWAKENINGS),
+    (any_batch_can_be_acknowledged, (Fault.FICKLE,)),
+    (acked_before_written, EVERYTHING),
+    (a_write_without_an_answer_is_taken_for_a_refused_one, EVERYTHING),
+    (the_watermark_ignores_a_shard, EVERYTHING),
+    (everything_goes_out_at_once, EVERYTHING),
+    (a_promise_is_forgotten, EVERYTHING),
+    (fragments_are_interleaved, EVERYTHING),
+    (keys_are_commit_times, EVERYTHING),
+    (equal_keys_lose_their_shards_order, EVERYTHING),
+    (a_rewind_forgets_the_slower_subscriber, EVERYTHING),
+    (a_rewind_opens_where_the_shards_were_read_to, EVERYTHING),
+    (what_is_behind_the_cursor_is_delivered, EVERYTHING),
+    (rings_are_freed_when_a_batch_is_delivered, EVERYTHING),
+    (rings_are_never_freed, EVERYTHING),
+    (outstanding_batches_have_no_bound, EVERYTHING),
+    (an_old_consumer_is_heard, TAKEOVERS),
+    (an_answer_that_was_lost_is_not_repeated, EVERYTHING),
+    (a_get_that_was_given_up_takes_a_batch, EVERYTHING),
+    (ids_begin_anew, EVERYTHING),
+    (an_empty_end_waits_for_rows, EVERYTHING),
+)

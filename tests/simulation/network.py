@@ -1,0 +1,81 @@
+"""The network: messages between processes, which take their time and may get lost, come twice, or wait.
+
+Calls to shards are Ray's: they come once or fail, and a cut holds them up. Calls of consumers may get lost on
+the way there or back, and a request may come twice or long after its caller gave it up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from merge.errors import ServerUnavailable
+from simulation.loop import MS, Future, Loop
+from simulation.process import Process
+
+#: usual time of a message on its way
+DELAY_MAX_US = 20 * MS
+#: time of one that is held up
+STRAY_MAX_US = 6_000 * MS
+
+
+class Network:
+    """Carries calls and their answers."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        #: how likely a consumer's message is lost, comes twice, is held up
+        self.lost = self.twice = self.stray = 0.0
+        #: (caller, callee) -> until when nothing comes through
+        self._cut: dict[tuple[str, str], int] = {}
+
+    def cut(self, one: str, other: str, for_us: int) -> None:
+        """Let nothing through between two for a while."""
+        self._cut[one, other] = self._cut[other, one] = self._loop.now_us + for_us
+
+    def heal(self) -> None:
+        """Let everything through from now on."""
+        self.lost = self.twice = self.stray = 0.0
+        self._cut.clear()
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Return whether nothing comes through between two."""
+        return self._cut.get((one, other), 0) > self._loop.now_us
+
+    def delay_us(self) -> int:
+        """Return how long a message takes."""
+        return self._loop.chance.randrange(MS, DELAY_MAX_US)
+
+    def call(self, caller: Process, callee: Process, method: str, *arguments: Any) -> Future:
+        """Call a method as Ray does: it runs once or the caller hears that it may not have."""
+        answer, reply = Future(), Future()
+        held_us = max(0, self._cut.get((caller.name, callee.name), 0) - self._loop.now_us)
+        reply.then(lambda: self._loop.after(self.delay_us(), lambda: reply.pass_on(answer)))
+        self._loop.after(held_us + self.delay_us(), lambda: self._arrive(callee, method, arguments, reply))
+        return answer
+
+    def ask(self, caller: Process, callee: Process, method: str, *arguments: Any) -> Future:
+        """Call a method as a consumer does: there may never be an answer, whether it ran or not."""
+        answer = Future()
+        chance = self._loop.chance
+        copies = 2 if chance.random() < self.twice else 1
+        for _ in range(copies):
+            if self.is_cut(caller.name, callee.name) or chance.random() < self.lost:
+                self._loop.note(caller.name, "request {} gets lost", method)
+                continue
+            delay_us = chance.randrange(STRAY_MAX_US) if chance.random() < self.stray else self.delay_us()
+            reply = Future()
+            reply.then(lambda reply=reply: self._return(caller, callee, reply, answer))
+            self._loop.after(delay_us, lambda reply=reply: self._arrive(callee, method, arguments, reply))
+        return answer
+
+    def _return(self, caller: Process, callee: Process, reply: Future, answer: Future) -> None:
+        if self.is_cut(caller.name, callee.name) or self._loop.chance.random() < self.lost:
+            self._loop.note(callee.name, "an answer to {} gets lost", caller.name)
+            return
+        self._loop.after(self.delay_us(), lambda: reply.pass_on(answer))
+
+    def _arrive(self, callee: Process, method: str, arguments: tuple[Any, ...], reply: Future) -> None:
+        if callee.alive:
+            callee.answer(reply, method, arguments)
+        else:
+            reply.fail(ServerUnavailable(f"{callee.name} is not there", retry_after_s=0.5))

@@ -1,0 +1,151 @@
+"""The schedule: what a seed's world is made of, what is written in it, and which faults happen when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+
+from simulation.loop import MS, S
+
+#: how long transactions are committed, and how long faults happen
+WRITING_US = 6_000 * MS
+FAULTS_US = 9_000 * MS
+#: longest fault that lasts
+LASTING_MAX_US = 6_000 * MS
+
+
+class Fault(StrEnum):
+    """What can go wrong."""
+
+    KILL_SHARD = "kill shard"
+    KILL_GROUP = "kill group"
+    KILL_SERVER = "kill server"
+    KILL_CONSUMER = "kill consumer"
+    PAUSE_SHARD = "pause shard"
+    PAUSE_SERVER = "pause server"
+    PAUSE_CONSUMER = "pause consumer"
+    HAND_OVER = "hand over"
+    CUT_COORDINATOR = "cut server from coordinator"
+    CUT_SHARD = "cut server from shard"
+    CUT_CONSUMER = "cut consumer from server"
+    COORDINATOR_AWAY = "coordinator away"
+    COORDINATOR_LOSES = "coordinator loses messages"
+    COORDINATOR_DELAYS = "coordinator's messages are held up"
+    CURSORS_DELAY = "cursor store's messages are held up"
+    CURSORS_FAIL = "cursor store fails"
+    NETWORK_LOSES = "network loses messages"
+    NETWORK_REPEATS = "network repeats messages"
+    NETWORK_DELAYS = "network holds messages up"
+    SOURCE_AWAY = "source away"
+    SHARD_SLOW = "shard slow"
+    CLOCK_BACK = "clock steps back"
+    FICKLE = "consumers change their minds"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One fault of a schedule."""
+
+    at_us: int
+    fault: Fault
+    #: a number that chooses whom it hits
+    whom: int
+    lasting_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transaction of a schedule."""
+
+    at_us: int
+    shard: int
+    rows: tuple[int, ...]
+    ddl: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Everything that a seed decides before the world begins."""
+
+    shards: int = 2
+    servers: int = 2
+    #: client ids of the consumers
+    consumers: tuple[str, ...] = ("one",)
+    #: batches that each consumer holds before it acknowledges the oldest
+    depth: int = 2
+    ring_size: int = 8
+    skip_after_us: int | None = None
+    ddl_isolation: bool = False
+    #: whether the servers run on one cluster, with the same shard actors
+    shared_shards: bool = True
+    #: whether cursors are ZooKeeper's nodes; else in a store that fences by itself
+    cursors_in_zookeeper: bool = True
+    #: by shard: clock minus the world's, whole seconds only, GTIDs
+    skews_us: tuple[int, ...] = (0, 0)
+    coarse: tuple[bool, ...] = (False, False)
+    gtids: bool = True
+    commits: tuple[Commit, ...] = ()
+    happenings: tuple[Happening, ...] = field(default=())
+
+
+#: row changes in the fragments of a transaction
+ROWS = ((1,), (1,), (1,), (2,), (0,), (5,), (2, 2), (1, 1, 1, 1, 1, 1), (3, 0), (1,) * 11)
+
+
+def schedule_of(seed: int, faults: tuple[Fault, ...] = tuple(Fault)) -> Schedule:
+    """Return the schedule of a seed, of such faults; always the same one."""
+    chance = Random(seed)
+    shards = chance.choice((1, 2, 2, 3, 3))
+    commits = [
+        Commit(
+            chance.randrange(WRITING_US),
+            chance.randrange(shards),
+            chance.choice(ROWS),
+            ddl=False,
+        )
+        for _ in range(chance.randrange(4, 26))
+    ]
+    statements = [
+        Commit(chance.randrange(WRITING_US), chance.randrange(shards), (1,), ddl=True)
+        for _ in range(chance.randrange(2))
+    ]
+    happenings = [
+        Happening(
+            chance.randrange(FAULTS_US),
+            chance.choice(faults),
+            chance.randrange(1_000),
+            chance.randrange(LASTING_MAX_US),
+        )
+        for _ in range(chance.randrange(1, 10))
+    ]
+    return Schedule(
+        shards=shards,
+        servers=chance.choice((1, 2, 2, 3)),
+        consumers=chance.choice((("one",), ("one", "one"), ("one", "two"))),
+        depth=chance.choice((1, 2, 3, 5)),
+        ring_size=chance.choice((4, 8, 32)),
+        skip_after_us=chance.choice((None, None, 2_000 * MS)),
+        ddl_isolation=chance.random() < 0.3,
+        shared_shards=chance.random() < 0.6,
+        cursors_in_zookeeper=chance.random() < 0.6,
+        skews_us=tuple(chance.randrange(-300, 300) * MS for _ in range(shards)),
+        coarse=tuple(chance.random() < 0.3 for _ in range(shards)),
+        gtids=chance.random() < 0.5,
+        commits=tuple(sorted(commits + statements, key=lambda commit: commit.at_us)),
+        happenings=tuple(sorted(happenings, key=lambda happening: happening.at_us)),
+    )
+
+
+def commits(*those: tuple[float, int] | tuple[float, int, tuple[int, ...]]) -> tuple[Commit, ...]:
+    """Return commits of (seconds, shard), or (seconds, shard, row changes of each fragment)."""
+    return tuple(
+        Commit(round(at_s * S), shard, rows[0] if rows else (1,), ddl=False) for at_s, shard, *rows in those
+    )
+
+
+def happenings(*those: tuple[float, Fault, float]) -> tuple[Happening, ...]:
+    """Return faults of (seconds, fault, seconds that it lasts)."""
+    return tuple(
+        Happening(round(at_s * S), fault, 1, round(lasting_s * S)) for at_s, fault, lasting_s in those
+    )

@@ -1,0 +1,112 @@
+"""A source: a database server whose binlog grows, with a clock of its own that may step back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from merge.header import HEADER, Flag, HeaderRun
+from merge.position import Position
+from simulation.loop import BEGIN_US, MS, Future, Loop
+
+#: bytes of binlog of each transaction, and transactions of one file
+STEP, TRANSACTIONS_A_FILE = 100, 5
+#: how far the stamp of a commit may lie before its being readable
+STAMP_MAX_US = 40 * MS
+#: what every promise stays behind the source's clock
+MARGIN_US = 50 * MS
+SECOND_US = 1_000 * MS
+
+#: one header of a source, whatever delivers it how often: (shard, index)
+Place = tuple[int, int]
+
+
+@dataclass
+class Source:
+    """One shard's server; `commit` makes its binlog longer."""
+
+    loop: Loop
+    index: int
+    #: its clock minus the world's
+    skew_us: int = 0
+    #: whether it stamps whole seconds, as MariaDB does
+    coarse: bool = False
+    #: whether it numbers its transactions
+    gtids: bool = True
+    #: until when nobody can read from it
+    away_until_us: int = 0
+    records: list[tuple[int, ...]] = field(default_factory=list)
+    #: for each header the index of the first one behind its transaction
+    transaction_ends: list[int] = field(default_factory=list)
+    #: whether its clock ever stepped back
+    stepped_back: bool = False
+    transactions: int = 0
+
+    def __post_init__(self) -> None:
+        self.uuid = f"3e11fa47-71ca-11e1-9e33-c80aa942956{self.index}"
+        self.names = (*(f"bin{self.index}.{number:06}" for number in range(1, 20)), self.uuid)
+        self.start = Position(self.names[0], 4)
+        #: is there when the next transaction is
+        self.news = Future()
+        self._places: dict[tuple[int, int], int] = {(0, 4): 0}
+
+    @property
+    def promise_us(self) -> int:
+        """What it can promise when everything readable was read, microseconds since 1970 UTC."""
+        return self._clock_us(MARGIN_US)
+
+    def _clock_us(self, ago_us: int) -> int:
+        now_us = BEGIN_US + self.loop.now_us + self.skew_us - ago_us
+        return now_us // SECOND_US * SECOND_US if self.coarse else now_us
+
+    @property
+    def away(self) -> bool:
+        """Whether nobody can read from it."""
+        return self.away_until_us > self.loop.now_us
+
+    def step_back(self, by_us: int) -> None:
+        """Set its clock back."""
+        self.skew_us -= by_us
+        self.stepped_back = True
+
+    def commit(self, rows: tuple[int, ...], *, ddl: bool = False) -> None:
+        """Commit a transaction with so many row changes in each of its fragments."""
+        file, place = divmod(self.transactions, TRANSACTIONS_A_FILE)
+        self.transactions += 1
+        commit_us = self._clock_us(self.loop.chance.randrange(STAMP_MAX_US))
+        begin, row, first = 4 + place * STEP, 0, len(self.records)
+        for part, count in enumerate(rows):
+            last = part == len(rows) - 1
+            flags = (Flag.BEGIN if part == 0 else 0) | (Flag.END if last else 0) | (Flag.DDL if ddl else 0)
+            end = begin + STEP if last else begin + 1 + part
+            number = self.transactions if self.gtids else 0
+            place_in_file = (file, begin, end)
+            sizes = (count, row, row + count, 100 * count)
+            gtid = (len(self.names) - 1, number)
+            self.records.append((0, 0, int(flags), *sizes, commit_us, 0, *place_in_file, *gtid))
+            row += count
+        behind = len(self.records)
+        self.transaction_ends += [behind] * (behind - first)
+        self._places[file, begin] = first
+        # The place behind a file's last transaction is the next file's beginning too.
+        self._places[file, begin + STEP] = behind
+        if place == TRANSACTIONS_A_FILE - 1:
+            self._places[file + 1, 4] = behind
+        news, self.news = self.news, Future()
+        news.set()
+
+    def index_after(self, position: Position) -> int:
+        """Return the index of the first header behind a position between two transactions."""
+        return self._places[int(position.file[-6:]) - 1, position.offset]
+
+    def index_of(self, file: str, begin_offset: int, row_begin: int, row_end: int) -> int:
+        """Return the index of a header."""
+        index = self._places[int(file[-6:]) - 1, begin_offset]
+        while (self.records[index][4], self.records[index][5]) != (row_begin, row_end):
+            index += 1
+        return index
+
+    def run(self, begin: int, end: int) -> HeaderRun:
+        """Return headers `begin <= index < end`."""
+        return HeaderRun(np.array(self.records[begin:end], dtype=HEADER), self.names)

@@ -1,0 +1,37 @@
+"""A thousand worlds, each a schedule of faults: safe while they happen, and live once they have ceased.
+
+`make sim SEED=n` tells the story of a seed that fails here.
+"""
+
+import pytest
+
+from simulation.schedule import Fault, schedule_of
+from simulation.world import simulate
+
+SEEDS, A_TEST = 1_000, 100
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS + 1, A_TEST))
+def test_nothing_is_lost_twice_or_out_of_order_and_everything_arrives(first):
+    totals = {}
+    for seed in range(first, first + A_TEST):
+        outcome = simulate(seed)
+        assert outcome.violation is None, f"make sim SEED={seed}: {outcome.violation}"
+        for what, count in outcome.counts.items():
+            totals[what] = totals.get(what, 0) + count
+    assert totals["elections"] > A_TEST, "servers followed each other"
+    assert totals["again"], "something was delivered again"
+    assert totals["acks"] > 10 * A_TEST
+
+
+@pytest.mark.parametrize("seed", [1, 5, 11])
+def test_a_seed_is_the_same_schedule_every_time_told_or_not(seed):
+    untold, told, again = (simulate(seed, telling=telling) for telling in (False, True, True))
+    assert told.story
+    assert told.story == again.story
+    assert (untold.counts, untold.recovery_us) == (told.counts, told.recovery_us)
+
+
+def test_every_fault_is_among_the_seeds():
+    faults = {happening.fault for seed in range(1, A_TEST) for happening in schedule_of(seed).happenings}
+    assert faults == set(Fault)

@@ -1,0 +1,278 @@
+"""The world of one schedule: makes everything, lets faults happen, heals, waits until all is delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from merge.group import GroupSettings
+from merge.subscriber import BatchLimits
+from simulation.channel import Channel
+from simulation.consumer import Consumer
+from simulation.cursors import DESTINATION, Cursors
+from simulation.invariants import Invariants, ViolationError
+from simulation.loop import MS, Loop, S
+from simulation.network import Network
+from simulation.process import Process
+from simulation.schedule import FAULTS_US, Fault, Happening, Schedule, schedule_of
+from simulation.server import Server, Surroundings
+from simulation.shard import Shard
+from simulation.source import Source
+from simulation.zookeeper import ZooKeeper
+
+#: how long it may take, after the last fault, until everything is delivered
+RECOVERY_MAX_US = 60 * S
+OUTSTANDING_MAX = 3
+#: silence after which a consumer's client id is free
+LEASE_US = 3 * S
+#: by how much the world's processes differ in their monotonic clocks
+CLOCK_APART_US = 1_000 * S
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a world."""
+
+    seed: int
+    schedule: Schedule
+    #: what went wrong; None: nothing
+    violation: str | None
+    #: time from the last fault until everything was delivered
+    recovery_us: int
+    #: what happened how often
+    counts: dict[str, int]
+    story: list[tuple[int, str, str]] = field(repr=False, default_factory=list)
+
+
+class World:
+    """Everything that there is.
+
+    Args:
+        seed: of all chance while it runs.
+        schedule: what it is made of, and what happens to it.
+        telling: whether its story is kept.
+    """
+
+    def __init__(self, seed: int, schedule: Schedule, *, telling: bool = False) -> None:
+        self.seed = seed
+        self.schedule = schedule
+        self.loop = loop = Loop(seed, telling=telling)
+        self.network = Network(loop)
+        self.sources = [
+            Source(loop, index, schedule.skews_us[index], schedule.coarse[index], schedule.gtids)
+            for index in range(schedule.shards)
+        ]
+        self.invariants = Invariants(
+            loop,
+            self.sources,
+            OUTSTANDING_MAX,
+            late=schedule.skip_after_us is not None,
+            elections_fence=schedule.cursors_in_zookeeper,
+        )
+        self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected)
+        self.cursors_channel = Channel(loop, self.network, "cursors")
+        if schedule.cursors_in_zookeeper:
+            self.cursors_channel = self.zookeeper.channel
+            cursors = Cursors.in_zookeeper(self.zookeeper, self.invariants)
+        else:
+            cursors = Cursors.beside(self.cursors_channel, self.invariants)
+        around = Surroundings(loop, self.network, self.zookeeper, cursors, self.invariants)
+        self.shards: list[Shard] = []
+        self.servers: list[Server] = []
+        shards: list[Shard] = []
+        for index in range(schedule.servers):
+            if not shards or not schedule.shared_shards:
+                shards = [
+                    Shard(loop, f"s{source.index}@{index}", source, schedule.ring_size)
+                    for source in self.sources
+                ]
+                self.shards += shards
+            offset_us = loop.chance.randrange(CLOCK_APART_US)
+            self.servers.append(Server(around, f"server{index}", shards, self._settings(), offset_us))
+        self.consumers = [
+            Consumer(
+                loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
+            )
+            for index, client in enumerate(schedule.consumers)
+        ]
+        #: writes of cursors after which it was looked whether everything is delivered
+        self._writes_seen = -1
+        for process in self.processes:
+            process.start()
+        for commit in schedule.commits:
+            loop.after(commit.at_us, self._committing(commit.shard, commit.rows, ddl=commit.ddl))
+        for happening in schedule.happenings:
+            loop.after(happening.at_us, lambda happening=happening: self._happen(happening))
+
+    def _settings(self) -> GroupSettings:
+        schedule = self.schedule
+        return GroupSettings(
+            DESTINATION,
+            tuple(f"s{index}" for index in range(schedule.shards)),
+            BatchLimits(
+                rows_max=6,
+                bytes_max=800,
+                outstanding_max=OUTSTANDING_MAX,
+                ddl_isolation=schedule.ddl_isolation,
+                empty_headers_max=2,
+            ),
+            LEASE_US,
+            schedule.skip_after_us,
+        )
+
+    @property
+    def processes(self) -> list[Process]:
+        """Everything that can be killed."""
+        return [*self.shards, *self.servers, *self.consumers]
+
+    def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
+        return lambda: self.sources[shard].commit(rows, ddl=ddl)
+
+    # ---- running ---------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Let everything happen; return what became of it."""
+        violation, healed_us = None, 0
+        try:
+            self.loop.run(FAULTS_US)
+            self.heal()
+            healed_us = self.loop.now_us
+            self.loop.run(healed_us + RECOVERY_MAX_US, self._done)
+            if self.missing:
+                raise ViolationError(f"{self.missing} headers are not delivered long after the last fault")
+        except AssertionError as error:
+            violation = str(error) or "an assertion of the project's own"
+            self.loop.note("simulation", "stops: {}", violation)
+        self.loop.telling = False
+        for process in self.processes:
+            process.kill()
+        return Outcome(
+            self.seed,
+            self.schedule,
+            violation,
+            self.loop.now_us - healed_us,
+            {**self.invariants.counts, "steps": self.loop.steps},
+            self.loop.story,
+        )
+
+    def _done(self) -> bool:
+        """Return whether everything is delivered; looks only after a cursor was written."""
+        if self._writes_seen == self.invariants.writes:
+            return False
+        self._writes_seen = self.invariants.writes
+        return not self.missing
+
+    @property
+    def missing(self) -> int:
+        """Headers with rows that somebody has not acknowledged."""
+        return self.invariants.missing(list(dict.fromkeys(self.schedule.consumers)))
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.loop.note("simulation", "heals everything")
+        self.network.heal()
+        for channel in (self.zookeeper.channel, self.cursors_channel):
+            channel.away_until_us, channel.lost, channel.stray = 0, 0.0, 0.0
+        for source in self.sources:
+            source.away_until_us = 0
+        for shard in self.shards:
+            shard.slow_until_us = 0
+        for consumer in self.consumers:
+            consumer.fickle = 0.0
+        for process in self.processes:
+            process.wake()
+            process.start()
+
+    # ---- faults ----------------------------------------------------------------------------------------
+
+    def _happen(self, happening: Happening) -> None:
+        self.loop.note("fault", "{} ({}, {} us)", happening.fault, happening.whom, happening.lasting_us)
+        _FAULTS[happening.fault](self, happening)
+
+    def later(self, happening: Happening, action: Callable[[], Any]) -> None:
+        """Do something when a fault that lasts ends."""
+        self.loop.after(happening.lasting_us, action)
+
+    def pause(self, process: Process, happening: Happening) -> None:
+        """Stop a process for a while."""
+        process.pause()
+        incarnation = process.incarnation
+        self.later(happening, lambda: process.incarnation == incarnation and process.wake())
+
+    def set_for(self, thing: object, name: str, value: float, happening: Happening) -> None:
+        """Set how likely something is, for a while."""
+        setattr(thing, name, value)
+        self.later(happening, lambda: setattr(thing, name, 0.0))
+
+    def active(self, happening: Happening) -> Server:
+        """Return the active server, mostly: faults of others are less interesting."""
+        active = [server for server in self.servers if server.machine is not None]
+        return _one(active if active and happening.whom % 4 else self.servers, happening)
+
+
+def _one(among: list[Any], happening: Happening) -> Any:
+    return among[happening.whom % len(among)]
+
+
+def _hand_over(world: World, happening: Happening) -> None:
+    server = world.active(happening)
+    if server.alive and not server.paused:
+        server.spawn(server.close())
+
+
+def _kill_server(world: World, happening: Happening) -> None:
+    world.active(happening).relaunch()
+    if not world.schedule.shared_shards:
+        index = world.servers.index(world.active(happening))
+        for shard in world.servers[index].shards:
+            shard.restart(500 * MS)
+
+
+def _cut(world: World, happening: Happening, other: str) -> None:
+    world.network.cut(world.active(happening).name, other, happening.lasting_us)
+
+
+def _away(thing: Any, world: World, happening: Happening) -> None:
+    thing.away_until_us = world.loop.now_us + happening.lasting_us
+
+
+def _slow(world: World, happening: Happening) -> None:
+    _one(world.shards, happening).slow_until_us = world.loop.now_us + happening.lasting_us
+
+
+def _fickle(world: World, happening: Happening) -> None:
+    for consumer in world.consumers:
+        world.set_for(consumer, "fickle", 0.3, happening)
+
+
+_FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
+    Fault.KILL_SHARD: lambda w, h: _one(w.shards, h).restart(h.lasting_us // 4),
+    Fault.KILL_GROUP: lambda w, h: w.active(h).restart(h.lasting_us // 8),
+    Fault.KILL_SERVER: _kill_server,
+    Fault.KILL_CONSUMER: lambda w, h: _one(w.consumers, h).restart(h.lasting_us // 4),
+    Fault.PAUSE_SHARD: lambda w, h: w.pause(_one(w.shards, h), h),
+    Fault.PAUSE_SERVER: lambda w, h: w.pause(w.active(h), h),
+    Fault.PAUSE_CONSUMER: lambda w, h: w.pause(_one(w.consumers, h), h),
+    Fault.HAND_OVER: _hand_over,
+    Fault.CUT_COORDINATOR: lambda w, h: _cut(w, h, "zookeeper"),
+    Fault.CUT_SHARD: lambda w, h: _cut(w, h, _one(w.shards, h).name),
+    Fault.CUT_CONSUMER: lambda w, h: _cut(w, h, _one(w.consumers, h).name),
+    Fault.COORDINATOR_AWAY: lambda w, h: _away(w.zookeeper.channel, w, h),
+    Fault.COORDINATOR_LOSES: lambda w, h: w.set_for(w.zookeeper.channel, "lost", 0.4, h),
+    Fault.COORDINATOR_DELAYS: lambda w, h: w.set_for(w.zookeeper.channel, "stray", 0.2, h),
+    Fault.CURSORS_DELAY: lambda w, h: w.set_for(w.cursors_channel, "stray", 0.4, h),
+    Fault.CURSORS_FAIL: lambda w, h: w.set_for(w.cursors_channel, "lost", 0.5, h),
+    Fault.NETWORK_LOSES: lambda w, h: w.set_for(w.network, "lost", 0.3, h),
+    Fault.NETWORK_REPEATS: lambda w, h: w.set_for(w.network, "twice", 0.4, h),
+    Fault.NETWORK_DELAYS: lambda w, h: w.set_for(w.network, "stray", 0.3, h),
+    Fault.SOURCE_AWAY: lambda w, h: _away(_one(w.sources, h), w, h),
+    Fault.SHARD_SLOW: _slow,
+    Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step_back(h.lasting_us // 3),
+    Fault.FICKLE: _fickle,
+}
+
+
+def simulate(seed: int, faults: tuple[Fault, ...] = tuple(Fault), *, telling: bool = False) -> Outcome:
+    """Run the world of a seed; the same seed gives the same outcome, with or without its story."""
+    return World(seed, schedule_of(seed, faults), telling=telling).run()
