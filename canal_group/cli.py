@@ -230,9 +230,16 @@ def demo(
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help="Bound on the writing, seconds.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 1,
+    files: Annotated[
+        bool, typer.Option("--files", help="Read recorded binlogs: no server is started, and none is needed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
 ) -> None:
-    """Start database servers, write to all of them, read the merged stream, and prove it right."""
+    """Start database servers, write to all of them, read the merged stream, and prove it right.
+
+    With --files the binlogs of four servers that ship with the package are read: seconds, and nothing to
+    install.
+    """
     from canal_group.demo.options import DemoOptions
     from canal_group.demo.run import run
 
@@ -244,6 +251,7 @@ def demo(
             transactions=standard.transactions if transactions is None else transactions,
             seconds=standard.seconds if seconds is None else seconds,
             seed=seed,
+            files=files,
             json=as_json,
         )
     )
