@@ -3,29 +3,24 @@
     COM_BINLOG_DUMP        a file and an offset, or on MariaDB what `@slave_connect_state` says
     COM_BINLOG_DUMP_GTID   on MySQL: everything that is not in a set of GTIDs
 
-A set is written as MySQL writes PREVIOUS_GTIDS: a count, then for each source its uuid, the number of its
-intervals, and of each interval begin and end (exclusive). Sets with tags have a format of their own (MySQL
-8.3 and later): the count stands between two bytes that name the format, and each uuid is followed by its tag.
-
-Layouts: "COM_BINLOG_DUMP_GTID" in MySQL's client/server protocol, `Gtid_set::encode` in its source;
-"Replication protocol" in MariaDB's knowledge base.
+Layouts: "COM_BINLOG_DUMP_GTID" in MySQL's client/server protocol, "Replication protocol" in MariaDB's
+knowledge base.
 """
 
 from __future__ import annotations
 
 import struct
-import uuid
 from dataclasses import dataclass, replace
 
 from pymysql.constants import COMMAND
 
 from actors.parse.events import MAGIC
+from actors.parse.gtid_sets import encode_gtid_set
 from merge.errors import SourceUnfit
 from merge.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 
 #: the request's set of GTIDs counts, not its file and offset
 _THROUGH_GTID = 0x04
-_TAGGED = 1
 _TAGS_SINCE = (8, 3)
 
 
@@ -58,21 +53,6 @@ def dump_behind(gtids: GtidSet, server_id: int) -> DumpRequest:
     encoded = encode_gtid_set(gtids)
     head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, len(MAGIC), len(encoded))
     return DumpRequest(COMMAND.COM_BINLOG_DUMP_GTID, head + encoded)
-
-
-def encode_gtid_set(gtids: GtidSet) -> bytes:
-    """Return a set as MySQL reads it; one without tags in the form that every version reads."""
-    runs = gtids.runs if isinstance(gtids, MySqlGtidSet) else ()
-    tagged = any(tag for (_, tag), _ in runs)
-    count = _TAGGED << 56 | len(runs) << 8 | _TAGGED if tagged else len(runs)
-    parts = [struct.pack("<Q", count)]
-    for (source, tag), intervals in runs:
-        parts.append(uuid.UUID(source).bytes)
-        if tagged:
-            # MySQL's number of variable length: up to 63, and a tag has 32 characters at most, one byte.
-            parts.append(bytes([len(tag) << 1]) + tag.encode())
-        parts.append(struct.pack(f"<Q{2 * len(intervals)}Q", len(intervals), *sum(intervals, ())))
-    return b"".join(parts)
 
 
 def require_readable(gtids: GtidSet, version: tuple[int, ...], shard: str) -> None:

@@ -22,6 +22,7 @@ from typing import Final
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.chunk_builder import Limits
 from actors.parse.events import MAGIC
+from actors.parse.gtid_sets import gtids_before
 from actors.parse.reader import Listener, behind
 from actors.parse.server_lookup import ServerLookup
 from actors.parse.source import SourceAddress, connect
@@ -110,7 +111,7 @@ class FilesReader:
     def _read_all(self) -> None:
         files = self._files()
         if self.position is None:
-            self.position = Position(files[0].name, len(MAGIC))
+            self.position = Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
         self._listener.opened(self.position)
         with self._lookup() as lookup:
             self._listener.connected(0, "files")

@@ -9,7 +9,7 @@ import pytest
 from integration.test_parse_reader import await_rows, await_true, reading
 
 from actors.parse.chunk_builder import Limits
-from actors.parse.dump_request import encode_gtid_set
+from actors.parse.gtid_sets import encode_gtid_set
 from actors.parse.reader import behind
 from actors.parse.source import connect, server_facts
 from canal_group.demo.mariadb import MariaDbServer

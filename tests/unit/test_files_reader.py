@@ -115,7 +115,12 @@ def test_a_folder_or_a_pattern_is_read_to_its_end_and_says_so(shard, tmp_path, p
     assert told.rows == shard.record.rows
     first = shard.record.first
     assert told.transactions == list(range(first, first + len(shard.record.transactions)))
-    assert told.opened_at == [Position("mysql-bin.000002", 4)]
+    (opened,) = told.opened_at
+    assert (opened.file, opened.offset) == ("mysql-bin.000002", 4)
+    source = shard.record.gtid_source
+    before = f"1-{first - 1}" if source.endswith(":") else str(first - 1)
+    assert str(opened.gtid_set) == f"{source}{before}"
+    assert str(told.position.gtid_set).endswith(str(told.transactions[-1]))
 
 
 def test_one_file_is_a_source_of_its_own(shard, tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.parse.dump_request import dump_behind, dump_from, encode_gtid_set
+from actors.parse.dump_request import dump_behind, dump_from
+from actors.parse.gtid_sets import decode_gtid_set, encode_gtid_set
 from actors.parse.source import ServerFacts, SourceAddress
 from actors.parse.start import goes_by_gtid
 from merge.errors import SourceUnfit
@@ -35,6 +36,12 @@ def test_a_set_with_tags_has_the_newer_form():
         + UUID_BYTES + b"\0" + number(1, 5, 6)
         + UUID_BYTES + b"\x04ab" + number(1, 1, 3)
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", f"{UUID}:1-3:8", f"{UUID}:5:ab:1-2:7,{UUID[:-1]}e:tag:9"])
+def test_a_set_is_read_as_it_was_written(text):
+    gtids = parse_gtid_set(text)
+    assert decode_gtid_set(encode_gtid_set(gtids)) == gtids
 
 
 def test_requests():
