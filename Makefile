@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim bench check asan format clean
+.PHONY: help setup demo recorded test sim bench check asan format clean
 
 BIN := .venv/bin
 
@@ -11,6 +11,9 @@ setup: ## install what is missing: Java, MariaDB, gcc, .venv (PYTHON=python3.12 
 
 demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for options)
 	@$(BIN)/canal-group demo $(ARGS)
+
+recorded: setup ## record the binlogs anew that `canal-group demo --files` reads
+	@$(BIN)/python -m canal_group.demo.record
 
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(ARGS)

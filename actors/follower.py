@@ -89,7 +89,9 @@ class Follower:
             self._tell(ev.ShardFailed(self._shard, self._generation, report.error, now_us()))
         if report.run is not None or report.frontier_us is not None:
             self._tell(
-                ev.ShardReported(self._shard, self._generation, report.run, report.frontier_us, now_us())
+                ev.ShardReported(
+                    self._shard, self._generation, report.run, report.frontier_us, now_us(), report.server
+                )
             )
 
     async def _ask(self, method: str, concurrency_group: str | None, *arguments: Any) -> Any:

@@ -2,7 +2,8 @@
 
 An intake lives until the group asks for another position. It outlives connection losses (its reader
 reconnects) and data it cannot process: then it stops there, says so, and tries the same place again after a
-while, because an operator may have mended the source.
+while, because an operator may have mended the source. It ends where another server answers: what it holds is
+opened again, from a place that can be found there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
-from actors.parse.reader import SourceReader
+from actors.parse.reader import Reader
 from actors.store.ring import RingStore
 from merge.chunk import Chunk
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.position import Position
+from merge.timeline import END_OF_TIME_US
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ class IntakeState(StrEnum):
     STREAMING = "streaming"
     #: stopped at data it cannot process
     STOPPED = "stopped"
+    #: read to its end: nothing comes any more
+    FINISHED = "finished"
 
 
 class Intake:
@@ -48,7 +52,7 @@ class Intake:
         self,
         shard: str,
         ring: RingStore,
-        make_reader: Callable[[Intake], SourceReader],
+        make_reader: Callable[[Intake], Reader],
         start: Position | None,
     ) -> None:
         self.ring = ring
@@ -63,6 +67,8 @@ class Intake:
         #: commit time of the last stored transaction
         self.commit_us = 0
         self.disconnects = 0
+        #: why the source has to be opened again; None: it has not
+        self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._reader = make_reader(self)
         self._start = start
@@ -75,6 +81,11 @@ class Intake:
         self._thread.start()
 
     # ---- for the shard -------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> str:
+        """Identity of the server that is read; empty: not known."""
+        return self._reader.server
 
     def opened(self, position: Position) -> None:
         """Note where the stream begins (the reader calls this)."""
@@ -99,8 +110,11 @@ class Intake:
 
     def stands_at(self, position: Position) -> bool:
         """Return whether the ring, rolled back, would begin exactly at `position`."""
-        first = self.ring.first_position() or self._opened
-        if first is None or self._closing.is_set():
+        first = self.ring.first_position()
+        if first is not None and not position.is_of(self.server):
+            return False
+        first = first or self._opened
+        if first is None or self.ended is not None or self._closing.is_set():
             return False
         return (first.file, first.offset, first.rows_into_transaction) == (
             position.file,
@@ -156,6 +170,9 @@ class Intake:
     def caught_up(self, frontier_us: int) -> None:
         """Note the source's promise, and wake whoever waits for headers."""
         self._promise = frontier_us, self.ring.cursors[2]
+        if frontier_us == END_OF_TIME_US and self.state is not IntakeState.FINISHED:
+            self.state = IntakeState.FINISHED
+            _log.info("shard=%s finished rows=%d", self._shard, self.rows)
         self.ring.wake()
 
     def connected(self, skew_us: int, server_version: str) -> None:
@@ -175,8 +192,9 @@ class Intake:
         while not self._closing.is_set():
             try:
                 self._reader.run(start)
-            except ShardUnavailable:
-                return  # the ring was closed under the reader
+            except ShardUnavailable as error:
+                self._end(error)
+                return
             except CanalGroupError as error:
                 self._stop_at(error)
             except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
@@ -189,7 +207,15 @@ class Intake:
                     )
                 )
             self._closing.wait(RETRY_STOPPED_S)
-            start = self.ring.latest_position() or self._opened or self._start
+            start = self._reader.position or self._start
+
+    def _end(self, error: ShardUnavailable) -> None:
+        """Note that the source has to be opened again, or that the ring was closed under the reader."""
+        if not self._closing.is_set():
+            self.ended = self.error = error
+            self.state = IntakeState.CONNECTING
+            self.ring.close()
+            _log.warning("shard=%s ended: %s", self._shard, error)
 
     def _stop_at(self, error: CanalGroupError) -> None:
         self.state, self.error = IntakeState.STOPPED, error

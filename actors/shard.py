@@ -17,8 +17,10 @@ import pyarrow as pa
 
 from actors.intake import Intake, IntakeState
 from actors.parse.chunk_builder import Limits
-from actors.parse.reader import SourceReader
+from actors.parse.files_reader import FilesReader, FilesSource
+from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress
+from actors.parse.start import StartBy
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
@@ -37,7 +39,7 @@ OPEN_TIMEOUT_S = 20.0
 class ShardWiring:
     """What a shard is made of."""
 
-    address: SourceAddress
+    source: SourceAddress | FilesSource
     #: what is kept, and what it is called
     filter: FilterSettings
     ring: RingBounds
@@ -47,6 +49,8 @@ class ShardWiring:
     margin_us: int
     #: where to begin when the group does not say
     start: Start
+    #: by what a server's stream is found again
+    start_by: StartBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,8 @@ class ShardReport:
     frontier_us: int | None
     #: why the shard stopped; None: it did not
     error: CanalGroupError | None
+    #: identity of the server that is read; empty: not known
+    server: str = ""
 
 
 class Shard:
@@ -67,7 +73,7 @@ class Shard:
     def __init__(self, wiring: ShardWiring) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._wiring = wiring
-        self._name = wiring.address.name
+        self._name = wiring.source.name
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
@@ -111,15 +117,18 @@ class Shard:
             opened = self._intake.opened_at(OPEN_TIMEOUT_S)
             return position or opened
 
-    def _reader(self, intake: Intake) -> SourceReader:
+    def _reader(self, intake: Intake) -> Reader:
         wiring = self._wiring
+        if isinstance(wiring.source, FilesSource):
+            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake)
         return SourceReader(
-            wiring.address,
+            wiring.source,
             self._sink.select,
             wiring.limits,
             intake,
             margin_us=wiring.margin_us,
             begin=wiring.start,
+            start_by=wiring.start_by,
         )
 
     def poll(self, epoch: int, generation: int, items_max: int, wait_s: float) -> ShardReport:
@@ -145,7 +154,7 @@ class Shard:
             promise_us = None
         else:
             self._reported_us = promise_us
-        return ShardReport(run if len(run) else None, promise_us, error)
+        return ShardReport(run if len(run) else None, promise_us, error, intake.server)
 
     def fetch(self, epoch: int, generation: int, begin: int, end: int) -> RowStreams:
         """Return the rows of the sequences `begin <= sequence < end`.
@@ -163,11 +172,11 @@ class Shard:
 
     def status(self) -> dict[str, Any]:
         """Return the shard's state as a JSON object."""
-        address, intake = self._wiring.address, self._intake
+        intake = self._intake
         state = intake.describe() if intake is not None else {"state": "closed", "error": None}
         return {
             "shard": self._name,
-            "source": f"{address.host}:{address.port}",
+            "source": self._wiring.source.place,
             "pid": os.getpid(),
             "arrow_bytes": pa.total_allocated_bytes(),
             **state,
@@ -179,4 +188,6 @@ class Shard:
                 f"Shard {self._name} is not open under epoch {epoch}, generation {generation}.",
                 retry_after_s=0.1,
             )
+        if self._intake.ended is not None:
+            raise self._intake.ended
         return self._intake

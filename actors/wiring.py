@@ -10,13 +10,14 @@ from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.parse.chunk_builder import Limits
+from actors.parse.files_reader import FilesSource
 from actors.parse.source import SourceAddress
 from actors.ports import Coordinator, CursorStore
 from actors.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings
 from conf.settings import InstanceSettings
-from conf.shard_settings import ShardSettings
+from conf.shard_settings import LookupSettings, ShardSettings
 from merge.errors import ConfigError
 from merge.group import GroupSettings
 from merge.subscriber import BatchLimits
@@ -88,15 +89,27 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
     )
 
 
-def source_address(settings: InstanceSettings, shard: ShardSettings) -> SourceAddress:
-    """Return where a shard's source is and how to log in."""
-    ssl = shard.ssl
+def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddress | FilesSource:
+    """Return what a shard reads: a server, or files."""
+    if shard.files is None:
+        return source_address(settings, shard, shard)
+    lookup = source_address(settings, shard, shard.lookup) if shard.lookup is not None else None
+    return FilesSource(shard.name, str(shard.files), follow=shard.follow, lookup=lookup)
+
+
+def source_address(
+    settings: InstanceSettings, shard: ShardSettings, server: ShardSettings | LookupSettings
+) -> SourceAddress:
+    """Return where a shard's server is, or the one that is asked for its tables, and how to log in."""
+    ssl = server.ssl
+    assert server.host is not None, "a shard without files has a host"
+    assert server.user is not None, "a shard with a host has a user"
     return SourceAddress(
         name=shard.name,
-        host=shard.host,
-        port=shard.port,
-        user=shard.user,
-        password=shard.password.get_secret_value(),
+        host=server.host,
+        port=server.port,
+        user=server.user,
+        password=server.password.get_secret_value(),
         server_id=settings.server_id_of(shard),
         destination=settings.destination,
         connect_timeout_s=settings.reader.connect_timeout_s,
@@ -118,7 +131,7 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
     """Return what a shard actor is made of."""
     reader, store = settings.reader, settings.store
     return ShardWiring(
-        address=source_address(settings, shard),
+        source=shard_source(settings, shard),
         filter=settings.filter,
         ring=RingBounds(
             mode=BatchMode(store.mode),
@@ -128,4 +141,5 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
         margin_us=settings.merge.margin_ms * 1000,
         start=settings.start_of(shard),
+        start_by=shard.start_by,
     )

@@ -10,13 +10,16 @@ an image that there is not is null. A column that an image does not say is not i
 `pos` is where the transaction begins, as in every other output of this project. A definition has canal's name
 of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
 
-Columns that a file does not name are called @1, @2 and so on. Strings whose charset it does not say are
+Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them; of events
+inside a transaction payload both are counted, the payload and they. Strings whose charset it does not say are
 printed as UTF-8 where they are, else each byte as the ISO-8859-1 character of its number.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,10 +33,16 @@ import pyarrow.compute as pc
 
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.event_types import type_name
+from actors.parse.server_lookup import ServerLookup
+from actors.parse.source import SourceAddress, connect
+from actors.parse.table_lookup import NoLookup, TableLookup
 from merge.absent import absent_in
 from merge.chunk import MYSQL_TYPE, Chunk, Op, TableName
+from merge.errors import UsageError
 from merge.header import gtid_text
 from merge.text import text
+
+_SERVER = re.compile(r"(?P<user>[^@]+)@(?P<host>\[[^]]+\]|[^:@\[\]]+)(:(?P<port>\d{1,5}))?")
 
 Write = Callable[[str], object]
 #: column name -> value as text
@@ -51,19 +60,42 @@ class Change:
     sql: str | None = None
 
 
-def show(paths: list[Path], write: Write, *, as_json: bool) -> None:
+def show(paths: list[Path], write: Write, *, as_json: bool, lookup: SourceAddress | None = None) -> None:
     """Print what files hold, in order.
 
     Args:
         paths: binlog or relay-log files; a folder stands for the binlogs in it.
         write: takes one line.
         as_json: whether to print JSON objects.
+        lookup: the server that is asked for what the files do not say of tables; None: nobody is.
 
     Raises:
+        SourceUnavailable, SourceUnfit: that server does not answer; nothing was printed.
         CorruptEvent, UnsupportedEvent, UsageError: see `BinlogFiles`; everything before was printed.
     """
     files = [file for path in paths for file in (files_in(path) if path.is_dir() else [path])]
-    source = BinlogFiles(files, TableName)
+    if lookup is None:
+        _show(files, write, NoLookup(), as_json=as_json)
+        return
+    with contextlib.closing(connect(lookup)) as connection:
+        _show(files, write, ServerLookup(lookup, connection), as_json=as_json)
+
+
+def server_at(text: str, password: str) -> SourceAddress:
+    """Return the server that `user@host:port` names; the port may be missing (3306), the host in brackets.
+
+    Raises:
+        UsageError: the text names none.
+    """
+    match = _SERVER.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} names no server.", hint="Expected user@host:port.")
+    host = match["host"].strip("[]")
+    return SourceAddress("", host, int(match["port"] or 3306), match["user"], password, server_id=0)
+
+
+def _show(files: list[Path], write: Write, lookup: TableLookup, *, as_json: bool) -> None:
+    source = BinlogFiles(files, TableName, lookup=lookup, count_packed=not as_json)
     counted: Counter[str] = Counter()
     try:
         for chunk in source:

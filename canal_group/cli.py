@@ -91,8 +91,9 @@ def check(
     ] = False,
 ) -> None:
     """Check an instance file and each source's settings and grants; a line each."""
+    from actors.parse.files_reader import FilesSource, listed
     from actors.parse.preflight import preflight
-    from actors.wiring import source_address
+    from actors.wiring import shard_source
     from conf.description import describe
     from conf.load import load_instance
 
@@ -106,9 +107,13 @@ def check(
             out.print(f"      {key} = {value}", markup=False)
     failed = False
     for shard in settings.shards:
-        where = f"{shard.name} ({shard.host}:{shard.port})"
+        source = shard_source(settings, shard)
+        where = f"{shard.name} ({source.place})"
         try:
-            checks = preflight(source_address(settings, shard))
+            if isinstance(source, FilesSource):
+                out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
+                continue
+            checks = preflight(source)
         except CanalGroupError as error:
             failed = True
             out.print(f"[red]FAIL[/red]  {where}: {error}")
@@ -153,7 +158,7 @@ def consume(
             destination=destination,
             client_id=client_id,
             filter=filter,
-            token=_token(token_env),
+            token=_secret(token_env, "--token-env"),
             wait_s=10.0 if timeout_s is None else timeout_s,
         ) as consumer,
     ):
@@ -185,7 +190,7 @@ def status(
     from canal_group.door import GatewayDoor
     from canal_group.show import print_status
 
-    state = GatewayDoor(gateway, destination, _token(token_env)).ask("status")
+    state = GatewayDoor(gateway, destination, _secret(token_env, "--token-env")).ask("status")
     if as_json:
         typer.echo(json.dumps(state))
     else:
@@ -200,12 +205,20 @@ def binlog(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line for each change.")
     ] = False,
+    lookup: Annotated[
+        str | None, typer.Option(help="user@host:port to ask for columns that the files do not name.")
+    ] = None,
+    password_env: Annotated[
+        str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
+    ] = None,
 ) -> None:
     """Print what binlog files hold: transactions, row changes, definitions, and counts."""
-    from canal_group.binlog_tool import show
+    from canal_group.binlog_tool import server_at, show
 
+    password = _secret(password_env, "--password-env")
+    server = server_at(lookup, password or "") if lookup is not None else None
     with _quiet_interrupt():
-        show(files, typer.echo, as_json=as_json)
+        show(files, typer.echo, as_json=as_json, lookup=server)
 
 
 @app.command()
@@ -217,9 +230,16 @@ def demo(
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=1, help="Bound on the writing, seconds.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 1,
+    files: Annotated[
+        bool, typer.Option("--files", help="Read recorded binlogs: no server is started, and none is needed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
 ) -> None:
-    """Start database servers, write to all of them, read the merged stream, and prove it right."""
+    """Start database servers, write to all of them, read the merged stream, and prove it right.
+
+    With --files the binlogs of four servers that ship with the package are read: seconds, and nothing to
+    install.
+    """
     from canal_group.demo.options import DemoOptions
     from canal_group.demo.run import run
 
@@ -231,6 +251,7 @@ def demo(
             transactions=standard.transactions if transactions is None else transactions,
             seconds=standard.seconds if seconds is None else seconds,
             seed=seed,
+            files=files,
             json=as_json,
         )
     )
@@ -238,13 +259,14 @@ def demo(
         raise typer.Exit(1)
 
 
-def _token(variable: str | None) -> str | None:
+def _secret(variable: str | None, option: str) -> str | None:
+    """Return what an environment variable holds that an option names; None: the option is not given."""
     if variable is None:
         return None
-    token = os.environ.get(variable)
-    if token is None:
-        raise typer.BadParameter(f"the environment variable {variable} is not set", param_hint="--token-env")
-    return token
+    value = os.environ.get(variable)
+    if value is None:
+        raise typer.BadParameter(f"the environment variable {variable} is not set", param_hint=option)
+    return value
 
 
 @contextmanager

@@ -58,7 +58,7 @@ class InstanceSettings(Settings):
             if first != index:
                 raise unfit(
                     "be a source of its own",
-                    key=f"shards[{index}].host",
+                    key=f"shards[{index}].{'host' if shard.files is None else 'files'}",
                     found=f"shards[{first}] reads {shard.address} too",
                 )
         return self
@@ -78,5 +78,7 @@ class InstanceSettings(Settings):
         return derive_server_id(self.destination, shard.name) if shard.server_id is None else shard.server_id
 
     def start_of(self, shard: ShardSettings) -> Start:
-        """Return where to begin on the shard when no cursor exists."""
+        """Return where to begin on the shard when no cursor exists; files are read from their beginning."""
+        if shard.files is not None:
+            return "earliest"
         return self.start if shard.start is None else shard.start

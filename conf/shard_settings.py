@@ -1,4 +1,4 @@
-"""Shard settings: where one source is and how to log in to it."""
+"""Shard settings: where one source is, a server or files, and how to log in to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,22 @@ from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
 
 #: where to begin when no cursor exists: at the oldest binlog the source has, or at its end
 Start: TypeAlias = Literal["earliest", "latest"]
+#: by what a stream goes on: `file` its place, on the same server only; `gtid` the transactions it has read;
+#: `auto` by its place on the same server, by GTID on another
+StartBy: TypeAlias = Literal["auto", "gtid", "file"]
 ServerId: TypeAlias = Annotated[int, Field(ge=1, le=2**32 - 1)]
+
+_OF_SERVERS = (
+    "host",
+    "port",
+    "user",
+    "password_env",
+    "password_file",
+    "server_id",
+    "ssl",
+    "start_by",
+)
+_OF_FILES = ("follow", "lookup")
 
 _DERIVED_MIN, _DERIVED_MAX = 2**31, 2**32 - 2
 
@@ -45,16 +60,44 @@ class SslSettings(Settings):
         return self
 
 
-class ShardSettings(Settings):
-    """One source of a group. Its place in the list is its `shard_index`, the tie-break of equal times.
+class LookupSettings(Settings):
+    """The server that is asked for what binlog files do not say of their tables."""
 
-    The password is read when the settings are; it appears in no repr, dump or error.
-    """
-
-    name: Name
     host: Host
     port: Port = 3306
     user: Text
+    #: environment variable or file that holds the password; neither: the password is empty
+    password_env: str | None = None
+    password_file: AnchoredPath | None = None
+    #: None: the connection is not encrypted
+    ssl: SslSettings | None = None
+
+    _password: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="after")
+    def _read_password(self) -> LookupSettings:
+        self._password = read_secret("password", self.password_env, self.password_file) or SecretStr("")
+        return self
+
+    @property
+    def password(self) -> SecretStr:
+        """The password; empty if none is configured."""
+        return self._password
+
+
+class ShardSettings(Settings):
+    """One source of a group. Its place in the list is its `shard_index`, the tie-break of equal times.
+
+    It is a server (`host`, `user`) or files on a disk (`files`). The password is read when the settings are;
+    it appears in no repr, dump or error.
+    """
+
+    name: Name
+    #: required without `files`
+    host: Host | None = None
+    port: Port = 3306
+    #: required with `host`
+    user: Text | None = None
     #: environment variable or file that holds the password; neither: the password is empty
     password_env: str | None = None
     password_file: AnchoredPath | None = None
@@ -62,10 +105,38 @@ class ShardSettings(Settings):
     server_id: ServerId | None = None
     #: None: the connection is not encrypted
     ssl: SslSettings | None = None
-    #: None: as the instance says
+    #: None: as the instance says, and of files `earliest`
     start: Start | None = None
+    #: by what a stream is found again: see `StartBy`
+    start_by: StartBy = "auto"
+    #: a binlog file, a folder of them, or a pattern of the shell; None: the shard is a server
+    files: AnchoredPath | None = None
+    #: whether to wait for more at the end of the files
+    follow: bool = False
+    #: None: what the files do not say of tables stays unknown
+    lookup: LookupSettings | None = None
 
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ShardSettings:
+        """Check that the shard is a server or files, with the keys of that kind only."""
+        given = self.model_fields_set
+        if self.files is not None:
+            stray = next((key for key in _OF_SERVERS if key in given), None)
+            if stray is not None:
+                raise unfit("stand without `files`", key=stray, found="both are given")
+            if self.start == "latest":
+                raise unfit("be 'earliest' with `files`", key="start", found="is 'latest'")
+            return self
+        stray = next((key for key in _OF_FILES if key in given), None)
+        if stray is not None:
+            raise unfit("stand with `files` only", key=stray, found="there are none")
+        if self.host is None:
+            raise unfit("be given, or `files`", key="host", found="is missing")
+        if self.user is None:
+            raise unfit("be given", key="user", found="is missing")
+        return self
 
     @model_validator(mode="after")
     def _read_password(self) -> ShardSettings:
@@ -79,5 +150,7 @@ class ShardSettings(Settings):
 
     @property
     def address(self) -> str:
-        """`host:port`, an IPv6 address in brackets."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """`host:port`, an IPv6 address in brackets; of files their path."""
+        if self.files is not None:
+            return str(self.files)
+        return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"

@@ -53,9 +53,11 @@ class ShardReported:
     shard: int
     generation: int
     run: HeaderRun | None
-    #: source time in microseconds since 1970 UTC; None: no promise
+    #: source time in microseconds since 1970 UTC; None: no promise; `END_OF_TIME_US`: nothing comes any more
     frontier_us: int | None
     at_us: int
+    #: identity of the server that is read, the same for a whole generation; empty: not known
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ class NoGtids:
         """Return whether every transaction of `other` is in this set: only if `other` is empty."""
         return not other
 
+    def holds(self, _source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which transactions are in this set, (n,): none."""
+        return np.zeros(len(numbers), dtype=np.bool_)
+
     def union(self, other: GtidSet) -> GtidSet:
         """Return the transactions of both sets: `other`."""
         return other
@@ -111,6 +115,23 @@ class MySqlGtidSet:
         return all(
             _covers(mine.get(source, ()), interval) for source, theirs in other.runs for interval in theirs
         )
+
+    def holds(self, source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the transactions `numbers` of `source` are in this set.
+
+        Args:
+            source: "uuid" or "uuid:tag"; that of another kind of server has none here.
+            numbers: (n,) int64; 0, no GTID, is never in a set.
+
+        Returns:
+            (n,) bool.
+        """
+        uuid, _, tag = source.lower().partition(":")
+        spans = np.array(dict(self.runs).get((uuid, tag), ()), dtype=np.int64).reshape(-1, 2)
+        place = np.searchsorted(spans[:, 0], numbers, side="right") - 1
+        ends = np.append(spans[:, 1], 0)  # place -1, before every interval, meets this 0
+        held: NDArray[np.bool_] = numbers < ends[place]
+        return held
 
     def union(self, other: GtidSet) -> GtidSet:
         """Return the transactions of both sets.
@@ -166,6 +187,23 @@ class MariaDbGtidSet:
             return not other
         mine = {domain: sequence for domain, _, sequence in self.domains}
         return all(sequence <= mine.get(domain, 0) for domain, _, sequence in other.domains)
+
+    def holds(self, source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of the transactions `numbers` of `source` stand at or before their domain's entry.
+
+        Args:
+            source: "domain-server"; that of another kind of server has none here.
+            numbers: (n,) int64; 0, no GTID, is never in a set.
+
+        Returns:
+            (n,) bool.
+        """
+        match = _MARIADB_SOURCE.fullmatch(source)
+        last = (
+            {domain: sequence for domain, _, sequence in self.domains}.get(int(match[1]), 0) if match else 0
+        )
+        held: NDArray[np.bool_] = (numbers > 0) & (numbers <= last)
+        return held
 
     def union(self, other: GtidSet) -> GtidSet:
         """Return the later entry of each domain; of two equal sequences the one of the higher server id.

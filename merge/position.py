@@ -38,8 +38,8 @@ def file_order(file: str) -> tuple[str, int]:
 class Position:
     """A place in one shard's binlog: everything before `offset` of `file` has been read.
 
-    Positions of one source compare by file number, offset and rows. Those of two sources (base names differ)
-    do not compare: UsageError.
+    Positions of one source compare by file number, offset and rows. Those of two sources (base names or
+    servers differ) do not compare: UsageError.
     """
 
     #: binlog file name
@@ -54,10 +54,16 @@ class Position:
     key_us: int = 0
     #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
     rows_into_transaction: int = 0
+    #: identity of the server whose binlog `file` and `offset` are places in; empty: not known
+    server: str = ""
+
+    def is_of(self, server: str) -> bool:
+        """Return whether `file` and `offset` may be taken for places in the binlog of `server`."""
+        return not self.server or not server or self.server == server
 
     def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
-        if base != other_base:
+        if base != other_base or not self.is_of(other.server):
             raise UsageError(
                 f"Positions in {self.file} and {other.file} do not compare.",
                 hint="They come from two servers, or the server's log_bin was renamed.",
@@ -88,6 +94,7 @@ class Position:
             "commit_us": self.commit_us,
             "key_us": self.key_us,
             "rows_into_transaction": self.rows_into_transaction,
+            "server": self.server,
         }
 
     @classmethod
@@ -105,6 +112,7 @@ class Position:
                 commit_us=int(value.get("commit_us", 0)),
                 key_us=int(value.get("key_us", 0)),
                 rows_into_transaction=int(value.get("rows_into_transaction", 0)),
+                server=str(value.get("server", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from merge.gtid import GtidSet
 from merge.header import Flag, Headers
 from merge.position import GroupPosition, Position
 
@@ -24,13 +25,20 @@ class Progress:
         """Return the progress at a cursor."""
         return cls(position, position)
 
-    def past(self, headers: Headers, names: tuple[str, ...], shards: tuple[str, ...]) -> Progress:
+    def past(
+        self,
+        headers: Headers,
+        names: tuple[str, ...],
+        shards: tuple[str, ...],
+        servers: tuple[str, ...] = (),
+    ) -> Progress:
         """Return the progress behind `headers`, which follow this point in merged order.
 
         Args:
             headers: in merged order, with final keys.
             names: what their indexes point to.
             shards: names of the shards by shard_index.
+            servers: identities of the servers that the headers are of, by shard_index; empty: those before.
         """
         spans = np.cumsum(headers["row_end"] - headers["row_begin"])
         ack, end = dict(self.ack.shards), dict(self.end.shards)
@@ -39,7 +47,8 @@ class Progress:
             mine = headers[headers["shard"] == index]
             ends = np.flatnonzero(mine["flags"] & Flag.END)
             if len(ends):
-                ack[shard] = end[shard] = _at_end(ack[shard], mine[ends], names)
+                server = servers[index] if servers else ack[shard].server
+                ack[shard] = end[shard] = _at_end(ack[shard], mine[ends], names, server)
             last = mine[-1]
             if not last["flags"] & Flag.END:
                 end[shard] = replace(
@@ -47,6 +56,7 @@ class Progress:
                     file=names[last["file"]],
                     offset=int(last["begin_offset"]),
                     rows_into_transaction=int(last["row_end"]),
+                    server=servers[index] if servers else ack[shard].server,
                 )
         sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
         whole = np.flatnonzero(headers["flags"] & Flag.END)
@@ -54,18 +64,23 @@ class Progress:
         return Progress(GroupPosition(ack, acked), GroupPosition(end, sequence))
 
 
-def _at_end(before: Position, ends: Headers, names: tuple[str, ...]) -> Position:
-    """Return the position behind whole transactions of one shard."""
-    gtid_set = before.gtid_set
+def gtids_after(gtid_set: GtidSet, ends: Headers, names: tuple[str, ...]) -> GtidSet:
+    """Return a set with the transactions that `ends`, headers of one shard with the END flag, are."""
     numbered = ends[ends["gtid_number"] > 0]
     # By last appearance: in a MariaDB domain the server that wrote last is the position.
     for source in reversed(dict.fromkeys(reversed(numbered["gtid_source"].tolist()))):
         gtid_set = gtid_set.add(names[source], numbered["gtid_number"][numbered["gtid_source"] == source])
+    return gtid_set
+
+
+def _at_end(before: Position, ends: Headers, names: tuple[str, ...], server: str) -> Position:
+    """Return the position behind whole transactions of one shard."""
     last = ends[-1]
     return Position(
         file=names[last["file"]],
         offset=int(last["end_offset"]),
-        gtid_set=gtid_set,
+        gtid_set=gtids_after(before.gtid_set, ends, names),
         commit_us=int(last["commit_us"]),
         key_us=int(last["key_us"]),
+        server=server,
     )

@@ -46,6 +46,8 @@ class _Shard:
     moved_us: int = 0
     #: where it was opened; None until it was
     opened_at: Position | None = None
+    #: identity of the server that its headers are of; empty: not known
+    server: str = ""
     #: where it was asked to open; None: where its settings say
     asked_at: Position | None = None
     #: reports that came before merging began; bounded by its ring
@@ -86,6 +88,11 @@ class Stream:
     def names(self) -> tuple[str, ...]:
         """What the indexes in the log's headers point to."""
         return self._timeline.names.as_tuple() if self._timeline is not None else ()
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Identities of the servers that the log's headers are of, by shard_index."""
+        return tuple(shard.server for shard in self._shards)
 
     @property
     def failure(self) -> CanalGroupError | None:
@@ -174,7 +181,7 @@ class Stream:
         """Go on without shards that were silent for too long, if that is the policy."""
         if self._skip_after_us is None:
             return
-        silent = [at_us - shard.moved_us > self._skip_after_us for shard in self._shards]
+        silent = self._silent(at_us, self._skip_after_us)
         if all(silent):
             return
         if self._timeline is None:
@@ -184,16 +191,25 @@ class Stream:
             if any(shard.asked_at is None or not dead for shard, dead in unread):
                 return
             self._begin(at_us)
-            silent = [at_us - shard.moved_us > self._skip_after_us for shard in self._shards]
+            silent = self._silent(at_us, self._skip_after_us)
         assert self._timeline is not None
         for index, dead in enumerate(silent):
             if dead:
                 self._timeline.exclude(index)
         self._advance()
 
+    def _silent(self, at_us: int, skip_after_us: int) -> list[bool]:
+        """Return which shards were silent for too long; one that is at its end has nothing more to say."""
+        return [
+            at_us - shard.moved_us > skip_after_us
+            and not (self._timeline is not None and self._timeline.frontier_us(index) == END_OF_TIME_US)
+            for index, shard in enumerate(self._shards)
+        ]
+
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Enter a shard's headers, then its promise, which was made after them."""
         moved = False
+        self._shards[event.shard].server = event.server
         if event.run is not None and len(event.run):
             timeline.append(event.shard, event.run)
             moved = True
@@ -218,7 +234,7 @@ class Stream:
         gone = self.log.truncate(done)
         if not len(gone):
             return []
-        self.base = self.base.past(gone, self.names, self.shards)
+        self.base = self.base.past(gone, self.names, self.shards, self.servers)
         return [
             FreeRing(shard, self.generation, int(gone["sequence"][gone["shard"] == shard][-1]))
             for shard in np.unique(gone["shard"]).tolist()
@@ -250,11 +266,12 @@ class Stream:
     def _describe_shard(self, index: int, at_us: int) -> dict[str, Any]:
         shard, timeline = self._shards[index], self._timeline
         position = self.base.ack.shards.get(self.shards[index]) if timeline is not None else None
+        frontier_us = timeline.frontier_us(index) if timeline is not None else None
         return {
             "shard": self.shards[index],
             "state": shard.state.value,
             "state_since_s": (at_us - shard.since_us) / 1e6,
-            "frontier_us": timeline.frontier_us(index) if timeline is not None else None,
+            "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
             "frontier_still_s": (at_us - shard.moved_us) / 1e6,
             "skipped": timeline.excluded(index) if timeline is not None else False,
             "acked_position": str(position) if position is not None else None,
@@ -263,7 +280,18 @@ class Stream:
 
 
 def _oldest(positions: Sequence[Position]) -> Position:
-    """Return the smallest position; by key where a failover left positions of two servers."""
-    if len({file_order(position.file)[0] for position in positions}) > 1:
-        return min(positions, key=lambda position: position.key_us)
-    return min(positions)
+    """Return the smallest position.
+
+    A failover may have left positions of two servers, whose places do not compare: of these it is the one
+    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
+    key.
+    """
+    one_server = all(position.is_of(other.server) for position in positions for other in positions)
+    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+        return min(positions)
+    within = [
+        position
+        for position in positions
+        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
+    ]
+    return min(within or positions, key=lambda position: position.key_us)

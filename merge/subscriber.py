@@ -199,8 +199,7 @@ class Subscriber:
         self.cursor = GroupPosition({**begin, **cursor.shards}, cursor.sequence)
         self._read, self._progress = stream.log.base, Progress.at(self.cursor)
         self._passed_us = max(position.key_us for position in self.cursor.shards.values())
-        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared,
-        # which is right also after a failover to a server whose positions do not compare.
+        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
         self._behind = {
             index: self.cursor.shards[shard]
             for index, shard in enumerate(stream.shards)
@@ -211,7 +210,7 @@ class Subscriber:
         """Read past headers that are behind the cursor, so that they hold no ring."""
         while self._behind:
             window = stream.log.slice(self._read, self._read + HEADERS_MAX)
-            places = np.flatnonzero(self._fresh(window, stream.names))
+            places = np.flatnonzero(self._fresh(window, stream))
             self._read += int(places[0]) if len(places) else len(window)
             if len(places) or not len(window):
                 return
@@ -227,10 +226,12 @@ class Subscriber:
             return None
         self.skip_behind(stream)
         window = stream.log.slice(self._read, self._read + HEADERS_MAX)
-        places = np.flatnonzero(self._fresh(window, stream.names))
+        places = np.flatnonzero(self._fresh(window, stream))
         if not len(places):
             return None
         headers = window[places]
+        if self._behind:
+            headers = headers[: _up_to_a_gap(headers)]
         count = self._count(headers, rows_max)
         stop = int(places[count]) if count < len(places) else len(window)
         headers = headers[:count]
@@ -241,7 +242,7 @@ class Subscriber:
         batch = Batch(
             batch_id=self.ledger.next_id,
             before=self._progress,
-            after=self._progress.past(headers, stream.names, stream.shards),
+            after=self._progress.past(headers, stream.names, stream.shards, stream.servers),
             headers=headers,
             names=stream.names,
             log_start=self._read,
@@ -299,12 +300,14 @@ class Subscriber:
         headers["flags"][low] |= np.uint16(Flag.LATE)
         headers["key_us"][low] = self._passed_us
 
-    def _fresh(self, headers: Headers, names: tuple[str, ...]) -> NDArray[np.bool_]:
+    def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:
         """Return which headers stand behind the cursor."""
         fresh = np.ones(len(headers), dtype=bool)
         for shard, position in self._behind.items():
             mine = headers["shard"] == shard
-            fresh[mine] = ~_at_or_before(headers[mine], names, position)
+            same = position.is_of(stream.servers[shard])
+            old = _at_or_before if same else _held
+            fresh[mine] = ~old(headers[mine], stream.names, position)
         return fresh
 
 
@@ -315,6 +318,30 @@ def _matter(headers: Headers) -> bool:
     """
     ends_earlier = (headers["flags"] & WHOLE) == Flag.END
     return bool(((headers["rows"] > 0) | ends_earlier).any())
+
+
+def _up_to_a_gap(headers: Headers) -> int:
+    """Return how many of the headers go before one in front of which others of its shard were left out.
+
+    A batch is a run of each shard's sequences. Behind a failover, what is old for a subscriber may lie
+    between what is new: the other server wrote in an order of its own.
+    """
+    by_shard = np.argsort(headers["shard"], kind="stable")
+    shard, sequence = headers["shard"][by_shard], headers["sequence"][by_shard]
+    gaps = by_shard[1:][(shard[1:] == shard[:-1]) & (sequence[1:] != sequence[:-1] + 1)]
+    return int(gaps.min()) if len(gaps) else len(headers)
+
+
+def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
+    """Return which headers, of another server than the position, are transactions before the position.
+
+    Their places say nothing of it, their GTIDs do. One without a GTID is not: rather twice than never.
+    """
+    held = np.zeros(len(headers), dtype=bool)
+    for source in np.unique(headers["gtid_source"]):
+        its = headers["gtid_source"] == source
+        held[its] = position.gtid_set.holds(names[source], headers["gtid_number"][its])
+    return held
 
 
 def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from actors.parse.chunk_builder import ChunkBuilder
+from actors.parse.compression import parse_payload
 from actors.parse.event_types import ROWS, EventType, type_name
 from actors.parse.events import (
     ARTIFICIAL_FLAG,
@@ -163,6 +164,10 @@ class BinlogDecoder:
     def run(self, packets: PacketBuffer) -> None:
         """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
         self._lane.run(packets)
+
+    def packed_types(self, payload: bytes) -> list[int]:
+        """Return the types of the events inside a TRANSACTION_PAYLOAD that was read."""
+        return [parse_header(each).event_type for each in parse_payload(self._body(payload)).events()]
 
     def go_on(self) -> bool:
         """Read on in the last event; return whether there was anything left.

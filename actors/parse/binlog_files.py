@@ -58,6 +58,7 @@ def files_in(folder: Path) -> list[Path]:
         raise UsageError(
             f"{folder} holds binlogs of {len(bases)} names{': ' if bases else ''}{', '.join(bases)}.",
             hint="Expected files such as mysql-bin.000001, of one name.",
+            found=len(bases),
         )
     return files
 
@@ -76,6 +77,8 @@ class BinlogFiles:
         limits: when a chunk is full.
         lookup: who is asked for what table maps do not say, see `unnamed_tables`.
         start: where to begin; files before it are to be left out. Default: at the first file's beginning.
+        count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
+            more for it.
     """
 
     def __init__(
@@ -86,9 +89,11 @@ class BinlogFiles:
         *,
         lookup: TableLookup | None = None,
         start: Position | None = None,
+        count_packed: bool = False,
     ) -> None:
         #: how many events of each type were read
         self.events: Counter[int] = Counter()
+        self._count_packed = count_packed
         self._files = files
         self._builder = ChunkBuilder(limits)
         first = Position(files[0].name if files else "", len(MAGIC))
@@ -140,6 +145,8 @@ class BinlogFiles:
             for event in self._events(file):
                 kind = decoder.feed(event)
                 self.events[kind] += 1
+                if self._count_packed and kind == EventType.TRANSACTION_PAYLOAD:
+                    self.events.update(decoder.packed_types(event))
                 if kind == EventType.FORMAT_DESCRIPTION and decoder.offset == len(MAGIC) + len(event):
                     in_use = bool(event[17] & IN_USE_FLAG)
                 yield from self._flush_full()

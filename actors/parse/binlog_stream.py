@@ -21,6 +21,10 @@ Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds
 second is stamped with its start: the frontier is floored to the second. It never steps back, and none is made
 inside a transaction.
 
+By GTID a source also sends heartbeats while it passes over transactions that need not be sent. They tell how
+far it came, and what follows may be old: such a stream takes a heartbeat at its word only where it stands
+already.
+
 What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
 that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
 long statements. They come late, and whoever merges sees that.
@@ -29,23 +33,23 @@ long statements. They come late, and whoever merges sees that.
 from __future__ import annotations
 
 import contextlib
-import struct
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pymysql
-from pymysql.constants import COMMAND
 
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.chunk_builder import ChunkBuilder, Limits
 from actors.parse.clock import SourceClock
 from actors.parse.columns import Losses
+from actors.parse.dump_request import DumpRequest, dump_behind, dump_from
 from actors.parse.event_types import EventType
-from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC
+from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_header
 from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.source import SourceAddress, connect, query, server_error, translated
+from actors.parse.start import explained_by_gtid
 from actors.parse.tables import Select
 from actors.parse.transactions import SECOND_US
 from merge.chunk import Chunk
@@ -79,6 +83,8 @@ class BinlogStream:
         margin_us: how long a commit may take from its stamp to the binlog.
         lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
             `start`; None: at `start`.
+        by_gtid: whether to ask for what is not in the start's GTID set, wherever the source has it; `start`
+            is then a place of any server.
 
     Raises:
         SourceUnavailable: the source does not answer.
@@ -95,11 +101,16 @@ class BinlogStream:
         *,
         margin_us: int = MARGIN_US,
         lead_in: str | None = None,
+        by_gtid: bool = False,
     ) -> None:
         self.clock = clock
         self._address = address
         self._start = start
-        self._dump_at = _dump_at(start, lead_in)
+        self._by_gtid = by_gtid
+        # By GTID the source says which file it begins with: the place is not known before.
+        place = Position("", len(MAGIC), rows_into_transaction=start.rows_into_transaction)
+        self._place = place if by_gtid else start
+        self._dump_at = _dump_at(self._place, lead_in)
         self._margin_us = margin_us
         self._frontier_us = 0
         self._empty_at_us: int | None = None
@@ -107,7 +118,7 @@ class BinlogStream:
         self._connection = connect(address)
         try:
             checksum = self._prepare()
-            self._decoder = BinlogDecoder(address.name, start, select, self._builder, checksum=checksum)
+            self._decoder = BinlogDecoder(address.name, self._place, select, self._builder, checksum=checksum)
             self._packets = self._dump()
         except BaseException:
             self.close()
@@ -128,17 +139,20 @@ class BinlogStream:
         return CHECKSUM_NONE if str(row["checksum"]).upper() == "NONE" else CHECKSUM_CRC32
 
     def _dump(self) -> PacketReader:
-        """Ask for the dump: COM_BINLOG_DUMP, flags 0 (wait for more; no annotations).
-
-        What comes before `start` the decoder passes over.
-        """
-        file, offset = self._dump_at
-        self._decoder.file, self._decoder.offset = file, offset
-        request = struct.pack("<IHI", offset, 0, self._address.server_id) + file.encode()
+        """Ask for the dump; what comes before `start` the decoder passes over."""
+        self._decoder.file, self._decoder.offset = self._dump_at
+        request = self._request()
+        for assignment in request.session:
+            query(self._address, self._connection, f"SET {assignment}")
         driver: Any = self._connection
         with translated(self._address):
-            driver._execute_command(COMMAND.COM_BINLOG_DUMP, request)  # noqa: SLF001 - no public way
+            driver._execute_command(request.command, request.payload)  # noqa: SLF001 - no public way
         return PacketReader(driver._sock, self._address.read_timeout_s)  # noqa: SLF001
+
+    def _request(self) -> DumpRequest:
+        if self._by_gtid:
+            return dump_behind(self._start.gtid_set, self._address.server_id)
+        return dump_from(*self._dump_at, self._address.server_id)
 
     def __iter__(self) -> Iterator[Chunk | CaughtUp]:
         """Yield chunks and promises until the connection ends.
@@ -152,8 +166,9 @@ class BinlogStream:
             decoder.run(packets.buffer)
             packet = packets.take()
             if packet is not None:
-                event_type = yield from self._read(self._event(packet))
-                if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2):
+                event = self._event(packet)
+                event_type = yield from self._read(event)
+                if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and self._stands_at(event):
                     yield from self._promise()
                 continue
             if not packets.readable() and not decoder.in_transaction:
@@ -193,6 +208,14 @@ class BinlogStream:
             raise
         return event_type
 
+    def _stands_at(self, heartbeat: bytes) -> bool:
+        """Return whether the source has sent all that it had; go where it is, if it passed something over."""
+        if not self._by_gtid or self._decoder.in_transaction:
+            return True
+        passed_over = (parse_header(heartbeat).log_pos - self._decoder.offset) % (1 << 32)
+        self._decoder.offset += passed_over
+        return not passed_over
+
     def _event(self, packet: bytes) -> bytes:
         if not packet:
             raise self._unavailable("The source sent an empty packet.")
@@ -219,6 +242,8 @@ class BinlogStream:
             "offset": self._start.offset,
         }
         message = f"{error.message} The position is {self._start}."
+        if self._by_gtid:
+            return explained_by_gtid(self._address, error, self._start, place)
         if not isinstance(error, PositionPurged):
             return type(error)(message, hint=error.hint, **place)
         oldest = oldest_file(self._address)

@@ -4,6 +4,9 @@ A lost connection is followed by a new one from the end of the last chunk handed
 reaches the listener once, whole or in fragments, in the order of the binlog. An error that no new connection
 mends is raised.
 
+One reader reads one server. Where another one answers at a later connection, it ends with ShardUnavailable:
+whoever restarts it starts it at a transaction's end, from where a stream can go on by GTID.
+
 What is not promised: that the listener keeps what it was given. Whoever restarts a reader starts it at the
 position that was kept.
 """
@@ -14,6 +17,7 @@ import contextlib
 import random
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 import pymysql
@@ -21,14 +25,15 @@ import pymysql
 from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, binlog_files, resume_after
 from actors.parse.chunk_builder import Limits
 from actors.parse.clock import SourceClock
-from actors.parse.events import MAGIC
 from actors.parse.preflight import preflight, require
-from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts, translated
+from actors.parse.source import ServerFacts, SourceAddress, connect, server_facts, translated
+from actors.parse.start import StartBy, earliest_position, goes_by_gtid, latest_position
 from actors.parse.tables import Select
 from merge.chunk import Chunk
-from merge.errors import PositionPurged, RetryableError, SourceUnfit
-from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+from merge.errors import PositionPurged, RetryableError, ShardUnavailable
+from merge.header import Flag
 from merge.position import Position
+from merge.progress import gtids_after
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
@@ -55,6 +60,24 @@ class Listener(Protocol):
         """Take note that the stream ended, or could not be opened; the next try comes in `retry_after_s`."""
 
 
+class Reader(Protocol):
+    """Who reads a source, of whatever kind, and tells a listener."""
+
+    @property
+    def server(self) -> str:
+        """Identity of the server whose binlog is read; empty: not known. It is set once."""
+
+    @property
+    def position(self) -> Position | None:
+        """Where to go on: behind what the listener took; None: not known yet."""
+
+    def run(self, start: Position | None) -> None:
+        """Read from `start` on until `stop`; see `SourceReader.run`."""
+
+    def stop(self) -> None:
+        """End the run soon; see `SourceReader.stop`."""
+
+
 class SourceReader:
     """Follows one source.
 
@@ -72,6 +95,7 @@ class SourceReader:
         margin_us: how long a commit may take from its stamp to the binlog.
         begin: where a run without a position begins: before the oldest change the source still has, or behind
             the latest.
+        start_by: see `start`.
     """
 
     def __init__(
@@ -84,6 +108,7 @@ class SourceReader:
         allow: Collection[str] = (),
         margin_us: int = MARGIN_US,
         begin: Literal["earliest", "latest"] = "latest",
+        start_by: StartBy = "auto",
     ) -> None:
         self._address = address
         self._select = select
@@ -95,8 +120,14 @@ class SourceReader:
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
-        self._identity: str | None = None
-        self._position: Position | None = None
+        self._start_by = start_by
+        #: identity of the server that is read; empty: none was reached yet
+        self.server = ""
+        #: where to go on: behind the last chunk that was handed over; None: not known yet
+        self.position: Position | None = None
+        #: whether streams are asked for by GTID, once that is known: a server's order may differ from
+        #: another's
+        self._by_gtid: bool | None = None
         #: from which file's beginning the next stream looks for rows prepared before the position
         self._lead_in: str | None = None
         self._opened = False
@@ -112,14 +143,17 @@ class SourceReader:
 
         Raises:
             DataError: something only an operator can mend; see `merge.errors`. Everything before it was
-            handed over.
+                handed over.
+            ShardUnavailable: another server answers; nothing of it was handed over.
         """
-        self._position = start
+        self.position = start
         if start is not None:
             self._open(start)
         while not self._stopped.is_set():
             try:
                 self._follow()
+            except ShardUnavailable:
+                raise
             except RetryableError as error:
                 if self._stopped.is_set():
                     return
@@ -151,19 +185,23 @@ class SourceReader:
         with contextlib.closing(connect(self._address)) as control:
             facts = server_facts(self._address, control)
             self._require_same_source(facts)
-            if self._position is None:
-                self._position = self._begin(self._address, control, facts)
-                self._open(self._position)
+            if self.position is None:
+                self.position = self._begin(self._address, control, facts)
+                self._open(self.position)
+            if self._by_gtid is None:
+                self._by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
+            self.server = facts.identity
             clock = self._measure(control)
             lead_in, self._lead_in = self._lead_in, None
             stream = BinlogStream(
                 self._address,
-                self._position,
+                self.position,
                 self._select,
                 self._limits,
                 clock,
                 margin_us=self._margin_us,
                 lead_in=lead_in,
+                by_gtid=self._by_gtid and lead_in is None,
             )
             try:
                 with self._lock:
@@ -189,7 +227,8 @@ class SourceReader:
                     stream.clock = self._measure(control)
             else:
                 self._listener.chunk_read(item)
-                self._position = resume_after(item)
+                assert self.position is not None, "it is known where the stream began"
+                self.position = behind(self.position, item, self.server)
             if self._stopped.is_set():
                 return
 
@@ -201,10 +240,12 @@ class SourceReader:
         Raises:
             PositionPurged: `error`, if it is about something else or no older file is left.
         """
-        if "xid" not in error.details or self._position is None:
+        position = self.position
+        # A place of another server leads nowhere on this one; by GTID nothing was handed over of it yet.
+        if "xid" not in error.details or position is None or not position.is_of(self.server):
             raise error
         if lead_in is None:
-            return self._position.file
+            return position.file
         files = binlog_files(self._address, control)
         place = files.index(lead_in) if lead_in in files else 0
         if not place:
@@ -216,67 +257,18 @@ class SourceReader:
             return SourceClock.measure(control)
 
     def _require_same_source(self, facts: ServerFacts) -> None:
-        """Refuse another server behind the same address: offsets of one binlog mean nothing in another."""
-        if self._identity is None:
-            self._identity = facts.identity
-        if self._identity != facts.identity:
-            raise SourceUnfit(
+        """Refuse another server than the one that this reader reads; it takes a new one to go on there."""
+        if self.server and self.server != facts.identity:
+            raise ShardUnavailable(
                 f"Another server answers for shard {self._address.name} at {self._address}: "
-                f"{facts.identity} instead of {self._identity}.",
-                hint="Positions are places in one server's binlog: start anew with one of this server.",
+                f"{facts.identity} instead of {self.server}.",
                 shard=self._address.name,
+                retry_after_s=0.1,
             )
 
 
-def latest_position(
-    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
-) -> Position:
-    """Return the end of a source's binlog, with the GTID set of everything before it.
-
-    MySQL shows both in one row. MariaDB is asked for the GTIDs at just that place.
-
-    Raises:
-        SourceUnfit: the source has no binlog.
-    """
-    rows = query(address, connection, facts.binlog_status_statement)
-    if not rows:
-        raise _no_binlog(address)
-    file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
-    if facts.mariadb:
-        return Position(file, offset, gtid_set=_gtids_at(address, connection, file, offset))
-    return Position(file, offset, gtid_set=_gtids(rows[0].get("Executed_Gtid_Set")))
-
-
-def earliest_position(
-    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
-) -> Position:
-    """Return the beginning of a source's oldest binlog file, with the GTID set of everything before it.
-
-    Raises:
-        SourceUnfit: the source has no binlog.
-    """
-    rows = query(address, connection, "SHOW BINARY LOGS")
-    if not rows:
-        raise _no_binlog(address)
-    file, offset = str(rows[0]["Log_name"]), len(MAGIC)
-    if facts.mariadb:
-        return Position(file, offset, gtid_set=_gtids_at(address, connection, file, offset))
-    purged = query(address, connection, "SELECT @@global.gtid_purged AS gtids")
-    return Position(file, offset, gtid_set=_gtids(purged[0]["gtids"]))
-
-
-def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
-    asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
-    return _gtids(asked[0]["gtids"])
-
-
-def _gtids(text: str | None) -> GtidSet:
-    return parse_gtid_set(text.replace("\n", "")) if text else NO_GTIDS
-
-
-def _no_binlog(address: SourceAddress) -> SourceUnfit:
-    return SourceUnfit(
-        f"The source of shard {address.name} has no binlog.",
-        hint="Add log_bin = mysql-bin to the server's configuration and restart it.",
-        shard=address.name,
-    )
+def behind(before: Position, chunk: Chunk, server: str) -> Position:
+    """Return where to go on after a chunk of a server, which follows `before`: with all GTIDs up to there."""
+    ends = chunk.headers[(chunk.headers["flags"] & Flag.END) != 0]
+    gtids = gtids_after(before.gtid_set, ends, chunk.names)
+    return replace(resume_after(chunk), gtid_set=gtids, server=server)

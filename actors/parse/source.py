@@ -44,7 +44,7 @@ _SAME_ID = re.compile(r"same server_(uu)?id", re.IGNORECASE)
 class SourceAddress:
     """Where a shard's server listens and who reads it."""
 
-    #: the shard's name within its group
+    #: the shard's name within its group; empty: a server that is only asked for tables
     name: str
     host: str
     port: int
@@ -69,8 +69,18 @@ class SourceAddress:
         name = f"canal-group:{self.destination}/{self.name}".encode()[:_HOST_NAME_BYTES]
         return name.decode("utf-8", "ignore")
 
+    @property
+    def title(self) -> str:
+        """The server at a sentence's begin."""
+        return f"The source of shard {self.name}" if self.name else "The server"
+
+    @property
+    def place(self) -> str:
+        """Where the server listens, for people."""
+        return f"{self.host}:{self.port}"
+
     def __str__(self) -> str:
-        return f"{self.user}@{self.host}:{self.port}"
+        return f"{self.user}@{self.place}"
 
 
 @contextlib.contextmanager
@@ -87,13 +97,13 @@ def translated(address: SourceAddress) -> Iterator[None]:
         raise server_error(address, code, text) from error
     except OSError as error:
         raise SourceUnavailable(
-            f"The connection of shard {address.name} to {address} broke: {error}.", shard=address.name
+            f"{address.title} at {address} broke the connection: {error}.", shard=address.name
         ) from error
 
 
 def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) -> SourceUnfit:
     return SourceUnfit(
-        f"The source of shard {address.name} at {address} does not prove who it is: {error.verify_message}.",
+        f"{address.title} at {address} does not prove who it is: {error.verify_message}.",
         hint="Check ssl.ca and the host name in the certificate; with ssl.verify: false anybody is trusted.",
         shard=address.name,
     )
@@ -103,7 +113,7 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
     """Return our error for an error code of a server or of the driver."""
     if code in _DENIED or code in _BLOCKED_HOST or code in _AUTH_PLUGIN:
         return SourceUnfit(
-            f"{address} is denied by the source of shard {address.name}: {text} ({code}).",
+            f"{address.title} denies {address}: {text} ({code}).",
             hint=_access_hint(address, code),
             shard=address.name,
             code=code,
@@ -112,7 +122,7 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
         return _binlog_error(address, text)
     if code in _NOT_UNDERSTOOD:
         return SourceUnfit(
-            f"The source of shard {address.name} at {address} does not understand us: {text} ({code}).",
+            f"{address.title} at {address} does not understand us: {text} ({code}).",
             hint="Expected MySQL 5.7 or later, or MariaDB 10.5 or later.",
             shard=address.name,
             code=code,
@@ -120,7 +130,7 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
     # Everything else a server answers to these few statements passes: shutting down, too many connections,
     # killed, gone, still starting.
     return SourceUnavailable(
-        f"The source of shard {address.name} at {address} is not available: {text} ({code}).",
+        f"{address.title} at {address} is not available: {text} ({code}).",
         shard=address.name,
         code=code,
     )
@@ -143,9 +153,7 @@ def _access_hint(address: SourceAddress, code: int) -> str:
 def _binlog_error(address: SourceAddress, text: str) -> DataError:
     """Return our error for 1236, by which a server refuses a dump: the text alone says why."""
     if _PURGED.search(text):
-        return PositionPurged(
-            f"The source of shard {address.name} no longer has the position: {text}.", shard=address.name
-        )
+        return PositionPurged(f"{address.title} no longer has the position: {text}.", shard=address.name)
     if _SAME_ID.search(text):
         return SourceUnfit(
             f"Another replica uses server id {address.server_id} on the source of shard {address.name}: "
@@ -154,7 +162,7 @@ def _binlog_error(address: SourceAddress, text: str) -> DataError:
             shard=address.name,
         )
     return DataError(
-        f"The source of shard {address.name} cannot serve the position: {text}.",
+        f"{address.title} cannot serve the position: {text}.",
         hint="The position is not one of this source, or its binlog is damaged there.",
         shard=address.name,
     )
@@ -216,6 +224,11 @@ class ServerFacts:
         return "mariadb" in self.version.lower()
 
     @property
+    def gtids(self) -> bool:
+        """Whether every transaction has a GTID, and a stream can be asked for by them."""
+        return self.mariadb or self.variables.get("gtid_mode", "").upper() == "ON"
+
+    @property
     def number(self) -> tuple[int, ...]:
         """The version's numbers, for comparisons."""
         match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", self.version)
@@ -246,6 +259,7 @@ _VARIABLES = (
     "binlog_row_metadata",
     "binlog_row_value_options",
     "binlog_checksum",
+    "gtid_mode",
 )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from actors.launch import Instance, launch
+from canal_group.demo.recorded_shards import RecordedShard
 from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.demo.tables import WHITE, routes
 from conf.load import build_instance
@@ -25,6 +26,21 @@ _PARENT_MAX = 20
 def shard_name(shard: int) -> str:
     """Return the name of a shard."""
     return f"shop-{shard}"
+
+
+def settings_for_files(recorded: Sequence[RecordedShard], folder: Path) -> InstanceSettings:
+    """Return the instance that reads recorded shards: it needs nothing but this process's own."""
+    return build_instance(
+        {
+            "preset": "memory",
+            "destination": DESTINATION,
+            "shards": [{"name": each.record.shard, "files": str(each.folder)} for each in recorded],
+            "filter": {"white": WHITE, "routes": routes()},
+            "gateway": {"port": 0},
+        },
+        source="the demo's settings",
+        folder=folder,
+    )
 
 
 def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSettings:
@@ -61,14 +77,18 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSet
 
 
 @contextmanager
-def running(servers: Sequence[DatabaseServer]) -> Iterator[Instance]:
-    """Launch the instance; leaving ends it and removes everything it wrote."""
+def running(settings_in: Callable[[Path], InstanceSettings]) -> Iterator[Instance]:
+    """Launch an instance; leaving ends it and removes everything it wrote.
+
+    Args:
+        settings_in: returns its settings, given a folder of its own.
+    """
     parent = None if len(tempfile.gettempdir()) <= _PARENT_MAX else "/tmp"  # noqa: S108 - a private folder in it
     with tempfile.TemporaryDirectory(prefix="cg-demo-", dir=parent, ignore_cleanup_errors=True) as name:
         before = os.environ.get(_RAY_FOLDER)
         os.environ[_RAY_FOLDER] = name
         try:
-            with launch(settings_for(servers, Path(name))) as instance:
+            with launch(settings_in(Path(name))) as instance:
                 yield instance
         finally:
             if before is None:

@@ -19,6 +19,8 @@ class DemoOptions:
     shards: int = 4
     #: of which make they are
     engine: Engine = Engine.MARIADB
+    #: whether the shards are the recorded ones: then no server is started, and sizes do not count
+    files: bool = False
     #: small transactions, over all shards
     transactions: int = 44_000
     #: bound on the writing; transactions it leaves no time for are not written

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canal_group.demo.reading import Reading
-from canal_group.demo.writer import Writer
+from canal_group.demo.writer import Record
 from merge.errors import CanalGroupError
 
 _REDRAW_S: Final = 0.5
@@ -37,9 +38,9 @@ class Progress:
         """Say what begins."""
         self._console.print(f"[dim]{time.monotonic() - self._began_s:5.1f} s[/dim]  {what}")
 
-    def watch(self, reading: Reading, writers: list[Writer]) -> None:
-        """Begin to show how a consumer reads what writers write."""
-        self._watch = _Watch(self._console, reading, writers)
+    def watch(self, reading: Reading, records: Sequence[Record]) -> None:
+        """Begin to show how a consumer reads what writers write, or wrote."""
+        self._watch = _Watch(self._console, reading, records)
         self._watch.start()
 
     def unwatch(self) -> None:
@@ -60,9 +61,9 @@ class Progress:
 class _Watch(threading.Thread):
     """Redraws the numbers of a reading until it is stopped."""
 
-    def __init__(self, console: Console, reading: Reading, writers: list[Writer]) -> None:
+    def __init__(self, console: Console, reading: Reading, records: Sequence[Record]) -> None:
         super().__init__(name="progress", daemon=True)
-        self._console, self._reading, self._writers = console, reading, writers
+        self._console, self._reading, self._records = console, reading, records
         self._over = threading.Event()
         #: the last time and count that the rate was taken from
         self._counted = time.monotonic(), 0
@@ -98,10 +99,10 @@ class _Watch(threading.Thread):
         table = Table(
             "shard", "written", "read", "frontier (UTC)", "lag", "state", box=None, header_style="bold"
         )
-        for shard, writer in zip(_shards(status), self._writers, strict=False):
+        for shard, record in zip(_shards(status), self._records, strict=False):
             table.add_row(
                 shard["shard"],
-                f"{writer.record.rows:,}",
+                f"{record.rows:,}",
                 f"{shard.get('rows', 0):,}",
                 shard["frontier"],
                 shard["lag"],
@@ -117,7 +118,7 @@ class _Watch(threading.Thread):
 
     def _summary(self, status: dict[str, Any]) -> str:
         reading = self._reading
-        written = sum(writer.record.rows for writer in self._writers)
+        written = sum(record.rows for record in self._records)
         held = status.get("group", {}).get("held_by")
         return (
             f"{self._rate:,.0f} rows/s  {reading.rows:,} delivered of {written:,} written"

@@ -8,26 +8,36 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from actors.launch import Instance
 from canal_group.client import connect
-from canal_group.demo.instance import CLIENT_ID, DESTINATION, running, shard_name
+from canal_group.demo.instance import (
+    CLIENT_ID,
+    DESTINATION,
+    running,
+    settings_for,
+    settings_for_files,
+    shard_name,
+)
 from canal_group.demo.interrupts import Interrupts
 from canal_group.demo.measures import latency_ms, rows_per_s
 from canal_group.demo.options import DemoOptions
 from canal_group.demo.progress import Progress
 from canal_group.demo.proof import Findings, prove
 from canal_group.demo.reading import Reading
+from canal_group.demo.recorded_shards import FOLDER, recorded_shards
 from canal_group.demo.replica import read_tables
 from canal_group.demo.report import DemoReport
 from canal_group.demo.server_process import DatabaseServer, ServerFailedError, ServerMissingError
 from canal_group.demo.servers import make, start_all
 from canal_group.demo.workload import Workload
-from canal_group.demo.writer import Writer, prepare
+from canal_group.demo.writer import Record, Writer, prepare
 from merge.errors import CanalGroupError, ConfigError
 
 #: how long the instance may take until it serves, seconds
@@ -73,6 +83,8 @@ def _run(
     options: DemoOptions, progress: Progress, interrupts: Interrupts, stack: ExitStack
 ) -> tuple[DemoReport, Findings]:
     """Start everything, write, read and prove; `stack` stops what was started."""
+    if options.files:
+        return _run_recorded(options, progress, interrupts, stack)
     servers = make(options.engine, options.shards)
     progress.phase(f"starting {options.shards} servers: {', '.join(server.engine for server in servers)}")
     for server in servers:
@@ -82,23 +94,49 @@ def _run(
 
     progress.phase("starting ZooKeeper, Ray and the instance")
     with interrupts.deferred():  # A Ray that is interrupted while it starts crashes the process.
-        instance = stack.enter_context(running(servers))
-    consumer = stack.enter_context(
-        connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
-    )
-    reading = Reading(consumer, options.seed)
+        instance = stack.enter_context(running(partial(settings_for, servers)))
+    reading = _reading(options, instance, stack)
     progress.phase(f"writing and reading; the gateway is {instance.uri}")
     for writer in writers:
         stack.callback(writer.stop)
         writer.start()
-    progress.watch(reading, writers)
-    _read(reading, writers)
+    records = [writer.record for writer in writers]
+    progress.watch(reading, records)
+    _read(reading, records, writers)
     progress.unwatch()
 
     progress.phase("proving it")
-    records = [writer.record for writer in writers]
     findings = prove(reading.delivered, records, read_tables(servers, [record.shard for record in records]))
-    return _report(options, reading, writers, findings), findings
+    gentle_until_us = min(writer.gentle_until_us for writer in writers)
+    return _report(reading, findings, len(servers), gentle_until_us, gentle_until_us), findings
+
+
+def _run_recorded(
+    options: DemoOptions, progress: Progress, interrupts: Interrupts, stack: ExitStack
+) -> tuple[DemoReport, Findings]:
+    """Read and prove the recorded shards; there is nothing to write, and no latency to measure."""
+    recorded = recorded_shards()
+    progress.phase(f"starting Ray and the instance; it reads the files in {FOLDER}")
+    with interrupts.deferred():
+        instance = stack.enter_context(running(partial(settings_for_files, recorded)))
+    reading = _reading(options, instance, stack)
+    progress.phase(f"reading; the gateway is {instance.uri}")
+    records = [each.record for each in recorded]
+    began_us = time.time_ns() // 1000
+    progress.watch(reading, records)
+    _read(reading, records, ())
+    progress.unwatch()
+
+    progress.phase("proving it")
+    rows = {name: row for each in recorded for name, row in each.rows.items()}
+    findings = prove(reading.delivered, records, rows)
+    return _report(reading, findings, len(recorded), began_us, 0), findings
+
+
+def _reading(options: DemoOptions, instance: Instance, stack: ExitStack) -> Reading:
+    """Connect to an instance."""
+    consumer = connect(instance.uri, destination=DESTINATION, client_id=CLIENT_ID, wait_s=_SERVING_S)
+    return Reading(stack.enter_context(consumer), options.seed)
 
 
 def _writers(options: DemoOptions, servers: Sequence[DatabaseServer]) -> list[Writer]:
@@ -130,7 +168,7 @@ def _writers(options: DemoOptions, servers: Sequence[DatabaseServer]) -> list[Wr
     return writers
 
 
-def _read(reading: Reading, writers: Sequence[Writer]) -> None:
+def _read(reading: Reading, records: Sequence[Record], writers: Sequence[Writer]) -> None:
     """Read until everything that was written is there, or nothing comes any more."""
     quiet_since_s = time.monotonic()
     while True:
@@ -142,22 +180,21 @@ def _read(reading: Reading, writers: Sequence[Writer]) -> None:
         if not all(writer.done for writer in writers):
             continue
         quiet_s = time.monotonic() - quiet_since_s
-        written = sum(writer.record.rows for writer in writers)
+        written = sum(record.rows for record in records)
         if quiet_s > _PATIENCE_S or (quiet_s > _QUIET_S and reading.delivered.distinct() >= written):
             return
 
 
 def _report(
-    options: DemoOptions, reading: Reading, writers: Sequence[Writer], findings: Findings
+    reading: Reading, findings: Findings, shards: int, rush_from_us: int, gentle_until_us: int
 ) -> DemoReport:
     stream = reading.delivered.table()
-    gentle_until_us = min(writer.gentle_until_us for writer in writers)
     p50, p99 = latency_ms(stream, gentle_until_us)
     return DemoReport(
-        shards=options.shards,
+        shards=shards,
         transactions=findings.transactions,
         rows=findings.rows,
-        rows_per_s=rows_per_s(stream, gentle_until_us),
+        rows_per_s=rows_per_s(stream, rush_from_us),
         latency_ms_p50=p50,
         latency_ms_p99=p99,
         order_violations=findings.order_violations,

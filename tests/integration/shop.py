@@ -171,6 +171,10 @@ class Reading:
         for shard, written in shop.written.items():
             seen = [number for place, number in sorted(self.ids.items(), key=_order) if place[0] == shard]
             assert seen == written, f"{shard} was read as it was written"
+        self.check_runs()
+
+    def check_runs(self) -> None:
+        """Nothing is reordered, no transaction is split, between any two rollbacks."""
         for run in self.runs:
             if not run:
                 continue

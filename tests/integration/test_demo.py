@@ -18,6 +18,7 @@ import pytest
 from canal_group.demo.engine import Engine
 from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.mysql import MySqlServer, Programs
+from canal_group.demo.recorded_shards import recorded_shards
 from canal_group.demo.replica import read_tables
 from canal_group.demo.server_process import ServerMissingError
 from canal_group.demo.servers import make
@@ -198,6 +199,27 @@ def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_
     assert report["tables_equal"] is True
     assert not sum(report[name] for name in KEYS[6:10])
     assert watch.seen
+    assert not watch.left()
+    assert not list(folder.iterdir())
+
+
+def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monkeypatch):
+    """No program of a database or of Java is found; what is read was written by both makes of servers."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) + ":/bin")
+    process = demo("--json", "--files")
+    watch = Watch(process)
+    output, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, (tmp_path / "stderr").read_text()
+    report = json.loads(output)
+    assert list(report) == KEYS
+    recorded = recorded_shards()
+    assert {each.record.gtid_source.count("-") for each in recorded} == {2, 4}, "of both makes"
+    assert report["shards"] == len(recorded) == 4
+    assert report["transactions"] == sum(len(each.record.transactions) for each in recorded)
+    assert report["rows"] == sum(each.record.rows for each in recorded)
+    assert (report["latency_ms_p50"], report["latency_ms_p99"]) == (None, None)
+    assert report["tables_equal"] is True
+    assert not sum(report[name] for name in KEYS[6:10])
     assert not watch.left()
     assert not list(folder.iterdir())
 

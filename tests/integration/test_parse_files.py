@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 from integration.test_parse_reader import ALL_TYPES, ROW_1, await_rows, reading
@@ -10,6 +11,7 @@ from integration.test_parse_reader import ALL_TYPES, ROW_1, await_rows, reading
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.server_lookup import ServerLookup
 from actors.parse.source import connect
+from canal_group.binlog_tool import server_at, show
 from merge.chunk import TableName
 from merge.position import Position
 
@@ -60,3 +62,6 @@ def test_a_server_names_the_columns_of_its_files(own_mariadb, source_address):
     assert values[1:3] == [-128, -1], "no sign is known"
     assert values[list(expected).index("vu")] == "日本😀".encode()
     assert values[list(expected).index("en")] == 3
+    lines: list[str] = []
+    show([last], lines.append, as_json=True, lookup=server_at(f"root@127.0.0.1:{server.port}", ""))
+    assert list(json.loads(lines[0])["before"]) == list(expected)

@@ -20,7 +20,6 @@ from merge.errors import (
     DataError,
     PositionPurged,
     SourceUnavailable,
-    SourceUnfit,
     UnsupportedEvent,
 )
 from merge.header import WHOLE, Flag
@@ -534,20 +533,6 @@ def test_stop_before_run_and_during_a_wait(mariadb, source_address):
     reader.stop()
     reader.run(None)
     assert recorder.events == []
-
-
-def test_another_server_at_the_same_address_is_refused(own_mariadb, source_address):
-    server = own_mariadb
-
-    def run():
-        with reading(source_address(server)) as recorder:
-            server.stop()
-            server.server_id += 1000
-            server.start()
-            await_true(lambda: recorder.error is not None, "the error")
-
-    with pytest.raises(SourceUnfit, match="Another server answers"):
-        run()
 
 
 def test_rows_hold_every_op(mariadb, source_address):

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,3 +111,19 @@ def test_mariadb_add_takes_the_last_number_in_order(model, domain, server, numbe
     assert mariadb(model).add(f"{domain}-{server}", numbers) == mariadb(
         model | {domain: (server, numbers[-1])}
     )
+
+
+@given(transactions, domains)
+def test_holds_is_membership_number_by_number(model, model_of_domains):
+    numbers = np.arange(32)
+    for source in SOURCES:
+        assert mysql(model).holds(source, numbers).tolist() == [
+            (source, n) in model for n in numbers.tolist()
+        ]
+        assert not mariadb(model_of_domains).holds(source, numbers).any()
+    for domain in range(5):
+        _, last = model_of_domains.get(domain, (0, 0))
+        held = mariadb(model_of_domains).holds(f"{domain}-9", np.array([0, 1, last, last + 1]))
+        assert held.tolist() == [False, last >= 1, last >= 1, False]
+        assert not mysql(model).holds(f"{domain}-9", numbers).any()
+    assert not NO_GTIDS.holds(SOURCES[0], numbers).any()

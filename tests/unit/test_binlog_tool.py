@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from binlog_bytes import File
@@ -93,6 +94,44 @@ def test_lines_for_people_and_counts(run):
     assert "         1 MARIADB_QUERY_COMPRESSED (165)" in lines
     update = next(line for line in lines if line.startswith("    UPDATE"))
     assert " -> " in update
+
+
+def test_events_inside_payloads_are_counted_as_mysqlbinlog_shows_them(run):
+    """The counts are those of `mysqlbinlog -vv` on the file."""
+    status, lines, _ = run(FIXTURES / "txn_compression.binlog")
+    assert status == 0
+    counts = {
+        name: int(count) for line in lines for count, name in re.findall(r"^ +(\d+) ([A-Z_]+) \(\d+\)$", line)
+    }
+    assert counts == {
+        "QUERY": 5,
+        "ROTATE": 1,
+        "FORMAT_DESCRIPTION": 1,
+        "XID": 4,
+        "TABLE_MAP": 5,
+        "WRITE_ROWS": 3,
+        "UPDATE_ROWS": 1,
+        "DELETE_ROWS": 1,
+        "GTID": 5,
+        "PREVIOUS_GTIDS": 1,
+        "TRANSACTION_PAYLOAD": 3,
+    }
+    assert f"5 transactions, {sum(counts.values())} events" in lines
+
+
+@pytest.mark.parametrize("server", ["", "localhost", "@localhost", "u@", "u@h:port", "u@h:1:2"])
+def test_a_server_to_ask_is_named_in_one_way(run, server):
+    status, lines, complaint = run("--lookup", server, FIXTURES / "savepoint.binlog")
+    assert (status, lines) == (1, [])
+    assert "names no server. Expected user@host:port." in complaint
+
+
+def test_a_server_to_ask_that_is_not_there_and_a_password_that_is_not_set(run):
+    status, lines, complaint = run("--lookup", "u@127.0.0.1:1", FIXTURES / "savepoint.binlog")
+    assert (status, lines) == (1, [])
+    assert complaint.startswith("SourceUnavailable: ")
+    assert "shard" not in complaint
+    assert run("--lookup", "u@h", "--password-env", "NOT_SET_X", FIXTURES / "savepoint.binlog")[0] == 2
 
 
 def test_a_folder_is_its_binlogs(run, tmp_path):

@@ -49,6 +49,28 @@ def test_the_good_file_is_good(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
+        # a server or files
+        (
+            "host: db1\n    user: canal",
+            "files: log\n    user: canal",
+            "`shards[1].user` should stand without `files`, but both are given",
+        ),
+        (
+            "host: db1\n    user: canal",
+            "files: log\n    start: latest",
+            "`shards[1].start` should be 'earliest' with `files`, but is 'latest'",
+        ),
+        (
+            "host: db1",
+            "host: db1\n    follow: true",
+            "`shards[1].follow` should stand with `files` only, but there are none",
+        ),
+        ("host: db1\n    user: canal", "host: db1", "`shards[1].user` should be given, but is missing"),
+        (
+            "host: db1",
+            "host: db1\n    start_by: time",
+            "`shards[1].start_by` should be 'auto', 'gtid' or 'file', but is 'time'",
+        ),
         # unknown keys
         ("host: db1", "hst: db1", "`shards[1].hst` should be a known key (nearest: host), but is none"),
         (
@@ -83,7 +105,7 @@ def test_the_good_file_is_good(tmp_path):
             "`shards[1].ssl.cart` should be a known key (nearest: cert), but is none",
         ),
         # missing
-        ("    host: db1\n", "", "`shards[1].host` should be given, but is missing"),
+        ("    host: db1\n", "", "`shards[1].host` should be given, or `files`, but is missing"),
         ("destination: shop\n", "", "`destination` should be given, but is missing"),
         ("preset: group", "", "`coordination` should be given, but is missing"),
         (

@@ -18,6 +18,7 @@ from merge.errors import (
 )
 from merge.header import Flag
 from merge.subscriber import BatchLimits
+from merge.timeline import END_OF_TIME_US
 
 SECOND = 1_000_000
 
@@ -770,6 +771,21 @@ def test_while_all_are_silent_nobody_is_skipped():
     world = World.of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
     world.tick(100 * SECOND)
     assert [shard["skipped"] for shard in world.group.describe(0)["shards"]] == [False, False]
+
+
+def test_a_shard_at_its_end_is_not_silent_and_holds_nobody():
+    """One shard promises the end of time and says no more; the other goes on."""
+    world = World.of(Source(Tx(10)), Source(Tx(20), Tx(30)), skip_after_us=SECOND)
+    world.subscribe()
+    world.report(0)
+    world.report(0, 0, END_OF_TIME_US)
+    world.report(1, 1)
+    assert len(world.get().headers) == 2
+    world.tick(5 * SECOND)
+    world.report(1)
+    assert len(world.get().headers) == 1
+    first = shard_state(world, 0)
+    assert (first["skipped"], first["frontier_us"]) == (False, None)
 
 
 def test_a_shard_that_brings_old_transactions_is_not_silent():

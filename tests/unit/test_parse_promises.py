@@ -35,9 +35,9 @@ def fixture_events():
         at += size
 
 
-def heartbeat():
+def heartbeat(log_pos=0):
     size = 19 + len(FILE) + 4
-    event = struct.pack("<IBIIIH", 0, EventType.HEARTBEAT, 1, size, 0, 0) + FILE.encode()
+    event = struct.pack("<IBIIIH", 0, EventType.HEARTBEAT, 1, size, log_pos, 0) + FILE.encode()
     return event + struct.pack("<I", zlib.crc32(event))
 
 
@@ -82,13 +82,14 @@ def source():
             timer.join()
 
 
-def items_of(source):
+def items_of(source, *, by_gtid=False):
     """Return what a stream over the source yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
     stream.clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: source.now_us * 1000)
     stream.clock._time_ns = source.time_ns
     stream._start = Position(FILE, 4)
     stream._margin_us = MARGIN_US
+    stream._by_gtid = by_gtid
     stream._frontier_us = 0
     stream._empty_at_us = None
     stream._builder = ChunkBuilder()
@@ -161,3 +162,16 @@ def test_no_promise_inside_a_transaction_and_rows_go_first(source):
     assert isinstance(chunk, Chunk)
     assert len(chunk.headers) == 2
     assert promise == CaughtUp(frontier(1))
+
+
+def test_by_gtid_a_heartbeat_behind_what_was_passed_over_proves_nothing(source):
+    """1. The source passes over 400 bytes, then more, and says so. 2. It says the same place again: at rest.
+
+    What came next after such a heartbeat could have been committed long before the socket was empty.
+    """
+    begin = 4 + len(FDE) + len(PREVIOUS)
+    source.send(FDE, PREVIOUS)
+    places = [begin + 400, begin + 900, begin + 900, begin + 900]
+    source.when_empty = [lambda place=place: source.send_soon(heartbeat(place)) for place in places]
+    assert items_of(source, by_gtid=True) == [CaughtUp(frontier(3)), CaughtUp(frontier(4))]
+    assert source.stream._decoder.offset == begin + 900

@@ -52,7 +52,9 @@ def test_a_position_prints_as_file_and_offset():
 def test_a_group_position_is_one_json_text():
     position = GroupPosition(
         {
-            "b": Position("bin.000002", 8, parse_gtid_set("0-1-5"), 1700000000000000, 1700000000000001),
+            "b": Position(
+                "bin.000002", 8, parse_gtid_set("0-1-5"), 1700000000000000, 1700000000000001, server="s-1"
+            ),
             "a": Position("bin.000001", 4, parse_gtid_set(f"{A}:1-3"), rows_into_transaction=3),
         },
         sequence=12,
@@ -60,9 +62,9 @@ def test_a_group_position_is_one_json_text():
     assert position.to_json() == (
         '{"sequence":12,"shards":{'
         '"a":{"commit_us":0,"file":"bin.000001","gtid_set":"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3",'
-        '"key_us":0,"offset":4,"rows_into_transaction":3},'
+        '"key_us":0,"offset":4,"rows_into_transaction":3,"server":""},'
         '"b":{"commit_us":1700000000000000,"file":"bin.000002","gtid_set":"0-1-5",'
-        '"key_us":1700000000000001,"offset":8,"rows_into_transaction":0}}}'
+        '"key_us":1700000000000001,"offset":8,"rows_into_transaction":0,"server":"s-1"}}}'
     )
     assert GroupPosition.from_json(position.to_json()) == position
     assert GroupPosition.from_json(position.to_json().encode()) == position

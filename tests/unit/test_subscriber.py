@@ -6,6 +6,7 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.errors import RetryableError
+from merge.gtid import parse_gtid_set
 from merge.header import Flag
 from merge.position import GroupPosition, Position
 from merge.subscriber import HEADERS_MAX, BatchLimits
@@ -206,6 +207,39 @@ def test_headers_of_another_server_are_not_taken_for_old_ones():
     world.subscribe("two")
     world.report_all()
     assert [len(world.get(client).headers) for client in ("one", "two")] == [2, 2]
+
+
+def test_of_another_server_with_equal_file_names_the_gtids_say_what_is_old():
+    """A failover by GTID while one subscriber is ahead: its place is past all there is, its GTIDs are not.
+
+    The other server wrote in another order: what is old for the one ahead lies between what is new.
+    """
+    source = Source(Tx(10), Tx(20), Tx(30), Tx(40), Tx(50))
+    world = World.of(source, start=False)
+    uuid = source.names[-1]
+    gtids = [parse_gtid_set(f"{uuid}:1"), parse_gtid_set(f"{uuid}:1:3-4")]
+    behind, ahead = (
+        Position("bin.000900", 500 + last, gtids[last], key_us=5, server="gone") for last in (0, 1)
+    )
+    world.start(
+        ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),
+        ev.ConsumerState("behind", "", GroupPosition({"s0": behind}, 1), "", 0),
+    )
+    assert world.opening[0].position == behind
+    world.tell(ev.ShardOpened(0, 1, behind, 0))
+    del world.opening[0]
+    world.subscribe("ahead")
+    world.subscribe("behind")
+    world.tell(ev.ShardReported(0, 1, source.run(1, 5), 99, 0, "new"))
+    found = {client: [world.get(client), world.get(client)] for client in ("ahead", "behind")}
+    numbers = {
+        client: [batch.headers["gtid_number"].tolist() for batch in batches if batch is not None]
+        for client, batches in found.items()
+    }
+    assert numbers == {"ahead": [[2], [5]], "behind": [[2, 3, 4, 5]]}
+    for last in (found["ahead"][1], found["behind"][0]):
+        position = last.ack.shards["s0"]
+        assert (position.server, str(position.gtid_set)) == ("new", f"{uuid}:1-5")
 
 
 def test_where_cursor_and_log_begin_at_one_place_nothing_is_compared():

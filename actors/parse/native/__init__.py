@@ -1,8 +1,9 @@
 """The compiled part: rows events' bytes into column buffers, without a Python object per row.
 
-`images` gathers the rows of a table, `gathering` the headers of a chunk, `packets` holds what arrived, `lane` takes
-the usual events off it without a step of Python for each, and `partial` reads images that lack columns, apart from
-those that are whole. What they are made of stands in `.pxd` files beside them, as inline functions:
+`images` gathers the rows of a table, `gathering` the headers of a chunk, `packets` holds what arrived,
+`lane` takes the usual events off it without a step of Python for each, and `partial` reads images that lack
+columns, apart from those that are whole. What they are made of stands in `.pxd` files beside them, as inline
+functions:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps

@@ -1,0 +1,171 @@
+"""Start: where a stream of a source begins, and whether that is told by a place or by GTIDs.
+
+A place (file and offset) means something in one server's binlog only. After a failover another server
+answers: then the set of GTIDs read so far says what is missing, wherever the new server has it. So, by
+default:
+
+- on the server that a position is of, a stream goes on at its file and offset;
+- on any other one it goes on by GTID, and is refused where that cannot be.
+
+`gtid` goes on by GTID always, `file` never.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import pymysql
+
+from actors.parse.dump_request import require_readable
+from actors.parse.events import MAGIC
+from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
+from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
+from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, parse_gtid_set
+from merge.position import Position
+
+StartBy: TypeAlias = Literal["auto", "gtid", "file"]
+
+_PURGED_HINT = "Load the tables anew, or start at a later position knowing that changes are missing."
+
+
+def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position, start_by: StartBy) -> bool:
+    """Return whether a stream from `position` on is to be asked for by GTID, on the server that answers.
+
+    Raises:
+        SourceUnfit: the place is another server's and GTIDs cannot be used; or they must be and cannot.
+    """
+    same = position.is_of(facts.identity)
+    if start_by == "gtid" and not facts.gtids:
+        raise SourceUnfit(
+            f"The source of shard {address.name} at {address} writes no GTIDs, and start_by is gtid.",
+            hint="Set gtid_mode = ON and enforce_gtid_consistency = ON there, or start_by: auto here.",
+            shard=address.name,
+        )
+    if same and (start_by != "gtid" or not position.gtid_set):
+        return False
+    why_not = _why_not(facts, position, start_by)
+    if why_not:
+        raise SourceUnfit(
+            f"Another server answers for shard {address.name} at {address}: {facts.identity} instead of "
+            f"{position.server}, and {why_not}.",
+            hint="Positions are places in one server's binlog: start anew with one of this server.",
+            shard=address.name,
+        )
+    if not facts.mariadb:
+        require_readable(position.gtid_set, facts.number, address.name)
+    return True
+
+
+def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
+    """Return why a position cannot be found on another server by GTID; empty: it can."""
+    if position.is_of(facts.identity):
+        return ""
+    gtids = position.gtid_set
+    reasons = {
+        "start_by is file": start_by == "file",
+        "it writes no GTIDs": not facts.gtids,
+        f"the position {position} has no GTIDs": not gtids,
+        f"it has no GTIDs such as {gtids}": isinstance(gtids, MariaDbGtidSet) != facts.mariadb,
+        f"the position {position} stands inside a transaction": position.rows_into_transaction > 0,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def explained_by_gtid(
+    address: SourceAddress, error: DataError, position: Position, place: Mapping[str, Detail]
+) -> DataError:
+    """Return a refusal of a stream by GTID, with the set refused, and of purged transactions their GTIDs.
+
+    Args:
+        address: the source.
+        error: what it answered.
+        position: what was asked for.
+        place: details of the error.
+    """
+    gtids = str(position.gtid_set)
+    message = f"{error.message} The position is behind {gtids}."
+    if not isinstance(error, PositionPurged):
+        hint = error.hint
+        if isinstance(position.gtid_set, MariaDbGtidSet):
+            hint = "If the server is a replica that lags behind, the shard goes on when it has caught up."
+        return type(error)(message, hint=hint, **{**place, "gtid_set": gtids})
+    missing = _missing(address, position.gtid_set)
+    return PositionPurged(
+        f"{message} Missing are {missing or 'transactions that cannot be told'}.",
+        hint=_PURGED_HINT,
+        **{**place, "gtid_set": gtids, "missing": missing},
+    )
+
+
+def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
+    """Return which transactions behind `gtids` a source no longer has; None if it cannot be asked."""
+    try:
+        with contextlib.closing(connect(address)) as connection:
+            facts = server_facts(address, connection)
+            if facts.mariadb:
+                oldest = earliest_position(address, connection, facts)
+                return f"those behind {gtids}, up to {oldest.gtid_set}"
+            asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
+            return str(_gtids(query(address, connection, asked)[0]["gtids"])) or None
+    except (SourceUnavailable, DataError):
+        return None
+
+
+def latest_position(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> Position:
+    """Return the end of a source's binlog, with the GTID set of everything before it.
+
+    MySQL shows both in one row. MariaDB is asked for the GTIDs at just that place.
+
+    Raises:
+        SourceUnfit: the source has no binlog.
+    """
+    rows = query(address, connection, facts.binlog_status_statement)
+    if not rows:
+        raise _no_binlog(address)
+    file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
+    gtids = (
+        _gtids_at(address, connection, file, offset)
+        if facts.mariadb
+        else _gtids(rows[0].get("Executed_Gtid_Set"))
+    )
+    return Position(file, offset, gtid_set=gtids, server=facts.identity)
+
+
+def earliest_position(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> Position:
+    """Return the beginning of a source's oldest binlog file, with the GTID set of everything before it.
+
+    Raises:
+        SourceUnfit: the source has no binlog.
+    """
+    rows = query(address, connection, "SHOW BINARY LOGS")
+    if not rows:
+        raise _no_binlog(address)
+    file, offset = str(rows[0]["Log_name"]), len(MAGIC)
+    if facts.mariadb:
+        gtids = _gtids_at(address, connection, file, offset)
+    else:
+        gtids = _gtids(query(address, connection, "SELECT @@global.gtid_purged AS gtids")[0]["gtids"])
+    return Position(file, offset, gtid_set=gtids, server=facts.identity)
+
+
+def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
+    asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
+    return _gtids(asked[0]["gtids"])
+
+
+def _gtids(text: str | None) -> GtidSet:
+    return parse_gtid_set(text) if text else NO_GTIDS
+
+
+def _no_binlog(address: SourceAddress) -> SourceUnfit:
+    return SourceUnfit(
+        f"The source of shard {address.name} has no binlog.",
+        hint="Add log_bin = mysql-bin to the server's configuration and restart it.",
+        shard=address.name,
+    )

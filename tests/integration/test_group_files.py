@@ -1,0 +1,66 @@
+"""An instance of files and a server: files end, the server goes on, and a cursor stands in both."""
+
+from __future__ import annotations
+
+from integration.shop import DEADLINE_S, Shop, kill
+from integration.test_parse_reader import await_true
+
+import canal_group
+from actors.launch import launch
+from canal_group.demo.recorded_shards import recorded_shards
+from conf.load import build_instance
+
+
+def test_files_are_a_shard_beside_a_server(shop: Shop, tmp_path):
+    """1. All of the files, then the server's rows; 2. the files' shard dies; 3. the rest comes, once."""
+    recorded = recorded_shards()[1]
+    server = shop.servers[0].address()
+    (tmp_path / "password").write_text(server.password)
+    settings = build_instance(
+        {
+            "preset": "file",
+            "destination": shop.destination,
+            "shards": [
+                {
+                    "name": "s0",
+                    "host": server.host,
+                    "port": server.port,
+                    "user": server.user,
+                    "password_file": str(tmp_path / "password"),
+                },
+                {"name": "files", "files": f"{recorded.folder}/mysql-bin.*"},
+            ],
+            "filter": {"white": r"shop_\d+\..*"},
+            "cursor": {"kind": "file", "folder": str(tmp_path / "cursors")},
+            "coordination": {"kind": "local", "folder": str(tmp_path / "epochs")},
+            "gateway": {"port": 0},
+            "start": "latest",
+        }
+    )
+    read = {"s0": 0, "files": 0}
+
+    def until(consumer, shard, rows, batch_size=100):
+        while read[shard] < rows:
+            try:
+                batch = consumer.get_without_ack(batch_size, timeout=DEADLINE_S)
+                assert batch is not None
+                found = batch.envelope().column("shard").to_pylist()
+                consumer.ack(batch.batch_id)
+            except canal_group.RolledBack:
+                continue
+            for each in found:
+                read[each] += 1
+
+    with launch(settings) as instance:
+        options = {"destination": shop.destination, "client_id": "c", "wait_s": DEADLINE_S}
+        with canal_group.connect(instance.uri, **options) as consumer:
+            until(consumer, "files", recorded.record.rows // 2, batch_size=10)
+            kill(consumer.status()["shards"][1]["pid"])
+            until(consumer, "files", recorded.record.rows)
+            shop.write(0, 5)
+            until(consumer, "s0", 5)
+            await_true(lambda: consumer.status()["shards"][1]["state"] == "finished", "the files are read")
+            group = consumer.status()["group"]
+    assert read == {"s0": 5, "files": recorded.record.rows}
+    assert group["held_by"] is None
+    assert group["shards"][1]["frontier_us"] is None
