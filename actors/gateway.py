@@ -26,6 +26,7 @@ from pyarrow import flight
 from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
+from actors.flight_errors import flight_error
 from actors.ray_errors import translated
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.ledger import Batch
@@ -226,10 +227,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         try:
             table = self._table(json.loads(ticket.ticket))
         except CanalGroupError as error:
-            raise _flight_error(error) from error
+            raise flight_error(error) from error
         except (KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
-            raise _flight_error(wrong) from error
+            raise flight_error(wrong) from error
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
         return flight.RecordBatchStream(table.unify_dictionaries().to_reader(rows_max))
 
@@ -267,7 +268,3 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
-
-
-def _flight_error(error: CanalGroupError) -> flight.FlightServerError:
-    return flight.FlightServerError(str(error), extra_info=json.dumps(error.to_dict()).encode())

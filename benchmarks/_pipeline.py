@@ -24,7 +24,7 @@ from conf.load import build_instance
 DESTINATION = "bench"
 #: batches that the consumer has delivered and not acknowledged, at most
 OUTSTANDING = 3
-_BATCH_ROWS = 10_000
+_BATCH_ROWS = 50_000
 _WAIT_S = 60.0
 _SILENCE_S = 60.0
 

@@ -34,7 +34,8 @@ class ShardTable:
     """Row changes of one table in one schema version, as one shard's ring hands them out, in its order."""
 
     name: TableName
-    #: a chunk's table (see `merge.chunk`) with `_sequence` int64, the header's ring sequence, for `_header`
+    #: a chunk's table (see `merge.chunk`) with `_sequence` int64, the header's ring sequence, for `_header`;
+    #: without `before` where no row's is wanted
     rows: pa.Table
 
 
@@ -148,6 +149,13 @@ class Places:
         }
 
 
+def images(rows: pa.Table, side: str) -> Any:
+    """Return the images `before` or `after` of a `ShardTable`; nulls where the shard left them out."""
+    if side in rows.schema.names:
+        return rows.column(side)
+    return pa.chunked_array([pa.nulls(len(rows), rows.schema.field("after").type)])
+
+
 def in_merged_order(parts: Sequence[Placed]) -> tuple[Placed, Int64s]:
     """Return the places of all parts in merged order, and the indexes that `take` the same from their rows.
 
@@ -162,8 +170,8 @@ def in_merged_order(parts: Sequence[Placed]) -> tuple[Placed, Int64s]:
 def _sorting(seq: Int64s) -> Int64s:
     """Return the indexes that sort (n,) unique numbers.
 
-    A transaction's rows stand side by side in what its shard hands out, so their numbers grow by one: runs are
-    sorted by their first number, not rows.
+    A transaction's rows stand side by side in what its shard hands out, so their numbers grow by one: runs
+    are sorted by their first number, not rows.
     """
     firsts = np.flatnonzero(np.diff(seq, prepend=seq[:1] - 2) != 1)
     lengths = np.diff(firsts, append=len(seq))

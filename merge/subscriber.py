@@ -36,9 +36,9 @@ class BatchLimits:
     """Bounds of a batch and of the batches of one subscriber."""
 
     #: row changes; a consumer may ask for fewer
-    rows_max: int = 10_000
+    rows_max: int = 65_536
     #: bytes of rows in the rings
-    bytes_max: int = 16 << 20
+    bytes_max: int = 8 << 20
     #: batches delivered and not acknowledged
     outstanding_max: int = 64
     #: let a DDL leave alone

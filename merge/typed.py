@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.assemble import BatchRows, Placed, Places, in_merged_order
+from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
 
@@ -141,26 +141,26 @@ def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
 
 
 def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
-    columns = _aligned(piece.rows.column(piece.image), schema, table)
+    columns = _aligned(images(piece.rows, piece.image), schema, table)
     names = list(schema.names)
     if before:
-        images = piece.rows.column("before")
-        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(images, schema, table)]
-        missing = images.is_null().combine_chunks()
+        old = images(piece.rows, "before")
+        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
+        missing = old.is_null().combine_chunks()
         columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
         names.append(BEFORE)
     return pa.table(columns, names=names)
 
 
-def _aligned(images: Any, schema: pa.Schema, table: TableName) -> list[Any]:
+def _aligned(image: Any, schema: pa.Schema, table: TableName) -> list[Any]:
     """Return the columns of `schema` out of a struct column; nulls where the struct has no such field."""
     columns = []
     for wanted in schema:
-        place = images.type.get_field_index(wanted.name)
+        place = image.type.get_field_index(wanted.name)
         if place < 0:
-            columns.append(pa.chunked_array([pa.nulls(len(images), wanted.type)]))
+            columns.append(pa.chunked_array([pa.nulls(len(image), wanted.type)]))
             continue
-        values = pc.struct_field(images, [place])
+        values = pc.struct_field(image, [place])
         try:
             columns.append(values if values.type.equals(wanted.type) else values.cast(wanted.type))
         except pa.ArrowException as error:
