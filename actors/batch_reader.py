@@ -53,6 +53,13 @@ class BatchReader:
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
 
+    def forget(self, client_id: str, epoch: int, batch_id: int | None = None) -> None:
+        """Ask the group again before rows of a batch (None: of any of the client's) are read."""
+        with self._lock:
+            mine = [key for key in self._plans if key[:2] == (client_id, epoch)]
+            for key in mine if batch_id is None else [(client_id, epoch, batch_id)]:
+                self._plans.pop(key, None)
+
     def envelope(self, client_id: str, epoch: int, batch_id: int, table_filter: str) -> pa.Table:
         """Return all tables' changes that the filter wants; see `merge.envelope`."""
         rows = self._rows((client_id, epoch, batch_id), Wanted())

@@ -171,7 +171,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         }
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
-        cursor = self._call("ack", body["client_id"], body["epoch"], int(body["batch_id"]))
+        key = body["client_id"], body["epoch"], int(body["batch_id"])
+        cursor = self._call("ack", *key)
+        # The rings forget its rows a little later.
+        self._rows.forget(*key)
         return {"cursor": cursor.to_json()}
 
     def _rollback(self, body: dict[str, Any]) -> int:
@@ -179,6 +182,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         count: int = self._call(
             "rollback", body["client_id"], body["epoch"], None if batch_id is None else int(batch_id)
         )
+        self._rows.forget(body["client_id"], body["epoch"])
         return count
 
     def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
