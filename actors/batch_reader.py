@@ -6,13 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import ray
 from ray.actor import ActorHandle
 
+from actors.ray_errors import translated
 from actors.row_client import RowClient
-from actors.row_door import RowTicket
+from actors.row_door import RowAddress, RowTicket
 from actors.store.rows import Wanted
 from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
@@ -24,6 +27,8 @@ from merge.typed import typed
 
 #: batches whose headers are kept at hand, so that their rows need no second question
 PLANS_MAX = 128
+#: how long a shard may take to tell where its rows are, seconds
+ADDRESS_TIMEOUT_S = 10.0
 #: shards that are asked for rows at once
 FETCHES_MAX = 32
 
@@ -40,7 +45,7 @@ class BatchReader:
         self, shards: Sequence[tuple[str, ActorHandle]], plan: Callable[[str, int, int], Batch]
     ) -> None:
         self._names = tuple(name for name, _ in shards)
-        self._shards = [RowClient(name, handle) for name, handle in shards]
+        self._shards = [RowClient(name, partial(_row_address, name, handle)) for name, handle in shards]
         self._pool = ThreadPoolExecutor(min(len(shards), FETCHES_MAX), thread_name_prefix="fetch")
         self._plan = plan
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
@@ -106,6 +111,13 @@ class BatchReader:
             names=batch.names,
             first_sequence=batch.start.sequence,
         )
+
+
+def _row_address(name: str, shard: ActorHandle) -> RowAddress:
+    with translated(f"Shard {name}"):
+        ask = shard.rows_at.options(concurrency_group="status")
+        address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
+    return address
 
 
 def _ticket(batch: Batch, shard: int, wanted: Wanted) -> RowTicket:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 import pyarrow as pa
-import ray
 from pyarrow import flight
-from ray.actor import ActorHandle
 
 from actors.flight_errors import our_error
-from actors.ray_errors import translated
 from actors.row_door import RowAddress, RowTicket
 from actors.store.rows import scattered
 from merge.assemble import ShardRows
@@ -29,12 +27,12 @@ class RowClient:
 
     Args:
         name: of the shard.
-        shard: its actor.
+        ask: asks the shard where its door is.
     """
 
-    def __init__(self, name: str, shard: ActorHandle) -> None:
+    def __init__(self, name: str, ask: Callable[[], RowAddress]) -> None:
         self._name = name
-        self._shard = shard
+        self._ask = ask
         self._lock = threading.Lock()
         self._door: tuple[flight.FlightClient, RowAddress] | None = None
 
@@ -42,7 +40,7 @@ class RowClient:
         """Return the rows that a ticket names.
 
         Raises:
-            ShardUnavailable: the shard is away, or not open under that generation.
+            RetryableError: the shard is away, or not open under that generation.
             UsageError: a part of them is acknowledged already.
         """
         door = self._reach()
@@ -57,9 +55,7 @@ class RowClient:
     def _reach(self) -> tuple[flight.FlightClient, RowAddress]:
         with self._lock:
             if self._door is None:
-                with translated(f"Shard {self._name}"):
-                    ask = self._shard.rows_at.options(concurrency_group="status")
-                    address: RowAddress = ray.get(ask.remote(), timeout=FETCH_TIMEOUT_S)
+                address = self._ask()
                 self._door = flight.FlightClient(address.location), address
             return self._door
 

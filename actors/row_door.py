@@ -65,20 +65,26 @@ class RowTicket:
 
 
 class RowDoor:
-    """Serves rows from the moment it is made, until its process ends.
+    """Serves rows from the moment it is made, until it is closed or its process ends.
 
     Args:
         rows: finds the rows of a ticket, as record batches of `STREAMS`; called from several threads.
+        host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
+            loopback.
     """
 
-    def __init__(self, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]]) -> None:
-        self._secret = secrets.token_hex(_SECRET_BYTES)
-        # The node's address as Ray has it: loopback, where Ray runs on loopback.
-        host = ray.util.get_node_ip_address()
-        self._server = _Server(f"grpc://{host}:0", rows, self._secret)
+    def __init__(
+        self, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]], host: str | None = None
+    ) -> None:
+        secret, host = secrets.token_hex(_SECRET_BYTES), host or ray.util.get_node_ip_address()
+        self._server = _Server(f"grpc://{host}:0", rows, secret)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
         #: how to reach it
-        self.address = RowAddress(f"grpc://{host}:{self._server.port}", self._secret)
+        self.address = RowAddress(f"grpc://{host}:{self._server.port}", secret)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped

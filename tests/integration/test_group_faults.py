@@ -21,7 +21,7 @@ def until_rolled_back(consumer: canal_group.Consumer) -> None:
 
 
 def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(shop: Shop):
-    """1. rows flow; 2. a shard is killed with a batch outstanding; 3. the consumer hears of it, and of all."""
+    """1. rows flow; 2. a shard is killed, a batch outstanding; 3. the consumer hears of it; 4. all comes."""
     with shop.serve() as instance, shop.connect(instance) as consumer:
         writing = in_background(lambda: shop.write_everywhere(150))
         reading = Reading(consumer)
