@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyarrow import flight
@@ -13,7 +14,9 @@ from actors.flight_errors import our_error
 from actors.row_door import RowAddress, RowTicket
 from actors.store.rows import scattered
 from merge.assemble import ShardRows
-from merge.errors import CanalGroupError, ShardUnavailable
+from merge.errors import ShardUnavailable
+
+_Door: TypeAlias = tuple[flight.FlightClient, RowAddress]
 
 #: how long a shard may take to send its part of a batch, seconds
 FETCH_TIMEOUT_S = 30.0
@@ -22,8 +25,8 @@ FETCH_TIMEOUT_S = 30.0
 class RowClient:
     """Fetches rows of one shard; safe to use from several threads.
 
-    A shard that came back has another door: whoever finds the old one shut asks for the new one with the next
-    fetch.
+    A shard that came back has another door: whoever finds the old one shut asks for the new one, and tries
+    there once. Fetching changes nothing, so that it may be repeated.
 
     Args:
         name: of the shard.
@@ -34,7 +37,7 @@ class RowClient:
         self._name = name
         self._ask = ask
         self._lock = threading.Lock()
-        self._door: tuple[flight.FlightClient, RowAddress] | None = None
+        self._door: _Door | None = None
 
     def fetch(self, ticket: RowTicket) -> ShardRows:
         """Return the rows that a ticket names.
@@ -44,29 +47,46 @@ class RowClient:
             UsageError: a part of them is acknowledged already.
         """
         door = self._reach()
-        client, address = door
-        named = flight.Ticket(ticket.to_bytes(address.secret))
         try:
-            streams = client.do_get(named, flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S)).read_all()
-        except (flight.FlightError, pa.ArrowException) as error:
-            raise self._translated(error, door) from error
-        return scattered(streams.to_batches())
+            return _fetched(door, ticket)
+        except _Shut:
+            self._leave(door)
+        door = self._reach()
+        try:
+            return _fetched(door, ticket)
+        except _Shut as error:
+            self._leave(door)
+            raise ShardUnavailable(
+                f"Shard {self._name} hands out no rows: {error}.", retry_after_s=0.3
+            ) from error
 
-    def _reach(self) -> tuple[flight.FlightClient, RowAddress]:
+    def _reach(self) -> _Door:
         with self._lock:
             if self._door is None:
                 address = self._ask()
                 self._door = flight.FlightClient(address.location), address
             return self._door
 
-    def _translated(self, error: Exception, door: tuple[flight.FlightClient, RowAddress]) -> CanalGroupError:
-        told = our_error(error)
-        if told is not None:
-            return told
+    def _leave(self, door: _Door) -> None:
         with self._lock:
             if self._door is door:
                 self._door = None
         with contextlib.suppress(flight.FlightError, pa.ArrowException):
             door[0].close()
-        sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return ShardUnavailable(f"Shard {self._name} hands out no rows: {sentence}.", retry_after_s=0.3)
+
+
+class _Shut(Exception):  # noqa: N818  a door is no error
+    """Nobody of ours answers there."""
+
+
+def _fetched(door: _Door, ticket: RowTicket) -> ShardRows:
+    client, address = door
+    named = flight.Ticket(ticket.to_bytes(address.secret))
+    try:
+        streams = client.do_get(named, flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S)).read_all()
+    except (flight.FlightError, pa.ArrowException) as error:
+        told = our_error(error)
+        if told is not None:
+            raise told from error
+        raise _Shut(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+    return scattered(streams.to_batches())

@@ -201,13 +201,20 @@ class Subscriber:
             return None
         self.skip_behind(stream)
         window = stream.log.slice(self._read, self._read + HEADERS_MAX)
-        places = np.flatnonzero(self._fresh(window, stream.names))
-        if not len(places):
+        if not len(window):
             return None
-        headers = window[places]
+        headers, places = window, None
+        if self._behind:
+            places = np.flatnonzero(self._fresh(window, stream.names))
+            headers = window[places]
+            if not len(headers):
+                return None
         count = self._count(headers, rows_max)
-        stop = int(places[count]) if count < len(places) else len(window)
-        headers = headers[:count]
+        stop = len(window)
+        if count < len(headers):
+            stop = count if places is None else int(places[count])
+        # A copy: what is delivered outlives the window it was cut from.
+        headers = headers[:count].copy()
         may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
         if may_wait and not headers["rows"].any():
             return None
