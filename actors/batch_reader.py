@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,10 @@ import ray
 from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
-from actors.store.rows import RowStreams, read
-from merge.assemble import BatchRows, ShardRows, ShardTable
+from actors.row_client import RowClient
+from actors.row_door import RowAddress, RowTicket
+from actors.store.rows import Wanted
+from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
 from merge.envelope import envelope
 from merge.errors import CanalGroupError
@@ -24,8 +27,10 @@ from merge.typed import typed
 
 #: batches whose headers are kept at hand, so that their rows need no second question
 PLANS_MAX = 128
-#: how long a shard may take to send its part of a batch, seconds
-FETCH_TIMEOUT_S = 30.0
+#: how long a shard may take to tell where its rows are, seconds
+ADDRESS_TIMEOUT_S = 10.0
+#: shards that are asked for rows at once
+FETCHES_MAX = 32
 
 
 class BatchReader:
@@ -40,7 +45,8 @@ class BatchReader:
         self, shards: Sequence[tuple[str, ActorHandle]], plan: Callable[[str, int, int], Batch]
     ) -> None:
         self._names = tuple(name for name, _ in shards)
-        self._shards = [handle for _, handle in shards]
+        self._shards = [RowClient(name, partial(_row_address, name, handle)) for name, handle in shards]
+        self._pool = ThreadPoolExecutor(min(len(shards), FETCHES_MAX), thread_name_prefix="fetch")
         self._plan = plan
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
         self._lock = threading.Lock()
@@ -52,40 +58,52 @@ class BatchReader:
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
 
+    def forget(self, client_id: str, epoch: int, batch_id: int | None = None) -> None:
+        """Ask the group again before rows of a batch (None: of any of the client's) are read."""
+        with self._lock:
+            mine = [key for key in self._plans if key[:2] == (client_id, epoch)]
+            for key in mine if batch_id is None else [(client_id, epoch, batch_id)]:
+                self._plans.pop(key, None)
+
     def envelope(self, client_id: str, epoch: int, batch_id: int, table_filter: str) -> pa.Table:
         """Return all tables' changes that the filter wants; see `merge.envelope`."""
-        return envelope(self._rows(client_id, epoch, batch_id), TableFilter(table_filter))
+        rows = self._rows((client_id, epoch, batch_id), Wanted())
+        return envelope(rows, TableFilter(table_filter))
 
     def typed(self, client_id: str, epoch: int, batch_id: int, table: str, *, before: bool) -> pa.Table:
         """Return one table's changes; see `merge.typed`."""
-        schema, _, name = table.partition(".")
-        return typed(self._rows(client_id, epoch, batch_id), TableName(schema, name), before=before)
+        schema, _, plain = table.partition(".")
+        name = TableName(schema, plain)
+        return typed(self._rows((client_id, epoch, batch_id), Wanted(name, before)), name, before=before)
 
-    def _rows(self, client_id: str, epoch: int, batch_id: int) -> BatchRows:
+    def _rows(self, key: tuple[str, int, int], wanted: Wanted) -> BatchRows:
+        client_id, epoch, batch_id = key
         with self._lock:
-            batch = self._plans.get((client_id, epoch, batch_id))
+            batch = self._plans.get(key)
         if batch is None:
-            batch = self._plan(client_id, epoch, batch_id)
+            batch = self._plan(*key)
             self.remember(client_id, epoch, batch)
         try:
-            return self._fetch(batch)
+            return self._fetch(batch, wanted)
         except CanalGroupError:
             # The rings moved on: the group knows whether the batch was acknowledged or taken back.
             self._plan(client_id, epoch, batch_id)
             raise
 
-    def _fetch(self, batch: Batch) -> BatchRows:
+    def _fetch(self, batch: Batch, wanted: Wanted) -> BatchRows:
         headers = batch.headers
-        asked: dict[int, Any] = {}
-        for shard in np.unique(headers["shard"][headers["rows"] > 0]).tolist():
-            sequences = headers["sequence"][headers["shard"] == shard]
-            fetch = self._shards[shard].fetch.options(concurrency_group="rows")
-            begin, end = int(sequences[0]), int(sequences[-1]) + 1
-            asked[shard] = fetch.remote(batch.server_epoch, batch.generation, begin, end)
+        shards = np.unique(headers["shard"][headers["rows"] > 0]).tolist()
+        tickets = [_ticket(batch, shard, wanted) for shard in shards]
         rows = [ShardRows()] * len(self._shards)
-        for shard, reference in asked.items():
-            with translated(f"Shard {self._names[shard]}"):
-                rows[shard] = _read(ray.get(reference, timeout=FETCH_TIMEOUT_S))
+        # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
+        others = [
+            self._pool.submit(self._shards[shard].fetch, ticket)
+            for shard, ticket in zip(shards[:-1], tickets, strict=False)
+        ]
+        if shards:
+            rows[shards[-1]] = self._shards[shards[-1]].fetch(tickets[-1])
+        for shard, other in zip(shards, others, strict=False):
+            rows[shard] = other.result()
         return BatchRows(
             order=headers,
             shards=tuple(rows),
@@ -95,9 +113,13 @@ class BatchReader:
         )
 
 
-def _read(streams: RowStreams) -> ShardRows:
-    """Return a shard's rows as tables, without copying them."""
-    return ShardRows(
-        tables=tuple(ShardTable(name, read(stream)) for name, stream in streams.tables),
-        statements=read(streams.statements) if streams.statements is not None else None,
-    )
+def _row_address(name: str, shard: ActorHandle) -> RowAddress:
+    with translated(f"Shard {name}"):
+        ask = shard.rows_at.options(concurrency_group="status")
+        address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
+    return address
+
+
+def _ticket(batch: Batch, shard: int, wanted: Wanted) -> RowTicket:
+    sequences = batch.headers["sequence"][batch.headers["shard"] == shard]
+    return RowTicket(batch.server_epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1, wanted)

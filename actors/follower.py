@@ -1,4 +1,7 @@
-"""The follower of a shard: opens it for the group, and passes on what it reports until it is lost."""
+"""The follower of a shard: opens it for the group, and passes on what it reports until it is lost.
+
+It also lets the shard's ring forget, which costs no call of its own while polls follow each other.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
-from actors.shard import ShardReport
+from actors.shard import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
 from merge.position import Position
@@ -24,6 +27,8 @@ POLL_HEADERS_MAX = 65_536
 POLL_WAIT_S = 1.0
 #: pause before an opening that failed is tried again, seconds
 REOPEN_S = 0.2
+#: how long what a ring may forget waits for a poll that takes it along, seconds
+FREE_WITHIN_S = 0.05
 
 
 class Follower:
@@ -50,6 +55,10 @@ class Follower:
         self._handle = handle
         self._epoch, self._generation = term
         self._tell = tell
+        #: what the ring may forget, and what it was told to
+        self._done = self._told = NOTHING
+        #: runs while the ring is to be told
+        self._telling: asyncio.TimerHandle | None = None
 
     async def follow(self, position: Position | None) -> None:
         """Open the shard at `position`, however long it takes, then tell what it reports until it is lost.
@@ -66,6 +75,28 @@ class Follower:
             _log.warning("shard=%s lost: %s", self._name, error)
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), now_us()))
 
+    def free(self, sequence: int) -> None:
+        """Let the ring forget everything up to and with `sequence`, soon."""
+        self._done = sequence
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(FREE_WITHIN_S, self.flush)
+
+    def flush(self) -> None:
+        """Tell the ring now what it may forget, if it does not know."""
+        done = self._to_tell()
+        if done != NOTHING:
+            self._handle.free.remote(self._epoch, self._generation, done)
+
+    def _to_tell(self) -> int:
+        """Return what the ring may forget and was not told to; it counts as told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._done == self._told:
+            return NOTHING
+        self._told = self._done
+        return self._done
+
     async def _open(self, position: Position | None) -> Position:
         while True:
             try:
@@ -81,7 +112,7 @@ class Follower:
             await asyncio.sleep(REOPEN_S)
 
     async def _poll(self) -> ShardReport:
-        report: ShardReport = await self._ask("poll", "poll", POLL_HEADERS_MAX, POLL_WAIT_S)
+        report: ShardReport = await self._ask("poll", "poll", POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell())
         return report
 
     def _pass_on(self, report: ShardReport) -> None:

@@ -26,6 +26,7 @@ from pyarrow import flight
 from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
+from actors.flight_errors import flight_error
 from actors.ray_errors import translated
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.ledger import Batch
@@ -170,7 +171,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         }
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
-        cursor = self._call("ack", body["client_id"], body["epoch"], int(body["batch_id"]))
+        key = body["client_id"], body["epoch"], int(body["batch_id"])
+        cursor = self._call("ack", *key)
+        # The rings forget its rows a little later.
+        self._rows.forget(*key)
         return {"cursor": cursor.to_json()}
 
     def _rollback(self, body: dict[str, Any]) -> int:
@@ -178,6 +182,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         count: int = self._call(
             "rollback", body["client_id"], body["epoch"], None if batch_id is None else int(batch_id)
         )
+        self._rows.forget(body["client_id"], body["epoch"])
         return count
 
     def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -226,10 +231,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         try:
             table = self._table(json.loads(ticket.ticket))
         except CanalGroupError as error:
-            raise _flight_error(error) from error
+            raise flight_error(error) from error
         except (KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
-            raise _flight_error(wrong) from error
+            raise flight_error(wrong) from error
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
         return flight.RecordBatchStream(table.unify_dictionaries().to_reader(rows_max))
 
@@ -267,7 +272,3 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
-
-
-def _flight_error(error: CanalGroupError) -> flight.FlightServerError:
-    return flight.FlightServerError(str(error), extra_info=json.dumps(error.to_dict()).encode())

@@ -68,6 +68,8 @@ class GroupActor:
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: durable calls of a client follow each other
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        #: by shard_index, under the current generation
+        self._followers: dict[int, Follower] = {}
         self._following: dict[int, asyncio.Task[None]] = {}
         self._chores: set[asyncio.Task[None]] = set()
         #: published by the loop for the status calls, which run on another thread
@@ -165,8 +167,8 @@ class GroupActor:
                 self._answer(call, lambda answer: answer.set_exception(error))
             case ev.OpenShard(shard, generation, position):
                 self._follow_anew(shard, generation, position)
-            case ev.FreeRing(shard, generation, sequence):
-                self._shards[shard].free.remote(self._epoch, generation, sequence)
+            case ev.FreeRing(shard, _, sequence):
+                self._followers[shard].free(sequence)
             case ev.SaveCursor(call, client_id, table_filter, cursor):
                 self._chore(self._save(call, Subscription(client_id, table_filter, cursor)))
             case ev.ForgetClient(call, client_id):
@@ -250,8 +252,10 @@ class GroupActor:
         before = self._following.pop(shard, None)
         if before is not None:
             before.cancel()
+            self._followers[shard].flush()
         name = self._settings.shards[shard].name
         follower = Follower(shard, name, self._shards[shard], (self._epoch, generation), self._tell)
+        self._followers[shard] = follower
         self._following[shard] = self._chore(follower.follow(position))
 
     # ---- calls -----------------------------------------------------------------------------------------

@@ -45,8 +45,8 @@ _COMMON: dict[str, Any] = {
 }
 _SHARD: dict[str, Any] = {
     **_COMMON,
-    # A poll that waits for headers must not hold up rows, and neither may hold up a look at the state.
-    "concurrency_groups": {"poll": 2, "rows": 2, "status": 1},
+    # A poll that waits for headers must not hold up a look at the state. Rows have a door of their own.
+    "concurrency_groups": {"poll": 2, "status": 1},
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 import ray
 from ray._private import ray_constants
 
+from actors import pages
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -24,7 +26,7 @@ def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = 
         num_cpus: CPUs it may plan with; None: all of the machine's.
         log_to_driver: whether the actors' logs come to our stderr, too.
     """
-    with loopback_kept():
+    with loopback_kept(), pages.inherited():
         ray.init(
             address="local",
             namespace=namespace,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +22,21 @@ from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress
 from actors.parse.start import StartBy
+from actors.row_door import RowAddress, RowDoor, RowTicket
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
-from actors.store.rows import RowStreams, gather
+from actors.store.rows import gather
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError, FencedError, ShardUnavailable
 from merge.header import HeaderRun
 from merge.position import Position
 
+#: in place of a sequence: there is none
+NOTHING = -1
+#: how long headers are gathered for one report while many come, seconds
+GATHER_S = 0.05
 #: how long `open` waits for a source to tell where its stream begins
 OPEN_TIMEOUT_S = 20.0
 
@@ -83,6 +89,10 @@ class Shard:
         self._term = (0, 0)
         #: the promise that was reported last
         self._reported_us: int | None = None
+        #: whether the last report was so large that more is sure to come
+        self._busy = False
+        self._asking = threading.Lock()
+        self._door: RowDoor | None = None
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
         """Hand out what follows `position` (None: where the source stands now) under a new generation.
@@ -131,8 +141,10 @@ class Shard:
             start_by=wiring.start_by,
         )
 
-    def poll(self, epoch: int, generation: int, items_max: int, wait_s: float) -> ShardReport:
-        """Return new headers or a new promise, waiting so long for either.
+    def poll(
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int = NOTHING
+    ) -> ShardReport:
+        """Return new headers or a new promise, waiting so long for either; before that, `free` up to `done`.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
@@ -141,11 +153,17 @@ class Shard:
         # read.
         turn = self._intake.ring.turn if self._intake is not None else 0
         intake = self._current(epoch, generation)
+        if done != NOTHING:
+            intake.ring.ack(done)
         promise_us = intake.promise_us()
         news = (promise_us is not None and promise_us != self._reported_us) or (
             intake.state is IntakeState.STOPPED
         )
-        run = intake.ring.get_within(0.0 if news else wait_s, items_max=items_max, turn=turn)
+        gather_s = GATHER_S if self._busy else 0.0
+        run = intake.ring.get_within(
+            0.0 if news else wait_s, items_max=items_max, turn=turn, gather_s=gather_s
+        )
+        self._busy = intake.ring.is_much(run)
         error = intake.error if intake.state is IntakeState.STOPPED else None
         if error is not None and not len(run):
             intake.wait_stopped(wait_s)
@@ -156,14 +174,22 @@ class Shard:
             self._reported_us = promise_us
         return ShardReport(run if len(run) else None, promise_us, error, intake.server)
 
-    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> RowStreams:
-        """Return the rows of the sequences `begin <= sequence < end`.
+    def rows_at(self) -> RowAddress:
+        """Return where rows are handed out."""
+        with self._asking:
+            if self._door is None:
+                self._door = RowDoor(self._rows)
+            return self._door.address
+
+    def _rows(self, ticket: RowTicket) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that a ticket names, see `actors.store.rows`.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
             UsageError: a part of them is acknowledged already.
         """
-        return gather(self._current(epoch, generation).ring.fetch(begin, end))
+        ring = self._current(ticket.epoch, ticket.generation).ring
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""

@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from actors.launch import Instance, launch
 from benchmarks._load import NAME, SCHEMA
-from canal_group.client import Batch, Consumer, connect
+from canal_group.client import Consumer, connect
 from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
 from conf.load import build_instance
 
 DESTINATION = "bench"
-#: batches that the consumer has delivered and not acknowledged, at most
-OUTSTANDING = 3
-_BATCH_ROWS = 10_000
+#: batches that the consumer has on their way
+OUTSTANDING = 2
 _WAIT_S = 60.0
 _SILENCE_S = 60.0
 
@@ -84,31 +79,23 @@ class Passage:
 
 
 def read_all(reader: Consumer, rows: int, since_s: float, outstanding: int = OUTSTANDING) -> Passage:
-    """Read and acknowledge typed rows until so many came.
-
-    While the rows of some batches are on their way, the next batch is asked for, as any consumer may do whose
-    work should not wait; batches are acknowledged in order, each when its rows are there.
+    """Read and acknowledge typed rows until so many came, as `Consumer.ahead` reads them.
 
     Args:
         reader: a subscribed consumer.
         rows: how many will come.
         since_s: when the clock started, `time.monotonic`.
-        outstanding: batches that are delivered and not acknowledged, at most; 1: one after the other.
+        outstanding: batches that are on their way or read and not yet acknowledged, at most.
     """
-    passage, asked = Passage(), 0
-    waiting: deque[tuple[Batch, Future[pa.Table]]] = deque()
-    with ThreadPoolExecutor(max_workers=outstanding) as pool:
-        while passage.rows < rows:
-            if asked < rows and len(waiting) < outstanding:
-                batch = reader.get_without_ack(_BATCH_ROWS, timeout=_SILENCE_S)
-                if batch is None:
-                    raise RuntimeError(f"{asked} of {rows} rows came, then none for {_SILENCE_S:g} s")
-                asked += batch.rows
-                waiting.append((batch, pool.submit(batch.table, NAME)))
-                continue
-            batch, coming = waiting.popleft()
-            passage.rows += coming.result().num_rows
-            reader.ack(batch.batch_id)
-            passage.batches += 1
+    passage = Passage()
+    ahead = reader.ahead(lambda batch: batch.table(NAME), depth=outstanding, timeout=_SILENCE_S)
+    for batch, table in ahead:
+        reader.ack(batch.batch_id)
+        passage.rows += table.num_rows
+        passage.batches += 1
+        if passage.rows >= rows:
+            break
+    else:
+        raise RuntimeError(f"{passage.rows} of {rows} rows came, then none for {_SILENCE_S:g} s")
     passage.took_s = time.monotonic() - since_s
     return passage

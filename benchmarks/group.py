@@ -18,7 +18,7 @@ from benchmarks._rivals import raw_dumps, replication_rows_per_s
 from canal_group.demo.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
-_BULK, _SMALL = 2_000_000, 200_000
+_BULK, _SMALL = 8_000_000, 400_000
 #: mysql-replication reads so many of them
 _REPLICATION_ROWS = 40_000
 

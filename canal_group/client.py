@@ -11,11 +11,12 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import pyarrow as pa
 
+from canal_group.ahead import Ahead
 from canal_group.door import GatewayDoor
 from merge.errors import (
     CanalGroupError,
@@ -96,6 +97,8 @@ class Consumer:
         self._getting = threading.Lock()
         self._seen_id = 0
         self._closed = threading.Event()
+        #: grows whenever outstanding batches are known to be taken back
+        self.turn = 0
         #: durable place at subscription
         self.cursor = GroupPosition()
         self._toucher = threading.Thread(target=self._keep_lease, name=f"lease-{client_id}", daemon=True)
@@ -125,6 +128,7 @@ class Consumer:
                     raise
                 self._closed.wait(error.retry_after_s)
         self._epoch, self._seen_id = int(answer["epoch"]), 0
+        self.turn += 1
         self.cursor = GroupPosition.from_json(answer["cursor"])
         if not self._toucher.is_alive() and not self._closed.is_set():
             self._toucher.start()
@@ -200,12 +204,19 @@ class Consumer:
             RetryableError: it is unknown whether the cursor moved. Acknowledge again: UnknownBatch says that
                 it had, RolledBack that its rows come again.
         """
-        self.cursor = GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
+        try:
+            answer = self._ask("ack", batch_id=batch_id)
+        except RolledBack:
+            self.turn += 1
+            raise
+        self.cursor = GroupPosition.from_json(answer["cursor"])
         return self.cursor
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
-        return int(self._ask("rollback", batch_id=batch_id))
+        count = int(self._ask("rollback", batch_id=batch_id))
+        self.turn += 1
+        return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the delivered and not acknowledged batches, oldest first."""
@@ -234,6 +245,39 @@ class Consumer:
                 continue
             if batch is not None:
                 yield batch
+
+    def ahead(
+        self,
+        read: Callable[[Batch], pa.Table],
+        *,
+        batch_size: int = 65_536,
+        depth: int = 2,
+        timeout: float | None = None,
+    ) -> Iterator[tuple[Batch, pa.Table]]:
+        """Yield batches with their rows, while the next ones are on their way already.
+
+        Each batch is outstanding until it is acknowledged. Goes on by itself as iterating a consumer does;
+        what was read ahead and not taken is given back when the iterator is closed.
+
+        Args:
+            read: what to read of a batch, such as `lambda batch: batch.table("shop.orders")`; called on
+                threads of its own.
+            batch_size: bound on the rows of a batch; the server has one too.
+            depth: batches that are on their way at once. Their rows are held in memory.
+            timeout: seconds to wait for a batch before the iteration ends; None: for ever.
+        """
+        yield from Ahead(self, read, batch_size, depth, timeout)
+
+    def resubscribe(self) -> bool:
+        """Become the active consumer again; False, and nothing was done, if this one is closed."""
+        if self._closed.is_set():
+            return False
+        self.subscribe()
+        return True
+
+    def pause(self, seconds: float) -> bool:
+        """Wait so long, or until this consumer is closed; return whether it is open."""
+        return not self._closed.wait(seconds)
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
         """Return an outstanding batch's rows; `Batch` is the friendlier way."""

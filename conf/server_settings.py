@@ -88,7 +88,7 @@ class GatewaySettings(Settings):
     token_env: str | None = None
     token_file: AnchoredPath | None = None
     #: bytes of one message of a reply, about; a larger batch leaves in several
-    reply_bytes_max: Count = 64 << 20
+    reply_bytes_max: Count = 4 << 20
 
     _token: SecretStr | None = PrivateAttr(default=None)
 

@@ -91,8 +91,8 @@ class StoreSettings(Settings):
 class BatchSettings(Settings):
     """What is delivered under one batch id."""
 
-    rows_max: Count = 10_000
-    bytes_max: Count = 16 << 20
+    rows_max: Count = 65_536
+    bytes_max: Count = 8 << 20
     #: whether a DDL leaves alone
     ddl_isolation: bool = False
     #: batches a client id may have outstanding

@@ -42,7 +42,7 @@ def absent_in(rows: Any, image: str) -> Absent:
         return None
     column = rows.column(name)
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    width, columns = array.type.byte_width, len(rows.schema.field(image).type)
+    width, columns = array.type.byte_width, len(rows.schema.field("after").type)
     data = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width :][: len(array) * width]
     absent = np.unpackbits(data.reshape(-1, width), axis=1, count=columns, bitorder="little").astype(np.bool_)
     return absent if absent.any() else None

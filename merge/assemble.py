@@ -34,7 +34,8 @@ class ShardTable:
     """Row changes of one table in one schema version, as one shard's ring hands them out, in its order."""
 
     name: TableName
-    #: a chunk's table (see `merge.chunk`) with `_sequence` int64, the header's ring sequence, for `_header`
+    #: a chunk's table (see `merge.chunk`) with `_sequence` int64, the header's ring sequence, for `_header`;
+    #: without `before` where no row's is wanted
     rows: pa.Table
 
 
@@ -67,12 +68,10 @@ class BatchRows:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Places of n row changes, as three (n,) arrays of int64."""
+    """Places of n row changes, as two (n,) arrays of int64."""
 
     #: index into the batch's `order`
     rank: Int64s
-    #: ordinal in the source's transaction
-    row: Int64s
     #: number in the merged stream, unique
     seq: Int64s
 
@@ -81,7 +80,7 @@ class Placed:
 
     def take(self, indexes: Int64s) -> Placed:
         """Return the places at `indexes`, (m,) int64."""
-        return Placed(self.rank[indexes], self.row[indexes], self.seq[indexes])
+        return Placed(self.rank[indexes], self.seq[indexes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,27 +117,43 @@ class Places:
         assert not len(indexes) or 0 <= indexes.min() <= indexes.max() < len(ranks), (
             "a row without its header"
         )
-        rank, row = ranks[indexes], _int64(rows, "_row")
-        return Placed(rank, row, self._seq_of_row_zero[rank] + row)
+        rank = ranks[indexes]
+        return Placed(rank, self._seq_of_row_zero[rank] + _int64(rows, "_row"))
 
     def columns(self, placed: Placed) -> dict[str, Any]:
         """Return what the headers say of each row, as (n,) Arrow arrays by name.
 
         `seq commit_us key_us pos row` int64, `late` bool, `gtid file` utf8, `shard` dictionary of utf8.
+
+        Args:
+            placed: in merged order. What is the same for all rows of a header is found once for the header.
         """
-        headers = self.batch.order[placed.rank]
+        firsts = np.flatnonzero(np.diff(placed.rank, prepend=-1))
+        counts = np.diff(firsts, append=len(placed))
+        ranks = placed.rank[firsts]
+        headers = self.batch.order[ranks]
+        repeats = pa.array(np.repeat(np.arange(len(ranks), dtype=np.int32), counts))
         shard_names = pa.array(self.batch.shard_names, pa.utf8())
+        shards = np.repeat(headers["shard"].astype(np.int32), counts)
+        files = np.repeat(headers["file"], counts)
         return {
-            "shard": pa.DictionaryArray.from_arrays(headers["shard"].astype(np.int32), shard_names),
+            "shard": pa.DictionaryArray.from_arrays(shards, shard_names),
             "seq": pa.array(placed.seq),
-            "commit_us": pa.array(headers["commit_us"]),
-            "key_us": pa.array(headers["key_us"]),
-            "late": pa.array((headers["flags"] & Flag.LATE) != 0),
-            "gtid": _gtids(headers, self.batch.names),
-            "file": pa.array(self.batch.names, pa.utf8()).take(pa.array(headers["file"])),
-            "pos": pa.array(headers["begin_offset"]),
-            "row": pa.array(placed.row),
+            "commit_us": pa.array(np.repeat(headers["commit_us"], counts)),
+            "key_us": pa.array(np.repeat(headers["key_us"], counts)),
+            "late": pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
+            "gtid": _gtids(headers, self.batch.names).take(repeats),
+            "file": pa.array(self.batch.names, pa.utf8()).take(pa.array(files)),
+            "pos": pa.array(np.repeat(headers["begin_offset"], counts)),
+            "row": pa.array(placed.seq - np.repeat(self._seq_of_row_zero[ranks], counts)),
         }
+
+
+def images(rows: pa.Table, side: str) -> Any:
+    """Return the images `before` or `after` of a `ShardTable`; nulls where the shard left them out."""
+    if side in rows.schema.names:
+        return rows.column(side)
+    return pa.chunked_array([pa.nulls(len(rows), rows.schema.field("after").type)])
 
 
 def in_merged_order(parts: Sequence[Placed]) -> tuple[Placed, Int64s]:
@@ -147,9 +162,22 @@ def in_merged_order(parts: Sequence[Placed]) -> tuple[Placed, Int64s]:
     Args:
         parts: places in the order in which their rows are concatenated.
     """
-    together = Placed(*(_joined(getattr(part, name) for part in parts) for name in ("rank", "row", "seq")))
-    indexes = np.argsort(together.seq, kind="stable")
+    together = Placed(*(_joined(getattr(part, name) for part in parts) for name in ("rank", "seq")))
+    indexes = _sorting(together.seq)
     return together.take(indexes), indexes
+
+
+def _sorting(seq: Int64s) -> Int64s:
+    """Return the indexes that sort (n,) unique numbers.
+
+    A transaction's rows stand side by side in what its shard hands out, so their numbers grow by one: runs
+    are sorted by their first number, not rows.
+    """
+    firsts = np.flatnonzero(np.diff(seq, prepend=seq[:1] - 2) != 1)
+    lengths = np.diff(firsts, append=len(seq))
+    places = np.argsort(seq[firsts], kind="stable")
+    firsts, lengths = firsts[places], lengths[places]
+    return np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(seq))
 
 
 def _ranks_of(order: Headers, shard: int) -> tuple[int, Int64s]:

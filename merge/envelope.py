@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.absent import Absent, absent_in
-from merge.assemble import BatchRows, Placed, Places, in_merged_order
+from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
 from merge.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
 from merge.table_filter import TableFilter
 from merge.text import text
@@ -94,13 +94,14 @@ def _parts(places: Places, wanted: TableFilter) -> Iterator[_Part]:
 
 def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
     ops = rows.column("_op").to_numpy()
-    images = {image: _texts(rows.column(image)) for image in ("before", "after")}
-    valid = {image: rows.column(image).is_valid().to_numpy() for image in images}
+    sides = {side: images(rows, side) for side in ("before", "after")}
+    texts = {side: _texts(image) for side, image in sides.items()}
+    valid = {side: image.is_valid().to_numpy() for side, image in sides.items()}
     columns = [column.name for column in rows.schema.field("after").type]
     keys = [columns.index(column) for column in _primary_key(rows.schema) if column in columns]
     deletes = pa.array(ops == Op.DELETE)
-    key = [pc.if_else(deletes, images["before"][place], images["after"][place]) for place in keys]
-    absent = {image: absent_in(rows, image) for image in images}
+    key = [pc.if_else(deletes, texts["before"][place], texts["after"][place]) for place in keys]
+    absent = {side: absent_in(rows, side) for side in sides}
     every = np.ones(len(rows), dtype=np.bool_)
     return pa.table(
         [
@@ -108,8 +109,8 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
             _repeated(name.table, len(rows)),
             OPS.take(pa.array(ops - Op.INSERT)),
             _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
-            _maps(columns, images["before"], valid["before"], absent["before"]),
-            _maps(columns, images["after"], valid["after"], absent["after"]),
+            _maps(columns, texts["before"], valid["before"], absent["before"]),
+            _maps(columns, texts["after"], valid["after"], absent["after"]),
             pa.nulls(len(rows), pa.utf8()),
         ],
         schema=_BODY,
@@ -139,13 +140,13 @@ def _statements(statements: pa.Table) -> pa.Table:
     return pa.table([columns[name] for name in _BODY.names], schema=_BODY)
 
 
-def _texts(images: Any) -> list[Any]:
+def _texts(image: Any) -> list[Any]:
     """Return the text of each column of a struct column: k arrays, (n,) utf8."""
-    columns = list(images.type)
-    if images.null_count == len(images):
-        return [pa.nulls(len(images), pa.utf8()) for _ in columns]
+    columns = list(image.type)
+    if image.null_count == len(image):
+        return [pa.nulls(len(image), pa.utf8()) for _ in columns]
     return [
-        text(pc.struct_field(images, [place]), (column.metadata or {}).get(MYSQL_TYPE, b"").decode())
+        text(pc.struct_field(image, [place]), (column.metadata or {}).get(MYSQL_TYPE, b"").decode())
         for place, column in enumerate(columns)
     ]
 

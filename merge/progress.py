@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from merge.gtid import GtidSet
 from merge.header import Flag, Headers
@@ -41,16 +42,17 @@ class Progress:
             servers: identities of the servers that the headers are of, by shard_index; empty: those before.
         """
         spans = np.cumsum(headers["row_end"] - headers["row_begin"])
+        shard_of, ended = headers["shard"], (headers["flags"] & Flag.END) != 0
         ack, end = dict(self.ack.shards), dict(self.end.shards)
-        for index in np.unique(headers["shard"]):
+        for index in np.unique(shard_of):
             shard = shards[index]
-            mine = headers[headers["shard"] == index]
-            ends = np.flatnonzero(mine["flags"] & Flag.END)
+            mine = np.flatnonzero(shard_of == index)
+            ends = mine[ended[mine]]
             if len(ends):
                 server = servers[index] if servers else ack[shard].server
-                ack[shard] = end[shard] = _at_end(ack[shard], mine[ends], names, server)
-            last = mine[-1]
-            if not last["flags"] & Flag.END:
+                ack[shard] = end[shard] = _at_end(ack[shard], headers, ends, names, server)
+            if not ended[mine[-1]]:
+                last = headers[mine[-1]]
                 end[shard] = replace(
                     ack[shard],
                     file=names[last["file"]],
@@ -59,27 +61,33 @@ class Progress:
                     server=servers[index] if servers else ack[shard].server,
                 )
         sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
-        whole = np.flatnonzero(headers["flags"] & Flag.END)
+        whole = np.flatnonzero(ended)
         acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
         return Progress(GroupPosition(ack, acked), GroupPosition(end, sequence))
 
 
-def gtids_after(gtid_set: GtidSet, ends: Headers, names: tuple[str, ...]) -> GtidSet:
-    """Return a set with the transactions that `ends`, headers of one shard with the END flag, are."""
-    numbered = ends[ends["gtid_number"] > 0]
+def gtids_after(
+    gtid_set: GtidSet, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...]
+) -> GtidSet:
+    """Return a set with the transactions of one shard whose ends are `headers[ends]`."""
+    numbers, sources = headers["gtid_number"][ends], headers["gtid_source"][ends]
+    sources, numbers = sources[numbers > 0], numbers[numbers > 0]
     # By last appearance: in a MariaDB domain the server that wrote last is the position.
-    for source in reversed(dict.fromkeys(reversed(numbered["gtid_source"].tolist()))):
-        gtid_set = gtid_set.add(names[source], numbered["gtid_number"][numbered["gtid_source"] == source])
+    found, from_behind = np.unique(sources[::-1], return_index=True)
+    for source in found[np.argsort(-from_behind)].tolist():
+        gtid_set = gtid_set.add(names[source], numbers[sources == source])
     return gtid_set
 
 
-def _at_end(before: Position, ends: Headers, names: tuple[str, ...], server: str) -> Position:
-    """Return the position behind whole transactions of one shard."""
-    last = ends[-1]
+def _at_end(
+    before: Position, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...], server: str
+) -> Position:
+    """Return the position behind whole transactions of one shard, whose ends are `headers[ends]`."""
+    last = headers[ends[-1]]
     return Position(
         file=names[last["file"]],
         offset=int(last["end_offset"]),
-        gtid_set=gtids_after(before.gtid_set, ends, names),
+        gtid_set=gtids_after(before.gtid_set, headers, ends, names),
         commit_us=int(last["commit_us"]),
         key_us=int(last["key_us"]),
         server=server,

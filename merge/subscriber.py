@@ -37,9 +37,9 @@ class BatchLimits:
     """Bounds of a batch and of the batches of one subscriber."""
 
     #: row changes; a consumer may ask for fewer
-    rows_max: int = 10_000
+    rows_max: int = 65_536
     #: bytes of rows in the rings
-    bytes_max: int = 16 << 20
+    bytes_max: int = 8 << 20
     #: batches delivered and not acknowledged
     outstanding_max: int = 64
     #: let a DDL leave alone
@@ -226,15 +226,21 @@ class Subscriber:
             return None
         self.skip_behind(stream)
         window = stream.log.slice(self._read, self._read + HEADERS_MAX)
-        places = np.flatnonzero(self._fresh(window, stream))
-        if not len(places):
+        if not len(window):
             return None
-        headers = window[places]
+        headers, places = window, np.arange(len(window))
         if self._behind:
+            places = np.flatnonzero(self._fresh(window, stream))
+            headers = window[places]
             headers = headers[: _up_to_a_gap(headers)]
+            if not len(headers):
+                return None
         count = self._count(headers, rows_max)
-        stop = int(places[count]) if count < len(places) else len(window)
-        headers = headers[:count]
+        stop = len(window)
+        if count < len(places):
+            stop = int(places[count])
+        # A copy: what is delivered outlives the window it was cut from.
+        headers = headers[:count].copy()
         may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
         if may_wait and not _matter(headers):
             return None

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.absent import NAMES, absent_in, absent_names
-from merge.assemble import BatchRows, Placed, Places, in_merged_order
+from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
 
@@ -147,13 +147,13 @@ def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
 
 
 def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
-    columns = _aligned(piece.rows.column(piece.image), schema, table)
+    columns = _aligned(images(piece.rows, piece.image), schema, table)
     columns.append(_absent(piece.rows, piece.image))
     names = [*schema.names, "_absent"]
     if before:
-        images = piece.rows.column("before")
-        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(images, schema, table)]
-        missing = images.is_null().combine_chunks()
+        old = images(piece.rows, "before")
+        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
+        missing = old.is_null().combine_chunks()
         columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
         columns.append(_absent(piece.rows, "before"))
         names += [BEFORE, BEFORE_ABSENT]
@@ -161,19 +161,19 @@ def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) ->
 
 
 def _absent(rows: pa.Table, image: str) -> Any:
-    columns = [column.name for column in rows.schema.field(image).type]
+    columns = [column.name for column in rows.schema.field("after").type]
     return absent_names(absent_in(rows, image), columns, len(rows))
 
 
-def _aligned(images: Any, schema: pa.Schema, table: TableName) -> list[Any]:
+def _aligned(image: Any, schema: pa.Schema, table: TableName) -> list[Any]:
     """Return the columns of `schema` out of a struct column; nulls where the struct has no such field."""
     columns = []
     for wanted in schema:
-        place = images.type.get_field_index(wanted.name)
+        place = image.type.get_field_index(wanted.name)
         if place < 0:
-            columns.append(pa.chunked_array([pa.nulls(len(images), wanted.type)]))
+            columns.append(pa.chunked_array([pa.nulls(len(image), wanted.type)]))
             continue
-        values = pc.struct_field(images, [place])
+        values = pc.struct_field(image, [place])
         try:
             columns.append(values if values.type.equals(wanted.type) else values.cast(wanted.type))
         except pa.ArrowException as error:

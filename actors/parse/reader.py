@@ -20,6 +20,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+import numpy as np
 import pymysql
 
 from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, binlog_files, resume_after
@@ -269,6 +270,6 @@ class SourceReader:
 
 def behind(before: Position, chunk: Chunk, server: str) -> Position:
     """Return where to go on after a chunk of a server, which follows `before`: with all GTIDs up to there."""
-    ends = chunk.headers[(chunk.headers["flags"] & Flag.END) != 0]
-    gtids = gtids_after(before.gtid_set, ends, chunk.names)
+    ends = np.flatnonzero(chunk.headers["flags"] & Flag.END)
+    gtids = gtids_after(before.gtid_set, chunk.headers, ends, chunk.names)
     return replace(resume_after(chunk), gtid_set=gtids, server=server)

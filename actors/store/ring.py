@@ -35,6 +35,9 @@ from merge.header import HEADER, Flag, HeaderRun, Headers
 from merge.names import Names
 from merge.position import Position
 
+#: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
+MANY_PARTS = 8
+
 
 class BatchMode(StrEnum):
     """What bounds a ring; canal's MEMSIZE and ITEMSIZE."""
@@ -202,6 +205,7 @@ class RingStore:
         items_max: int | None = None,
         memunits_max: int | None = None,
         turn: int | None = None,
+        gather_s: float = 0.0,
     ) -> HeaderRun:
         """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
 
@@ -210,6 +214,7 @@ class RingStore:
             items_max: bound on headers.
             memunits_max: bound on bytes, in units of `memunit_bytes`.
             turn: `turn` as it was when the caller learned that it may read; None: whatever it is.
+            gather_s: how long to wait, beyond the first header, until there are many, or no room for more.
 
         Raises:
             ShardUnavailable: the ring was closed, or rolled back for somebody else since `turn`; nothing was
@@ -220,11 +225,33 @@ class RingStore:
             self._not_empty.wait_for(
                 lambda: self._closed or self._get < self._put or self._wakes != wakes, timeout_s
             )
+            if gather_s and self._get < self._put:
+                self._not_empty.wait_for(
+                    lambda: self._closed or self._gathered() or self._wakes != wakes, gather_s
+                )
             if turn is not None and turn != self._turn:
                 raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
             if self._get == self._put:
                 self._check_open()
             return self._take(items_max, memunits_max)
+
+    def is_much(self, run: HeaderRun) -> bool:
+        """Return whether so much was handed out at once that it counts as many."""
+        return self._is_many(len(run), int(run.headers["bytes"].sum()))
+
+    def _is_many(self, items: int, size: int) -> bool:
+        if items * MANY_PARTS >= self._bounds.size:
+            return True
+        return self._bounds.mode is BatchMode.MEMORY and size * MANY_PARTS >= self._bounds.bytes_max
+
+    def _gathered(self) -> bool:
+        """Return whether there are many headers to hand out, or no more can come."""
+        if self._is_many(self._put - self._get, self._put_bytes - self._get_bytes):
+            return True
+        if self._put - self._ack >= self._bounds.size:
+            return True
+        memory = self._bounds.mode is BatchMode.MEMORY
+        return memory and self._put_bytes - self._ack_bytes >= self._bounds.bytes_max
 
     def _take(self, items_max: int | None, memunits_max: int | None) -> HeaderRun:
         upto = self._put if items_max is None else min(self._put, self._get + max(items_max, 1))

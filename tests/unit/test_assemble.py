@@ -332,3 +332,14 @@ def test_values_print_by_their_type():
     assert envelope(one_shard(rows)).column("after").to_pylist() == [
         [("t", "1970-01-01 00:00:00.001"), ("y", "0000")]
     ]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_shard_may_leave_out_images_that_no_row_has(before):
+    inserts = [(0, row, Op.INSERT, None, {"id": row}) for row in range(3)]
+    whole = table(ORDERS, [column("id", pa.int64(), "bigint")], inserts)
+    thin = ShardTable(ORDERS, whole.rows.drop_columns(["before"]))
+    assert typed(one_shard(thin, rows=3), ORDERS, before=before) == typed(
+        one_shard(whole, rows=3), ORDERS, before=before
+    )
+    assert envelope(one_shard(thin, rows=3)) == envelope(one_shard(whole, rows=3))

@@ -10,6 +10,8 @@ from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.errors import ShardUnavailable, StoreFull, UsageError
 
 JOIN_S = 30.0
+#: longer than any test waits
+FOREVER_S = 1000.0
 
 
 def ring_of(size=4, mode=BatchMode.ITEMS, memunit_bytes=1):
@@ -35,6 +37,13 @@ def outcome(call):
         return found[0]
 
     return wait
+
+
+def wait_until_gathering(ring):
+    """Wait until a reader waits for more than the first header."""
+    deadline = time.monotonic() + JOIN_S
+    while not ring._not_empty._waiters:
+        assert time.monotonic() < deadline
 
 
 def commits(run):
@@ -130,6 +139,42 @@ def test_wake_ends_a_timed_get_with_nothing():
         assert time.monotonic() < deadline
     ring.wake()
     assert len(reader()) == 0
+
+
+def test_headers_are_gathered_until_there_are_many():
+    """A ring of 16 slots: an eighth of it is many."""
+    ring = ring_of(size=16)
+    ring.put(chunk_of(Tx(1)))
+    reader = outcome(lambda: ring.get_within(JOIN_S, gather_s=FOREVER_S))
+    ring.put(chunk_of(Tx(2)))
+    run = reader()
+    assert commits(run) == [1, 2]
+    assert ring.is_much(run)
+    ring.put(chunk_of(Tx(3)))
+    assert not ring.is_much(ring.try_get())
+
+
+def test_gathering_ends_where_there_is_no_room_for_more():
+    ring = ring_of(size=16)
+    ring.put(chunk_of(*(Tx(number) for number in range(15))))
+    ring.try_get()
+    ring.put(chunk_of(Tx(15)))
+    assert commits(outcome(lambda: ring.get_within(JOIN_S, gather_s=FOREVER_S))()) == [15]
+    full = ring_of(size=16, mode=BatchMode.MEMORY, memunit_bytes=50)
+    full.put(chunk_of(*(Tx(number) for number in range(7))))
+    full.try_get()
+    full.put(chunk_of(Tx(7)))
+    assert commits(outcome(lambda: full.get_within(JOIN_S, gather_s=FOREVER_S))()) == [7]
+
+
+def test_wake_and_close_end_the_gathering():
+    for end in (RingStore.wake, RingStore.close):
+        ring = ring_of(size=64)
+        ring.put(chunk_of(Tx(1)))
+        reader = outcome(lambda ring=ring: ring.get_within(JOIN_S, gather_s=FOREVER_S))
+        wait_until_gathering(ring)
+        end(ring)
+        assert commits(reader()) == [1]
 
 
 def test_a_rollback_ends_a_get_that_waits():

@@ -1,0 +1,111 @@
+"""The row door of a shard: an Arrow Flight server in the shard's own process, for gateways only.
+
+Rows leave a ring through it by value. Through Ray they would pass its object store, and a call there costs
+more than the rows of a small batch. Ray only tells where the door is, and the secret that opens it; both are
+new with each incarnation of the shard.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from hmac import compare_digest
+from typing import Any
+
+import pyarrow as pa
+import ray
+from pyarrow import flight
+
+from actors.flight_errors import flight_error
+from actors.store.rows import STREAMS, Wanted
+from merge.chunk import TableName
+from merge.errors import CanalGroupError
+
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RowAddress:
+    """Where a shard's rows are."""
+
+    #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one
+    location: str
+    #: what every ticket has to show
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RowTicket:
+    """Rows of the sequences `begin <= sequence < end` of one shard."""
+
+    epoch: int
+    generation: int
+    begin: int
+    end: int
+    wanted: Wanted = field(default_factory=Wanted)
+
+    def to_bytes(self, secret: str) -> bytes:
+        """Return what goes to the door."""
+        return json.dumps({"secret": secret, **asdict(self)}).encode()
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> RowTicket:
+        """Return the ticket that `to_bytes` wrote."""
+        table = value["wanted"]["table"]
+        return cls(
+            epoch=int(value["epoch"]),
+            generation=int(value["generation"]),
+            begin=int(value["begin"]),
+            end=int(value["end"]),
+            wanted=Wanted(None if table is None else TableName(*table), bool(value["wanted"]["before"])),
+        )
+
+
+class RowDoor:
+    """Serves rows from the moment it is made, until it is closed or its process ends.
+
+    Args:
+        rows: finds the rows of a ticket, as record batches of `STREAMS`; called from several threads.
+        host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
+            loopback.
+    """
+
+    def __init__(
+        self, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]], host: str | None = None
+    ) -> None:
+        secret, host = secrets.token_hex(_SECRET_BYTES), host or ray.util.get_node_ip_address()
+        self._server = _Server(f"grpc://{host}:0", rows, secret)
+        threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
+        #: how to reach it
+        self.address = RowAddress(f"grpc://{host}:{self._server.port}", secret)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
+    def __init__(
+        self, location: str, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]], secret: str
+    ) -> None:
+        super().__init__(location)
+        self._rows = rows
+        self._secret = secret.encode()
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
+        """Stream the rows that a ticket names."""
+        try:
+            value = json.loads(ticket.ticket)
+            shown, asked = str(value["secret"]), RowTicket.from_dict(value)
+        except (KeyError, TypeError, ValueError):
+            shown = ""
+        if not compare_digest(shown.encode(), self._secret):
+            raise flight.FlightUnauthenticatedError("Rows are handed out to this instance's gateway only.")
+        try:
+            streams = list(self._rows(asked))
+        except CanalGroupError as error:
+            raise flight_error(error) from error
+        return flight.RecordBatchStream(pa.Table.from_batches(streams, STREAMS).to_reader())

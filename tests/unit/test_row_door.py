@@ -1,0 +1,169 @@
+"""A shard's door for rows: what comes through it, and who does not."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from actors.row_client import RowClient
+from actors.row_door import RowDoor, RowTicket
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.rows import Wanted, gather, scattered
+from merge.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from merge.errors import ShardUnavailable, UsageError
+from merge.header import HEADER, WHOLE
+
+ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
+
+
+def record_batch(rows, kind=None):
+    """Rows of a chunk's table, from (header, row, op, before, after)."""
+    schema = rows_schema([pa.field("id", kind or pa.int64())], b'["id"]')
+    values = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.RecordBatch.from_pylist(values, schema=schema)
+
+
+def chunk(headers, *tables, statements=()):
+    found = np.zeros(headers, dtype=HEADER)
+    found["flags"], found["rows"], found["row_end"], found["bytes"] = WHOLE, 1, 1, 10
+    said = [dict(zip(STATEMENTS.names, one, strict=True)) for one in statements]
+    return Chunk(
+        found,
+        ("bin.000001", ""),
+        tuple(TableRows(*table) for table in tables),
+        pa.RecordBatch.from_pylist(said, schema=STATEMENTS) if said else None,
+    )
+
+
+def insert(header, number):
+    return (header, 0, Op.INSERT, None, {"id": number})
+
+
+@pytest.fixture
+def ring():
+    """Sequences 0 to 6: two chunks with orders, one delete among them, items, and a statement."""
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 16))
+    ring.put(chunk(3, (ORDERS, record_batch([insert(0, 10), insert(1, 11), insert(2, 12)]))))
+    ring.put(
+        chunk(
+            4,
+            (ORDERS, record_batch([insert(0, 13), (2, 0, Op.DELETE, {"id": 10}, None)])),
+            (ITEMS, record_batch([insert(1, 1)])),
+            statements=[(3, 0, "shop", "orders", "ALTER", "alter table orders add x int")],
+        )
+    )
+    ring.try_get()
+    return ring
+
+
+def rows_of(ring, begin, end, wanted=None):
+    return scattered(gather(ring.fetch(begin, end), wanted or Wanted()))
+
+
+def found(shard_rows):
+    return [
+        (table.name.table, table.rows["_sequence"].to_pylist(), table.rows["after"].to_pylist())
+        for table in shard_rows.tables
+    ]
+
+
+def test_just_the_range_comes_with_sequences_of_the_ring(ring):
+    rows = rows_of(ring, 1, 7)
+    assert found(rows) == [
+        ("orders", [1, 2, 3, 5], [{"id": 11}, {"id": 12}, {"id": 13}, None]),
+        ("items", [4], [{"id": 1}]),
+    ]
+    assert rows.statements["_sequence"].to_pylist() == [6]
+    assert found(rows_of(ring, 4, 5)) == [("items", [4], [{"id": 1}])]
+
+
+def test_only_the_wanted_table_comes(ring):
+    rows = rows_of(ring, 0, 7, Wanted(ITEMS))
+    assert found(rows) == [("items", [4], [{"id": 1}])]
+    assert rows.statements is None
+    assert rows_of(ring, 0, 7, Wanted(TableName("shop", "nothing"))).tables == ()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_images_before_the_change_come_where_they_are_looked_at(ring, before):
+    wanted = Wanted(ORDERS, before=before)
+    (inserts,) = rows_of(ring, 0, 3, wanted).tables
+    assert inserts.rows.schema.names == ["_sequence", "_row", "_op", "after"], "no row has one"
+    (deletes,) = rows_of(ring, 0, 7, wanted).tables
+    assert deletes.rows["before"].to_pylist() == [None, None, None, None, {"id": 10}]
+
+
+def test_an_update_needs_its_image_before_only_on_request():
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 2))
+    ring.put(chunk(1, (ORDERS, record_batch([(0, 0, Op.UPDATE, {"id": 1}, {"id": 2})]))))
+    (asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=True)).tables
+    assert asked.rows["before"].to_pylist() == [{"id": 1}]
+    (not_asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=False)).tables
+    assert "before" not in not_asked.rows.schema.names
+
+
+def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    for value in "ab":
+        ring.put(chunk(1, (ORDERS, record_batch([insert(0, value)], pa.dictionary(pa.int8(), pa.utf8())))))
+    (table,) = rows_of(ring, 0, 2).tables
+    assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
+
+
+def doors(ring):
+    """Doors of one ring, each behind the one before."""
+
+    def rows(ticket):
+        if ticket.generation != 3:
+            raise ShardUnavailable("The shard is not open under that generation.", retry_after_s=0.1)
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+
+    return RowDoor(rows, "127.0.0.1")
+
+
+def test_rows_and_refusals_come_through_the_door(ring):
+    door = doors(ring)
+    client = RowClient("s0", lambda: door.address)
+    assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
+    with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
+        client.fetch(RowTicket(1, 2, 0, 7))
+    assert caught.value.retry_after_s == 0.1
+    with pytest.raises(UsageError, match="are not in the ring"):
+        client.fetch(RowTicket(1, 3, 0, 8))
+    door.close()
+
+
+def test_who_does_not_know_the_secret_gets_nothing(ring):
+    door = doors(ring)
+    client = flight.FlightClient(door.address.location)
+    ticket = RowTicket(1, 3, 0, 7)
+    for shown in (ticket.to_bytes("x"), ticket.to_bytes(""), b"{}", b"", b"[]", json.dumps("x").encode()):
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            client.do_get(flight.Ticket(shown)).read_all()
+    assert door.address.secret not in repr(door.address)
+    door.close()
+
+
+def test_a_door_that_is_gone_is_asked_for_anew(ring):
+    """1. rows come; 2. the shard restarts; 3. rows come through its new door; 4. it is away: that is said."""
+    door = doors(ring)
+    asked = []
+
+    def ask():
+        asked.append(door.address)
+        return door.address
+
+    client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
+    assert client.fetch(ticket).tables
+    assert client.fetch(ticket).tables
+    assert len(asked) == 1
+    old, door = door, doors(ring)
+    old.close()
+    assert client.fetch(ticket).tables
+    assert asked[1].secret != asked[0].secret
+    door.close()
+    with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
+        client.fetch(ticket)
+    assert len(asked) == 3
