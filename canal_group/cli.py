@@ -1,13 +1,10 @@
-"""The command line: `canal-group serve|check|consume|status|binlog|demo`."""
+"""The command line: `canal-group serve|stop|start|check|consume|status|binlog|demo`."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +14,8 @@ import typer
 from rich.console import Console
 
 from canal_group.demo.engine import Engine
+from canal_group.serve_command import serve
+from canal_group.switch_command import start, stop
 from merge.errors import CanalGroupError, RolledBack
 
 app = typer.Typer(
@@ -25,9 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
-
-#: how often `serve` looks whether its server is the active one, seconds
-ROLE_EVERY_S = 0.2
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -50,37 +46,9 @@ def main() -> None:
         sys.exit(130)
 
 
-@app.command()
-def serve(
-    config: Config,
-    address: Annotated[
-        str | None,
-        typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
-    ] = None,
-) -> None:
-    """Serve an instance until SIGTERM or Ctrl-C, saying when it becomes the active server or stands by."""
-    from actors.launch import launch
-    from conf.load import load_instance
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    settings = load_instance(config)
-    if address is not None:
-        chosen = settings.ray.model_copy(update={"address": address, "num_cpus": None})
-        settings = settings.model_copy(update={"ray": chosen})
-    stop = threading.Event()
-    with launch(settings, log_to_driver=True) as instance:
-        # Ray installs handlers of its own when it starts: ours come after.
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        signal.signal(signal.SIGINT, lambda *_: stop.set())
-        what = f"{settings.destination} ({len(settings.shards)} shards) at {instance.uri}"
-        said = None
-        while not stop.is_set():
-            active = instance.is_active()
-            if active is not said:
-                _err.print(f"{'serving' if active else 'standing by for'} {what}")
-                said = active
-            stop.wait(ROLE_EVERY_S)
-        _err.print("stopping")
+app.command()(serve)
+app.command()(stop)
+app.command()(start)
 
 
 @app.command()
