@@ -2,6 +2,10 @@
 
 At-least-once: what was not acknowledged comes again, after a rollback, a restart, or when another consumer
 takes the client id over. Each row carries `shard, file, pos, row` to de-duplicate by.
+
+A call goes on through a failover: it is repeated, at the next gateway, until a server answers. An
+acknowledgement is not repeated blindly: where its answer was lost, the server is asked first whether the
+cursor has moved.
 """
 
 from __future__ import annotations
@@ -11,26 +15,50 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from canal_group.door import GatewayDoor
+from canal_group.patience import keep_trying
 from merge.errors import (
     CanalGroupError,
+    ConfigError,
     ConsumerActive,
+    CoordinatorUnavailable,
     FencedError,
     NotSubscribed,
     RetryableError,
     RolledBack,
+    ServerUnavailable,
+    ShardUnavailable,
+    UnknownBatch,
 )
+from merge.ledger import epoch_of
 from merge.position import GroupPosition
 
 #: how long one request of a waiting get lasts, seconds; the wait is made of as many as it takes
 _GET_SLICE_S = 3.0
 #: how often the lease is renewed while the consumer is busy elsewhere, seconds
 _TOUCH_EVERY_S = 2.0
+#: what a failover looks like from outside
+_AWAY = (ServerUnavailable, CoordinatorUnavailable, ShardUnavailable)
+
+T = TypeVar("T")
+
+
+class NodeKeeper(Protocol):
+    """Keeps a client id's running node in ZooKeeper; `canal_group.discovery.Directory` does."""
+
+    def take(self, client_id: str, holder: str) -> str:
+        """Take the node, or keep it; return our session. Raises ConsumerActive: somebody else has it."""
+
+    def let_go(self, client_id: str) -> None:
+        """Give the node up."""
+
+    def close(self) -> None:
+        """End the session."""
 
 
 class Batch:
@@ -84,8 +112,19 @@ class Consumer:
     acknowledged in the order of their ids whoever calls.
     """
 
-    def __init__(self, door: GatewayDoor, client_id: str, table_filter: str, wait_s: float | None) -> None:
+    def __init__(
+        self,
+        door: GatewayDoor,
+        client_id: str,
+        table_filter: str,
+        wait_s: float | None,
+        *,
+        retry_s: float = 60.0,
+        node: NodeKeeper | None = None,
+    ) -> None:
         self._door = door
+        self._retry_s = retry_s
+        self._node = node
         self._client_id = client_id
         self._filter = table_filter
         self._wait_s = wait_s
@@ -95,10 +134,14 @@ class Consumer:
         #: one get at a time, so that the newest batch we have is known
         self._getting = threading.Lock()
         self._seen_id = 0
+        #: delivered and not finished: batch_id -> what the cursor becomes with it
+        self._unfinished: dict[int, GroupPosition] = {}
+        #: batches whose acknowledgement was sent and not answered
+        self._doubtful: set[int] = set()
         self._closed = threading.Event()
         #: durable place at subscription
         self.cursor = GroupPosition()
-        self._toucher = threading.Thread(target=self._keep_lease, name=f"lease-{client_id}", daemon=True)
+        self._toucher: threading.Thread | None = None
 
     # ---- subscription ----------------------------------------------------------------------------------
 
@@ -113,22 +156,25 @@ class Consumer:
         """
         if table_filter is not None:
             self._filter = table_filter
-        deadline = None if self._wait_s is None else time.monotonic() + self._wait_s
-        while True:
-            try:
-                answer = self._door.ask(
-                    "subscribe", client_id=self._client_id, holder=self.holder, filter=self._filter
-                )
-                break
-            except RetryableError as error:
-                if deadline is not None and time.monotonic() + error.retry_after_s > deadline:
-                    raise
-                self._closed.wait(error.retry_after_s)
+        answer = keep_trying(
+            self._subscribe, (RetryableError,), self._deadline_s(self._wait_s), self._closed.wait
+        )
         self._epoch, self._seen_id = int(answer["epoch"]), 0
+        self._forget()
         self.cursor = GroupPosition.from_json(answer["cursor"])
-        if not self._toucher.is_alive() and not self._closed.is_set():
+        if (self._toucher is None or not self._toucher.is_alive()) and not self._closed.is_set():
+            self._toucher = threading.Thread(
+                target=self._keep_lease, name=f"lease-{self._client_id}", daemon=True
+            )
             self._toucher.start()
         return self.cursor
+
+    def _subscribe(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"holder": self.holder, "filter": self._filter}
+        if self._node is not None:
+            body["session"] = self._node.take(self._client_id, self.holder)
+        answer: dict[str, Any] = self._door.ask("subscribe", client_id=self._client_id, **body)
+        return answer
 
     @property
     def epoch(self) -> int:
@@ -137,7 +183,21 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Give up the subscription with its cursor."""
-        self._ask("unsubscribe")
+        asked = False
+
+        def attempt() -> None:
+            nonlocal asked
+            try:
+                self._ask("unsubscribe")
+            except NotSubscribed:
+                if not asked:
+                    raise
+            except CanalGroupError:
+                asked = True
+                raise
+
+        self._patiently(attempt)
+        self._forget()
 
     # ---- batches ---------------------------------------------------------------------------------------
 
@@ -152,15 +212,20 @@ class Consumer:
             The batch, outstanding until it is acknowledged or rolled back; None: none came in time.
 
         Raises:
-            RolledBack: outstanding batches were lost; forget them and get again.
+            RolledBack: outstanding batches were lost, with a shard or with the server; forget them and get
+                again.
             FencedError: another consumer took over.
-            RetryableError: nothing is lost; get again.
+            RetryableError: the server was away for longer than `retry_s`, or than `timeout`; get again.
             DataError: a shard stopped at data that an operator must look at.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+
+        def attempt() -> Batch | None:
             left_s = _GET_SLICE_S if deadline is None else min(_GET_SLICE_S, deadline - time.monotonic())
-            batch = self._get_slice(batch_size, max(left_s, 0.0))
+            return self._get_slice(batch_size, max(left_s, 0.0))
+
+        while True:
+            batch = self._patiently(attempt, deadline)
             if batch is not None or (deadline is not None and time.monotonic() >= deadline):
                 return batch
 
@@ -173,8 +238,27 @@ class Consumer:
             )
             if value is None:
                 return None
-            self._seen_id = int(value["batch_id"])
-        return Batch(self, value)
+            batch = Batch(self, value)
+            self._check_same_server(batch.batch_id)
+            self._seen_id = batch.batch_id
+            self._unfinished[batch.batch_id] = batch.ack_position
+        return batch
+
+    def _check_same_server(self, batch_id: int) -> None:
+        """Return if what is unfinished came from the server of the new batch, which is not taken otherwise.
+
+        Raises:
+            RolledBack: another server was elected since; the next get brings the batch again.
+        """
+        lost = [known for known in self._unfinished if epoch_of(known) != epoch_of(batch_id)]
+        if lost:
+            self._forget()
+            raise RolledBack(
+                f"Another server was elected: {len(lost)} batches of the one before, from {lost[0]} on, are"
+                " unknown to it.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=lost[0],
+            )
 
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
         """Return the next batch with its rows read, acknowledged at once; raises as `get_without_ack`."""
@@ -197,19 +281,72 @@ class Consumer:
             RolledBack: the batch was taken back; nothing was changed. Where several were outstanding,
                 `rollback` gives back those that were delivered since.
             FencedError: another consumer took over; nothing was changed.
-            RetryableError: it is unknown whether the cursor moved. Acknowledge again: UnknownBatch says that
-                it had, RolledBack that its rows come again.
+            RetryableError: no server answered for `retry_s`, and it is unknown whether the cursor moved.
+                Acknowledge again to learn it: RolledBack says that the rows come again.
         """
-        self.cursor = GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
+        deadline = self._deadline_s(self._retry_s)
+        self.cursor = keep_trying(
+            lambda: self._ack_once(batch_id), (RetryableError,), deadline, self._closed.wait
+        )
+        self._unfinished.pop(batch_id, None)
         return self.cursor
+
+    def _ack_once(self, batch_id: int) -> GroupPosition:
+        """Acknowledge, after asking what became of an acknowledgement that was not answered."""
+        standing = self._standing_after_doubt() if batch_id in self._doubtful else None
+        if standing is not None and self._moved_by(batch_id, standing):
+            self._doubtful.discard(batch_id)
+            return standing
+        self._doubtful.add(batch_id)
+        try:
+            cursor = GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
+        except RetryableError:
+            raise
+        except UnknownBatch:
+            self._doubtful.discard(batch_id)
+            if standing is None:
+                raise
+            # The server that delivered it says that it is acknowledged: our first attempt came through.
+            return standing
+        except CanalGroupError:
+            self._doubtful.discard(batch_id)
+            raise
+        self._doubtful.discard(batch_id)
+        return cursor
+
+    def _standing_after_doubt(self) -> GroupPosition:
+        """Return the cursor, with all acknowledgements in it that any server has accepted."""
+        standing = self._door.ask("standing", client_id=self._client_id)
+        if standing is None or standing["cursor"] is None:
+            raise NotSubscribed(f"Client {self._client_id} is not subscribed.", hint="Subscribe again.")
+        if standing["epoch"] != self._epoch:
+            raise FencedError(
+                f"Epoch {self._epoch} of client {self._client_id} is over.",
+                hint="Another consumer took over. Stop this one.",
+                our_epoch=self._epoch,
+                current_epoch=standing["epoch"],
+            )
+        return GroupPosition.from_json(standing["cursor"])
+
+    def _moved_by(self, batch_id: int, cursor: GroupPosition) -> bool:
+        """Return whether the cursor stands where this batch brings it, and did not before.
+
+        Only we move it, under our epoch, batch by batch. Shards that were added since do not count.
+        """
+        wanted = self._unfinished.get(batch_id)
+        return wanted is not None and _agree(cursor, wanted) and not _agree(self.cursor, wanted)
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
-        return int(self._ask("rollback", batch_id=batch_id))
+        count = int(self._patiently(lambda: self._ask("rollback", batch_id=batch_id)))
+        for known in [known for known in self._unfinished if batch_id is None or known >= batch_id]:
+            del self._unfinished[known]
+        return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the delivered and not acknowledged batches, oldest first."""
-        return [entry["batch_id"] for entry in self._door.ask("outstanding", client_id=self._client_id)]
+        standing = self._patiently(lambda: self._door.ask("standing", client_id=self._client_id))
+        return [entry["batch_id"] for entry in standing["outstanding"]] if standing is not None else []
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
@@ -237,7 +374,9 @@ class Consumer:
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
         """Return an outstanding batch's rows; `Batch` is the friendlier way."""
-        return self._door.rows(client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how)
+        return self._patiently(
+            lambda: self._door.rows(client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how)
+        )
 
     # ---- life ------------------------------------------------------------------------------------------
 
@@ -246,7 +385,7 @@ class Consumer:
         if self._closed.is_set():
             return
         self._closed.set()
-        if self._toucher.is_alive():
+        if self._toucher is not None:
             self._toucher.join()
         try:
             if self._epoch:
@@ -254,6 +393,9 @@ class Consumer:
         except CanalGroupError:
             pass  # Whoever holds the client id by now, or nobody: our lease ends by itself.
         finally:
+            if self._node is not None:
+                self._node.let_go(self._client_id)
+                self._node.close()
             self._door.close()
 
     def __enter__(self) -> Self:
@@ -265,35 +407,69 @@ class Consumer:
     def _ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
         return self._door.ask(request, wait_s=wait_s, client_id=self._client_id, epoch=self._epoch, **body)
 
+    def _patiently(self, attempt: Callable[[], T], deadline: float | None = None) -> T:
+        """Repeat a call through a failover for `retry_s`, or until an earlier deadline."""
+        until = self._deadline_s(self._retry_s)
+        if deadline is not None:
+            until = deadline if until is None else min(until, deadline)
+        return keep_trying(attempt, _AWAY, until, self._closed.wait)
+
+    def _deadline_s(self, patience_s: float | None) -> float | None:
+        return None if patience_s is None else time.monotonic() + patience_s
+
+    def _forget(self) -> None:
+        """Forget what was delivered: it comes again, or is somebody else's."""
+        self._unfinished.clear()
+        self._doubtful.clear()
+
     def _keep_lease(self) -> None:
         while not self._closed.wait(_TOUCH_EVERY_S):
             try:
                 self._ask("touch")
+                if self._node is not None:
+                    # Made anew where our session had ended, unless the next consumer was faster.
+                    self._node.take(self._client_id, self.holder)
             except (FencedError, NotSubscribed):
                 return  # The next call of the consumer says so.
             except CanalGroupError:
                 continue
 
 
+def _agree(one: GroupPosition, other: GroupPosition) -> bool:
+    """Return whether two cursors stand at one place, as far as both know the shards."""
+    common = one.shards.keys() & other.shards.keys()
+    return one.sequence == other.sequence and all(
+        one.shards[shard] == other.shards[shard] for shard in common
+    )
+
+
 def connect(
-    uri: str,
+    uri: str | None = None,
     *,
     destination: str,
     client_id: str = "1001",
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
     wait_s: float | None = None,
+    retry_s: float = 60.0,
+    zookeeper: str | None = None,
+    prefix: str = "/otter/canal",
 ) -> Consumer:
-    """Connect to a gateway and become the active consumer of a client id.
+    """Connect to the active gateway and become the active consumer of a client id.
 
     Args:
-        uri: the gateway, "grpc://host:port".
+        uri: the gateway, "grpc://host:port"; several parted by commas are tried in turn. None: whoever
+            ZooKeeper says is active.
         destination: the logical instance to read.
         client_id: whose cursor to use; 1001 is canal's default.
         filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
         token: shared with the gateway.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
+        retry_s: how long a later call goes on while the server is away or fails over, before it raises.
+        zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
+            next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
+        prefix: where canal's tree hangs in ZooKeeper.
 
     Returns:
         A subscribed consumer, a context manager.
@@ -301,9 +477,20 @@ def connect(
     Raises:
         ConsumerActive: another consumer holds the client id; the sentence names it.
         ServerUnavailable: the gateway does not answer.
-        ConfigError: the address or the token is wrong.
+        ConfigError: the address or the token is wrong, or neither `uri` nor `zookeeper` is given.
     """
-    consumer = Consumer(GatewayDoor(uri, destination, token), client_id, filter, wait_s)
+    directory = None
+    if zookeeper is not None:
+        # kazoo is needed by those only who pass `zookeeper`.
+        from canal_group.discovery import Directory  # noqa: PLC0415
+
+        directory = Directory(zookeeper, destination, prefix)
+    elif uri is None:
+        raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
+    where = uri if uri is not None or directory is None else directory.gateways
+    assert where is not None
+    door = GatewayDoor(where, destination, token)
+    consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
         consumer.subscribe()
     except BaseException:
