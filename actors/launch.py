@@ -25,6 +25,7 @@ from actors.group import GroupActor
 from actors.shard import Shard
 from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
+from conf.value import is_every_address
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: "grpc://host:port" of the gateway
+    #: "grpc://host:port" of the gateway, as others reach it
     uri: str
     group: ActorHandle
     gateway: ActorHandle
@@ -152,7 +153,8 @@ def launch(
     Raises:
         ConfigError: the gateway's port is taken, or Ray cannot be reached.
     """
-    address = _gateway_address(settings)
+    port = _gateway_port(settings)
+    address = f"{_advertised_host(settings)}:{port}"
     owns_ray = join_ray(settings, log_to_driver=log_to_driver)
     started_by = ZooKeepers() if zookeepers is None else zookeepers
     zookeeper, places = None, None
@@ -181,7 +183,7 @@ def launch(
         begun.append(group)
         token = settings.gateway.token
         door = GatewayWiring(
-            location=f"grpc://{address}",
+            location=f"grpc://{_in_uri(settings.gateway.host)}:{port}",
             destination=settings.destination,
             token=token.get_secret_value() if token is not None else None,
             reply_bytes_max=settings.gateway.reply_bytes_max,
@@ -268,10 +270,20 @@ def join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
     return chosen.address is None
 
 
-def _gateway_address(settings: InstanceSettings) -> str:
-    """Return "host:port" of the gateway: fixed before it starts, so that it keeps it through restarts."""
+def _advertised_host(settings: InstanceSettings) -> str:
+    """Return the host by which others reach the gateway; on all addresses it goes by the machine's name."""
+    host = settings.gateway.advertise or settings.gateway.host
+    return _in_uri(socket.gethostname() if is_every_address(host) else host)
+
+
+def _in_uri(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _gateway_port(settings: InstanceSettings) -> int:
+    """Return the gateway's port: fixed before it starts, so that it keeps it through restarts."""
     host, port = settings.gateway.host, settings.gateway.port
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # As Flight's own listener does: a port in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -281,7 +293,8 @@ def _gateway_address(settings: InstanceSettings) -> str:
                 f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
                 hint="Stop what listens there, or set gateway.port (0: a free one).",
             ) from error
-        return f"{host}:{probe.getsockname()[1]}"
+        taken: int = probe.getsockname()[1]
+        return taken
 
 
 def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:

@@ -308,6 +308,9 @@ class Consumer:
                 raise
             # The server that delivered it says that it is acknowledged: our first attempt came through.
             return standing
+        except RolledBack:
+            self._forget(batch_id)
+            raise
         except CanalGroupError:
             self._doubtful.discard(batch_id)
             raise
@@ -339,8 +342,7 @@ class Consumer:
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
         count = int(self._patiently(lambda: self._ask("rollback", batch_id=batch_id)))
-        for known in [known for known in self._unfinished if batch_id is None or known >= batch_id]:
-            del self._unfinished[known]
+        self._forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
@@ -374,9 +376,15 @@ class Consumer:
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
         """Return an outstanding batch's rows; `Batch` is the friendlier way."""
-        return self._patiently(
-            lambda: self._door.rows(client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how)
-        )
+        try:
+            return self._patiently(
+                lambda: self._door.rows(
+                    client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how
+                )
+            )
+        except RolledBack:
+            self._forget(batch_id)
+            raise
 
     # ---- life ------------------------------------------------------------------------------------------
 
@@ -417,10 +425,11 @@ class Consumer:
     def _deadline_s(self, patience_s: float | None) -> float | None:
         return None if patience_s is None else time.monotonic() + patience_s
 
-    def _forget(self) -> None:
-        """Forget what was delivered: it comes again, or is somebody else's."""
-        self._unfinished.clear()
-        self._doubtful.clear()
+    def _forget(self, begin: int | None = None) -> None:
+        """Forget what was delivered, from a batch on or all: it comes again, or is somebody else's."""
+        kept = {} if begin is None else {key: end for key, end in self._unfinished.items() if key < begin}
+        self._unfinished = kept
+        self._doubtful.intersection_update(kept)
 
     def _keep_lease(self) -> None:
         while not self._closed.wait(_TOUCH_EVERY_S):

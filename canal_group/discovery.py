@@ -30,6 +30,8 @@ from merge.tree import Tree
 SESSION_TIMEOUT_S = 10.0
 #: seconds that one question may take
 _CALL_TIMEOUT_S = 10.0
+#: seconds that the first connection may take
+_CONNECT_TIMEOUT_S = 5.0
 
 
 class Directory:
@@ -105,6 +107,8 @@ class Directory:
 
     def let_go(self, client_id: str) -> None:
         """Give the running node to whoever waits for it, if it is ours."""
+        if not self._client.connected:
+            return  # It goes with our session.
         path = self._tree.client_running(client_id)
         try:
             if self._owner(path) == self._session_id:
@@ -150,7 +154,7 @@ class Directory:
     def _ask(self, ask: Callable[[], Any]) -> Any:
         with self._translated():
             if not self._started:
-                self._client.start(timeout=_CALL_TIMEOUT_S)
+                self._client.start(timeout=_CONNECT_TIMEOUT_S)
                 self._started = True
             if not self._client.connected:
                 # kazoo would queue it, to run whenever the connection comes back.
