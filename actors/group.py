@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 #: how often leases and dead shards are looked at, and whether this server is the active one, seconds
 TICK_S = 0.2
+#: how long giving the activity up may take when something broke, seconds
+LEAVE_S = 5.0
 #: how long a look at the state waits for the loop, seconds
 STATUS_WAIT_S = 0.5
 
@@ -83,6 +85,8 @@ class GroupActor:
         #: published by the loop for the status calls, which run on another thread; None: standing by
         self._snapshot: dict[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
+        #: the end of a process in which something broke
+        self._leaving: asyncio.Task[None] | None = None
         self._main = self._loop.create_task(self._live())
 
     # ---- being active ----------------------------------------------------------------------------------
@@ -113,7 +117,18 @@ class GroupActor:
             self._end()
         except Exception:  # the process ends: nothing may end silently, whatever it was
             _log.exception("destination=%s group broke", self._settings.destination)
-            self._end()
+            await self._leave()
+
+    async def _leave(self) -> NoReturn:
+        """Let another server try, as far as that works, and end the process.
+
+        Without it our next incarnation would take over at once, and might break at the same thing for ever.
+        """
+        self._stand_down()
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(asyncio.to_thread(self._coordinator.close), LEAVE_S)
+        self._end()
 
     def _end(self) -> NoReturn:
         """End the process; Ray starts it again."""
@@ -247,7 +262,10 @@ class GroupActor:
         self._chores.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("destination=%s group broke", self._settings.destination, exc_info=task.exception())
-            self._end()
+            if isinstance(task.exception(), FencedError):
+                self._end()
+            self._main.cancel()
+            self._leaving = self._loop.create_task(self._leave())
 
     @property
     def _epoch(self) -> int:

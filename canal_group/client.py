@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from canal_group.door import GatewayDoor
 from canal_group.patience import keep_trying
+from canal_group.unfinished import Unfinished
 from merge.errors import (
     CanalGroupError,
     ConfigError,
@@ -35,7 +36,6 @@ from merge.errors import (
     ShardUnavailable,
     UnknownBatch,
 )
-from merge.ledger import epoch_of
 from merge.position import GroupPosition
 
 #: how long one request of a waiting get lasts, seconds; the wait is made of as many as it takes
@@ -134,10 +134,7 @@ class Consumer:
         #: one get at a time, so that the newest batch we have is known
         self._getting = threading.Lock()
         self._seen_id = 0
-        #: delivered and not finished: batch_id -> what the cursor becomes with it
-        self._unfinished: dict[int, GroupPosition] = {}
-        #: batches whose acknowledgement was sent and not answered
-        self._doubtful: set[int] = set()
+        self._unfinished = Unfinished()
         self._closed = threading.Event()
         #: durable place at subscription
         self.cursor = GroupPosition()
@@ -160,7 +157,7 @@ class Consumer:
             self._subscribe, (RetryableError,), self._deadline_s(self._wait_s), self._closed.wait
         )
         self._epoch, self._seen_id = int(answer["epoch"]), 0
-        self._forget()
+        self._unfinished.forget()
         self.cursor = GroupPosition.from_json(answer["cursor"])
         if (self._toucher is None or not self._toucher.is_alive()) and not self._closed.is_set():
             self._toucher = threading.Thread(
@@ -197,7 +194,7 @@ class Consumer:
                 raise
 
         self._patiently(attempt)
-        self._forget()
+        self._unfinished.forget()
 
     # ---- batches ---------------------------------------------------------------------------------------
 
@@ -241,7 +238,7 @@ class Consumer:
             batch = Batch(self, value)
             self._check_same_server(batch.batch_id)
             self._seen_id = batch.batch_id
-            self._unfinished[batch.batch_id] = batch.ack_position
+            self._unfinished.deliver(batch.batch_id, batch.ack_position)
         return batch
 
     def _check_same_server(self, batch_id: int) -> None:
@@ -250,9 +247,9 @@ class Consumer:
         Raises:
             RolledBack: another server was elected since; the next get brings the batch again.
         """
-        lost = [known for known in self._unfinished if epoch_of(known) != epoch_of(batch_id)]
+        lost = self._unfinished.of_other_servers(batch_id)
         if lost:
-            self._forget()
+            self._unfinished.forget()
             raise RolledBack(
                 f"Another server was elected: {len(lost)} batches of the one before, from {lost[0]} on, are"
                 " unknown to it.",
@@ -288,36 +285,30 @@ class Consumer:
         self.cursor = keep_trying(
             lambda: self._ack_once(batch_id), (RetryableError,), deadline, self._closed.wait
         )
-        self._unfinished.pop(batch_id, None)
+        self._unfinished.finish(batch_id)
         return self.cursor
 
     def _ack_once(self, batch_id: int) -> GroupPosition:
         """Acknowledge, after asking what became of an acknowledgement that was not answered."""
-        standing = self._standing_after_doubt() if batch_id in self._doubtful else None
-        if standing is not None and self._moved_by(batch_id, standing):
-            self._doubtful.discard(batch_id)
+        standing = self._standing() if self._unfinished.in_doubt(batch_id) else None
+        if standing is not None and self._unfinished.moved(batch_id, self.cursor, standing):
             return standing
-        self._doubtful.add(batch_id)
+        self._unfinished.doubt(batch_id)
         try:
-            cursor = GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
+            return GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
         except RetryableError:
             raise
-        except UnknownBatch:
-            self._doubtful.discard(batch_id)
-            if standing is None:
-                raise
-            # The server that delivered it says that it is acknowledged: our first attempt came through.
-            return standing
         except RolledBack:
-            self._forget(batch_id)
+            self._unfinished.forget(batch_id)
             raise
-        except CanalGroupError:
-            self._doubtful.discard(batch_id)
+        except CanalGroupError as error:
+            self._unfinished.refuse(batch_id)
+            if standing is not None and isinstance(error, UnknownBatch):
+                # The server that delivered it says that it is acknowledged: our first attempt came through.
+                return standing
             raise
-        self._doubtful.discard(batch_id)
-        return cursor
 
-    def _standing_after_doubt(self) -> GroupPosition:
+    def _standing(self) -> GroupPosition:
         """Return the cursor, with all acknowledgements in it that any server has accepted."""
         standing = self._door.ask("standing", client_id=self._client_id)
         if standing is None or standing["cursor"] is None:
@@ -331,18 +322,10 @@ class Consumer:
             )
         return GroupPosition.from_json(standing["cursor"])
 
-    def _moved_by(self, batch_id: int, cursor: GroupPosition) -> bool:
-        """Return whether the cursor stands where this batch brings it, and did not before.
-
-        Only we move it, under our epoch, batch by batch. Shards that were added since do not count.
-        """
-        wanted = self._unfinished.get(batch_id)
-        return wanted is not None and _agree(cursor, wanted) and not _agree(self.cursor, wanted)
-
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
         count = int(self._patiently(lambda: self._ask("rollback", batch_id=batch_id)))
-        self._forget(batch_id)
+        self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
@@ -383,7 +366,7 @@ class Consumer:
                 )
             )
         except RolledBack:
-            self._forget(batch_id)
+            self._unfinished.forget(batch_id)
             raise
 
     # ---- life ------------------------------------------------------------------------------------------
@@ -425,12 +408,6 @@ class Consumer:
     def _deadline_s(self, patience_s: float | None) -> float | None:
         return None if patience_s is None else time.monotonic() + patience_s
 
-    def _forget(self, begin: int | None = None) -> None:
-        """Forget what was delivered, from a batch on or all: it comes again, or is somebody else's."""
-        kept = {} if begin is None else {key: end for key, end in self._unfinished.items() if key < begin}
-        self._unfinished = kept
-        self._doubtful.intersection_update(kept)
-
     def _keep_lease(self) -> None:
         while not self._closed.wait(_TOUCH_EVERY_S):
             try:
@@ -442,14 +419,6 @@ class Consumer:
                 return  # The next call of the consumer says so.
             except CanalGroupError:
                 continue
-
-
-def _agree(one: GroupPosition, other: GroupPosition) -> bool:
-    """Return whether two cursors stand at one place, as far as both know the shards."""
-    common = one.shards.keys() & other.shards.keys()
-    return one.sequence == other.sequence and all(
-        one.shards[shard] == other.shards[shard] for shard in common
-    )
 
 
 def connect(

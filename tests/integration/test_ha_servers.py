@@ -17,9 +17,9 @@ from typing import Self
 
 import pytest
 import ray
-from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
+from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.test_cli import PROGRAM, instance_file, offline, run
-from integration.zookeeper_fixtures import eventually
+from integration.zookeeper_fixtures import Proxy, eventually
 from kazoo.client import KazooClient
 
 import canal_group
@@ -36,6 +36,13 @@ def zookeeper(one_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
+
+
+@pytest.fixture
+def proxy(one_zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
+    proxy = Proxy(one_zookeeper.hosts)
+    yield proxy
+    proxy.close()
 
 
 class Serve:
@@ -298,3 +305,90 @@ def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offl
         assert sum(line.startswith("serving one") for line in serve.lines) == 1
         assert two
         assert serve.end() == 0
+
+
+def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, proxy: Proxy):
+    """1. rows flow; 2. ZooKeeper is cut off: before the session can have ended, gets and acks are refused;
+    3. it is back: the consumer goes on, and nothing is lost.
+    """
+    shop._hosts = proxy.hosts
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 10)
+        reading = Reading(consumer)
+        reading.until(10)
+        shop.write(0, 5)
+        batch = consumer.get_without_ack(2, timeout=20)
+        assert batch is not None
+        proxy.cut()
+        door = GatewayDoor(instance.uri, shop.destination)
+        who = {"client_id": CLIENT, "epoch": consumer.epoch}
+
+        def refused(request: str, **body: object) -> bool:
+            try:
+                door.ask(request, **who, **body)
+            except canal_group.RetryableError:
+                return True
+            return False
+
+        get = {"rows_max": 1, "timeout_s": 0, "seen_id": batch.batch_id}
+        eventually(lambda: refused("get", **get), "gets to be refused", within_s=DEADLINE_S)
+        assert refused("ack", batch_id=batch.batch_id)
+        with pytest.raises(canal_group.RetryableError):
+            door.rows(**who, batch_id=batch.batch_id, format="envelope")
+        door.close()
+        proxy.mend()
+        reading.rolled_back()
+        reading.until(15)
+    reading.check(shop)
+
+
+def test_a_gateway_that_was_paused_lets_no_rows_out_after_a_hand_over(shop: Shop):
+    """1. a batch is outstanding; 2. its gateway is paused, with a request for its rows before it; 3. its
+    group hands over; 4. the gateway wakes: the rows are refused.
+    """
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 10)
+        batch = consumer.get_without_ack(5, timeout=20)
+        assert batch is not None
+        pid = ray.get(instance.gateway.pid.remote())
+        os.kill(pid, signal.SIGSTOP)
+        outcome: list[object] = []
+        door = GatewayDoor(instance.uri, shop.destination)
+        ticket = {"client_id": CLIENT, "epoch": consumer.epoch, "batch_id": batch.batch_id}
+
+        def read() -> None:
+            try:
+                outcome.append(door.rows(**ticket, format="envelope"))
+            except canal_group.CanalGroupError as error:
+                outcome.append(error)
+
+        try:
+            reader = in_background(read)
+            ray.get(instance.group.close.remote(), timeout=DEADLINE_S)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        reader.join()
+        door.close()
+        assert isinstance(outcome[0], canal_group.RetryableError), outcome
+
+
+def test_a_server_that_cannot_serve_leaves_it_to_another(shop: Shop, tmp_path: Path):
+    """canal keeps `running` though the start of the instance failed.
+
+    1. a server wins whose cursor file is damaged; 2. another one gets its turn, and serves.
+    """
+    damaged, sound = tmp_path / "damaged", tmp_path / "sound"
+    damaged.mkdir()
+    (damaged / f"{shop.destination}.cursors.json").write_text("{")
+    with shop.serve(cursor={"kind": "file", "folder": str(damaged)}) as broken:
+        eventually(lambda: not state_of_restarted(broken), "the first server to break", within_s=DEADLINE_S)
+        with (
+            shop.serve(cursor={"kind": "file", "folder": str(sound)}) as server,
+            canal_group.connect(
+                f"{broken.uri},{server.uri}", destination=shop.destination, client_id=CLIENT
+            ) as consumer,
+        ):
+            shop.write(0, 5)
+            reading = Reading(consumer)
+            reading.until(5)
+    reading.check(shop)
