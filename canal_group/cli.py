@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -28,7 +28,13 @@ app = typer.Typer(
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
-Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
+Gateway = Annotated[
+    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; several by commas.")
+]
+Zookeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
+]
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
 TokenEnv = Annotated[
     str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
@@ -104,6 +110,7 @@ def consume(
         float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
     ] = None,
     token_env: TokenEnv = None,
+    zookeeper: Zookeeper = None,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -117,7 +124,8 @@ def consume(
     with (
         _quiet_interrupt(),
         canal_group.connect(
-            gateway,
+            gateway if zookeeper is None else None,
+            zookeeper=zookeeper,
             destination=destination,
             client_id=client_id,
             filter=filter,
@@ -148,12 +156,14 @@ def status(
         bool, typer.Option("--json", help="Print the whole state as one JSON object.")
     ] = False,
     token_env: TokenEnv = None,
+    zookeeper: Zookeeper = None,
 ) -> None:
     """Show shards, who holds the group, outstanding batches, the active server and consumers."""
     from canal_group.door import GatewayDoor
     from canal_group.show import print_status
 
-    state = GatewayDoor(gateway, destination, _token(token_env)).ask("status")
+    with _gateways(gateway, destination, zookeeper) as where:
+        state = GatewayDoor(where, destination, _token(token_env)).ask("status")
     if as_json:
         typer.echo(json.dumps(state))
     else:
@@ -204,6 +214,23 @@ def demo(
     )
     if not report.ok:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _gateways(
+    gateway: str, destination: str, zookeeper: str | None
+) -> Iterator[str | Callable[[], Sequence[str]]]:
+    """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
+    if zookeeper is None:
+        yield gateway
+        return
+    from canal_group.discovery import Directory
+
+    directory = Directory(zookeeper, destination)
+    try:
+        yield directory.gateways
+    finally:
+        directory.close()
 
 
 def _token(variable: str | None) -> str | None:
