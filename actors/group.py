@@ -25,6 +25,7 @@ from ray.actor import ActorHandle
 
 from actors import wiring
 from actors.follower import Follower, now_us
+from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
 from conf.settings import InstanceSettings
 from merge import events as ev
@@ -74,12 +75,7 @@ class GroupActor:
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._following: dict[int, asyncio.Task[None]] = {}
         self._chores: set[asyncio.Task[None]] = set()
-        #: ZooKeeper sessions of the consumers that keep their running nodes themselves, by client id
-        self._sessions: dict[str, str] = {}
-        #: sessions that come with a subscription under way, by (client_id, holder)
-        self._wanted: dict[tuple[str, str], str] = {}
-        #: changes of a client's running node follow each other
-        self._node_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._leases: Leases | None = None
         #: why this server may not go on, learnt from a refused write
         self._fenced: FencedError | None = None
         #: published by the loop for the status calls, which run on another thread; None: standing by
@@ -95,6 +91,7 @@ class GroupActor:
         """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
         try:
             self._coordinator = wiring.coordinator(self._settings, self._identity)
+            self._leases = Leases(self._coordinator)
             self._store = wiring.cursor_store(self._settings, self._coordinator)
             while True:
                 epoch = await asyncio.to_thread(self._coordinator.campaign)
@@ -144,8 +141,8 @@ class GroupActor:
         """
         await asyncio.to_thread(store.claim, epoch)
         subscriptions = await asyncio.to_thread(store.load)
-        leases = {lease.client_id: lease for lease in await asyncio.to_thread(coordinator.consumers)}
-        self._sessions = {lease.client_id: lease.session for lease in leases.values() if lease.session}
+        assert self._leases is not None
+        leases = await self._leases.restore([found.client_id for found in subscriptions])
         consumers = tuple(
             ev.ConsumerState(
                 found.client_id,
@@ -156,9 +153,7 @@ class GroupActor:
             )
             for found in subscriptions
         )
-        for found in consumers:
-            if found.holder and found.client_id not in self._sessions:
-                await asyncio.to_thread(coordinator.keep_consumer, found.client_id, found.holder)
+        self._fenced = None
         self._machine = Group(wiring.group_settings(self._settings), epoch)
         self._tell(ev.Started(now_us(), consumers))
         while coordinator.stop_mark() is None:
@@ -244,7 +239,7 @@ class GroupActor:
             case ev.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
             case ev.ReleaseConsumer(client_id):
-                self._chore(self._release(client_id, self._sessions.pop(client_id, "")))
+                self._release(client_id)
 
     def _answer(self, call: int, give: Callable[[asyncio.Future[Any]], None]) -> None:
         answer = self._answers.pop(call, None)
@@ -294,26 +289,27 @@ class GroupActor:
             self._do(ev.Reply(call, None))
 
     async def _lease(self, call: int, client_id: str, holder: str) -> None:
-        assert self._coordinator is not None
-        session = self._wanted.pop((client_id, holder), "")
+        assert self._leases is not None
         try:
-            async with self._node_locks[client_id]:
-                lease = await asyncio.to_thread(self._coordinator.lease_consumer, client_id, holder, session)
+            lease = await self._leases.take(client_id, holder)
         except FencedError as error:
             self._tell(ev.LeaseFailed(call, client_id, self._deposed(error)))
         except CanalGroupError as error:
             self._tell(ev.LeaseFailed(call, client_id, error))
         else:
-            self._sessions[client_id] = session
             self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, now_us()))
 
-    async def _release(self, client_id: str, session: str) -> None:
-        assert self._coordinator is not None
+    def _release(self, client_id: str) -> None:
+        """Let go of the node of whoever holds it now: a new consumer may come before that is done."""
+        assert self._leases is not None
+        self._chore(self._remove_node(client_id, self._leases.give_up(client_id)))
+
+    async def _remove_node(self, client_id: str, session: str) -> None:
+        assert self._leases is not None
         try:
-            async with self._node_locks[client_id]:
-                await asyncio.to_thread(self._coordinator.release_consumer, client_id, session)
+            await self._leases.release(client_id, session)
         except CanalGroupError as error:
-            # Its node goes with our session at the latest; the next consumer's lease replaces it.
+            # It goes with its session at the latest; the next consumer's lease replaces it.
             _log.warning(
                 "destination=%s client=%s not released: %s", self._settings.destination, client_id, error
             )
@@ -371,22 +367,23 @@ class GroupActor:
             ConsumerActive: another one is; nothing was changed.
         """
         async with self._locks[client_id]:
+            self._check_active()
+            assert self._leases is not None
             if session:
                 await self._let_go_consumer_gone(client_id, session)
-                self._wanted[client_id, holder] = session
+            self._leases.want(client_id, holder, session)
             try:
                 answer: tuple[int, GroupPosition] = await self._ask(
                     lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
                 )
             finally:
-                self._wanted.pop((client_id, holder), None)
+                self._leases.want_no_more(client_id, holder)
         return answer
 
     async def _let_go_consumer_gone(self, client_id: str, session: str) -> None:
         """Release the last consumer at once if the node that it kept went to the one of `session`."""
-        self._check_active()
-        assert self._coordinator is not None
-        gone = await asyncio.to_thread(self._coordinator.gone_consumer, client_id, session)
+        assert self._leases is not None
+        gone = await self._leases.gone(client_id, session)
         if gone is not None:
             self._tell(ev.ReleaseRequested(next(self._calls), client_id, gone.epoch, now_us()))
 

@@ -72,7 +72,7 @@ class Server:
         for file, settings in {**todo.restart, **todo.start}.items():
             try:
                 self.start(file, settings)
-            except CanalGroupError as error:
+            except (CanalGroupError, ray.exceptions.RayError) as error:
                 refused[file] = ConfigError(f"{file} cannot be served: {error}")
         self._complain(refused)
         return bool(todo.stop or todo.restart or todo.start)
