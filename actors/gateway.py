@@ -5,7 +5,8 @@ or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names 
 format. An error of a stream travels as JSON in the Flight error's `extra_info`.
 
 The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be
-killed at any time.
+killed at any time, and it may wake from a long pause: no message of rows leaves without the group's word that
+its server is the active one.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from typing import Any
 import pyarrow as pa
 import ray
 from pyarrow import flight
+from ray import ObjectRef
 from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
 from actors.flight_errors import flight_error
+from actors.permit import Permit
 from actors.ray_errors import translated
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.ledger import Batch
@@ -102,6 +105,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "release": lambda body: self._call("release", body["client_id"], body["epoch"]),
             "unsubscribe": lambda body: self._call("unsubscribe", body["client_id"], body["epoch"]),
             "outstanding": self._outstanding,
+            "standing": lambda body: self._call("standing", body["client_id"]),
             "status": lambda _: self.status(),
         }
 
@@ -134,7 +138,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         table_filter = str(body.get("filter", ""))
         TableFilter(table_filter)
         try:
-            epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter)
+            epoch, cursor = self._call(
+                "subscribe", body["client_id"], body["holder"], table_filter, str(body.get("session", ""))
+            )
         except ServerUnavailable as error:
             raise self._explained(error) from error
         with self._lock:
@@ -229,17 +235,25 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
         """Stream the rows of an outstanding batch."""
         try:
-            table = self._table(json.loads(ticket.ticket))
+            named = json.loads(ticket.ticket)
+            self._check_destination(named)
+            permit = self._permit(named["client_id"], named["epoch"], named["batch_id"])
+            table = self._table(named)
+            permit.check()
         except CanalGroupError as error:
             raise flight_error(error) from error
         except (KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
             raise flight_error(wrong) from error
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
-        return flight.RecordBatchStream(table.unify_dictionaries().to_reader(rows_max))
+        table = table.unify_dictionaries()
+        leaving = permit.guarded(table.to_batches(rows_max))
+        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, leaving))
+
+    def _permit(self, client_id: str, epoch: int, batch_id: int) -> Permit:
+        return Permit(lambda: self._group.confirm.remote(client_id, epoch, batch_id), _seconds)
 
     def _table(self, ticket: dict[str, Any]) -> pa.Table:
-        self._check_destination(ticket)
         key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
         if ticket["format"] == "envelope":
             return self._rows.envelope(*key, self._filter_of(*key[:2]))
@@ -272,3 +286,8 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+def _seconds(answer: ObjectRef[float]) -> float:
+    with translated("The group"):
+        return float(ray.get(answer, timeout=CALL_TIMEOUT_S))

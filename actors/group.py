@@ -3,8 +3,10 @@
 It decides nothing: `merge.group.Group` does. One asyncio loop owns the machine, so an event is handled as a
 whole before the next. What blocks (ZooKeeper, files) runs on threads, and its outcome comes back as an event.
 
-It serves only while its coordinator says that it is the active one. Fenced, the process ends: Ray starts it
-again, and the new incarnation stands by.
+It serves only while its coordinator says that it is the active one. That is asked before a call is heard, and
+again before it is answered: the process may have been paused in between. Fenced, the process ends: Ray starts
+it again, and the new incarnation stands by. A consumer is then told that this server is away, never that the
+consumer itself is fenced.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ray.actor import ActorHandle
 
 from actors import wiring
 from actors.follower import Follower, now_us
+from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
 from conf.settings import InstanceSettings
 from merge import events as ev
@@ -40,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 #: how often leases and dead shards are looked at, and whether this server is the active one, seconds
 TICK_S = 0.2
+#: how long giving the activity up may take when something broke, seconds
+LEAVE_S = 5.0
 #: how long a look at the state waits for the loop, seconds
 STATUS_WAIT_S = 0.5
 
@@ -72,9 +77,14 @@ class GroupActor:
         self._followers: dict[int, Follower] = {}
         self._following: dict[int, asyncio.Task[None]] = {}
         self._chores: set[asyncio.Task[None]] = set()
-        #: published by the loop for the status calls, which run on another thread
-        self._snapshot: dict[str, Any] = {"active": False}
+        self._leases: Leases | None = None
+        #: why this server may not go on, learnt from a refused write
+        self._fenced: FencedError | None = None
+        #: published by the loop for the status calls, which run on another thread; None: standing by
+        self._snapshot: dict[str, Any] | None = None
         self._loop = asyncio.get_running_loop()
+        #: the end of a process in which something broke
+        self._leaving: asyncio.Task[None] | None = None
         self._main = self._loop.create_task(self._live())
 
     # ---- being active ----------------------------------------------------------------------------------
@@ -83,12 +93,14 @@ class GroupActor:
         """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
         try:
             self._coordinator = wiring.coordinator(self._settings, self._identity)
+            self._leases = Leases(self._coordinator)
             self._store = wiring.cursor_store(self._settings, self._coordinator)
             while True:
                 epoch = await asyncio.to_thread(self._coordinator.campaign)
                 _log.info("destination=%s epoch=%d active", self._settings.destination, epoch)
                 try:
                     await self._serve(epoch, self._coordinator, self._store)
+                    await self._hand_over(epoch, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
                     _log.warning(
                         "destination=%s epoch=%d stands by: %s", self._settings.destination, epoch, error
@@ -104,7 +116,18 @@ class GroupActor:
             self._end()
         except Exception:  # the process ends: nothing may end silently, whatever it was
             _log.exception("destination=%s group broke", self._settings.destination)
-            self._end()
+            await self._leave()
+
+    async def _leave(self) -> NoReturn:
+        """Let another server try, as far as that works, and end the process.
+
+        Without it our next incarnation would take over at once, and might break at the same thing for ever.
+        """
+        self._stand_down()
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(asyncio.to_thread(self._coordinator.close), LEAVE_S)
+        self._end()
 
     def _end(self) -> NoReturn:
         """End the process; Ray starts it again."""
@@ -112,10 +135,16 @@ class GroupActor:
         os._exit(1)
 
     async def _serve(self, epoch: int, coordinator: Coordinator, store: CursorStore) -> None:
-        """Serve as the active one until the coordinator says otherwise."""
+        """Serve as the active one until an operator stops the destination.
+
+        Raises:
+            FencedError: somebody else was elected.
+            CoordinatorUnavailable: somebody else may have been elected.
+        """
         await asyncio.to_thread(store.claim, epoch)
         subscriptions = await asyncio.to_thread(store.load)
-        leases = {lease.client_id: lease for lease in await asyncio.to_thread(coordinator.consumers)}
+        assert self._leases is not None
+        leases = await self._leases.restore([found.client_id for found in subscriptions])
         consumers = tuple(
             ev.ConsumerState(
                 found.client_id,
@@ -126,18 +155,37 @@ class GroupActor:
             )
             for found in subscriptions
         )
+        self._fenced = None
         self._machine = Group(wiring.group_settings(self._settings), epoch)
         self._tell(ev.Started(now_us(), consumers))
-        while True:
+        while coordinator.stop_mark() is None:
+            if self._fenced is not None:
+                raise self._fenced
             coordinator.check_active()
             self._tell(ev.Ticked(now_us()))
             await self._publish()
             await asyncio.sleep(TICK_S)
 
+    async def _hand_over(self, epoch: int, coordinator: Coordinator, store: CursorStore) -> None:
+        """Give the activity up in good order.
+
+        1. nobody is served any more; 2. the shards leave their sources; 3. the cursors are durable; 4. the
+        next server can be elected.
+        """
+        _log.info("destination=%s epoch=%d hands over", self._settings.destination, epoch)
+        self._stand_down()
+        for shard in self._shards:
+            shard.close.remote(epoch)
+        try:
+            await asyncio.to_thread(store.flush, epoch)
+        except CanalGroupError as error:
+            _log.warning("destination=%s cursors not flushed: %s", self._settings.destination, error)
+        await asyncio.to_thread(coordinator.resign)
+
     def _stand_down(self) -> None:
         """Stop serving: whoever waits is told to come again."""
         self._machine = None
-        self._snapshot = {"active": False}
+        self._snapshot = None
         for task in (*self._following.values(), *self._chores):
             task.cancel()
         self._following.clear()
@@ -147,8 +195,25 @@ class GroupActor:
         self._answers.clear()
 
     def _standing_by(self) -> ServerUnavailable:
+        mark = self._coordinator.stop_mark() if self._coordinator is not None else None
+        if mark is not None:
+            return ServerUnavailable(
+                f"{self._settings.destination} is {mark}.",
+                hint="`canal-group start` lets it be served again.",
+                retry_after_s=1.0,
+            )
+        active = self._coordinator.active_address() if self._coordinator is not None else ""
         return ServerUnavailable(
-            f"The server of {self._settings.destination} at {self._identity.address} is not the active one.",
+            f"The server of {self._settings.destination} at {self._identity.address} is not the active one"
+            + (f"; {active} is." if active and active != self._identity.address else "."),
+            retry_after_s=0.5,
+        )
+
+    def _deposed(self, error: FencedError) -> ServerUnavailable:
+        """Return what a consumer is told whose call met the end of our epoch; the tick ends the process."""
+        self._fenced = self._fenced or error
+        return ServerUnavailable(
+            f"The server of {self._settings.destination} at {self._identity.address} is active no more.",
             retry_after_s=0.5,
         )
 
@@ -176,7 +241,7 @@ class GroupActor:
             case ev.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
             case ev.ReleaseConsumer(client_id):
-                self._chore(self._release(client_id))
+                self._release(client_id)
 
     def _reply(self, call: int, value: Any) -> None:
         """Answer a call, if this server may still deliver: much may have happened since it was asked."""
@@ -203,7 +268,10 @@ class GroupActor:
         self._chores.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _log.error("destination=%s group broke", self._settings.destination, exc_info=task.exception())
-            self._end()
+            if isinstance(task.exception(), FencedError):
+                self._end()
+            self._main.cancel()
+            self._leaving = self._loop.create_task(self._leave())
 
     @property
     def _epoch(self) -> int:
@@ -213,6 +281,8 @@ class GroupActor:
         assert self._store is not None
         try:
             await asyncio.to_thread(self._store.save, subscription, self._epoch)
+        except FencedError as error:
+            self._tell(ev.CursorNotSaved(call, subscription.client_id, self._deposed(error)))
         except CanalGroupError as error:
             self._tell(ev.CursorNotSaved(call, subscription.client_id, error))
         else:
@@ -222,26 +292,35 @@ class GroupActor:
         assert self._store is not None
         try:
             await asyncio.to_thread(self._store.forget, client_id, self._epoch)
+        except FencedError as error:
+            self._do(ev.Refuse(call, self._deposed(error)))
         except CanalGroupError as error:
             self._do(ev.Refuse(call, error))
         else:
             self._do(ev.Reply(call, None))
 
     async def _lease(self, call: int, client_id: str, holder: str) -> None:
-        assert self._coordinator is not None
+        assert self._leases is not None
         try:
-            lease = await asyncio.to_thread(self._coordinator.lease_consumer, client_id, holder)
+            lease = await self._leases.take(client_id, holder)
+        except FencedError as error:
+            self._tell(ev.LeaseFailed(call, client_id, self._deposed(error)))
         except CanalGroupError as error:
             self._tell(ev.LeaseFailed(call, client_id, error))
         else:
             self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, now_us()))
 
-    async def _release(self, client_id: str) -> None:
-        assert self._coordinator is not None
+    def _release(self, client_id: str) -> None:
+        """Let go of the node of whoever holds it now: a new consumer may come before that is done."""
+        assert self._leases is not None
+        self._chore(self._remove_node(client_id, self._leases.give_up(client_id)))
+
+    async def _remove_node(self, client_id: str, session: str) -> None:
+        assert self._leases is not None
         try:
-            await asyncio.to_thread(self._coordinator.release_consumer, client_id)
+            await self._leases.release(client_id, session)
         except CanalGroupError as error:
-            # Its node goes with our session at the latest; the next consumer's lease replaces it.
+            # It goes with its session at the latest; the next consumer's lease replaces it.
             _log.warning(
                 "destination=%s client=%s not released: %s", self._settings.destination, client_id, error
             )
@@ -266,25 +345,60 @@ class GroupActor:
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
         self._tell(make(call))
-        return await answer
+        value = await answer
+        self._check_active()
+        return value
 
-    def _check_active(self) -> None:
-        """Return if this server may deliver; raises as `Coordinator.check_active`."""
+    def _check_active(self) -> float:
+        """Return for how many seconds this server may deliver.
+
+        Raises:
+            ServerUnavailable: it stands by, or somebody else was elected.
+            CoordinatorUnavailable: somebody else may have been elected.
+        """
         if self._machine is None or self._coordinator is None:
             raise self._standing_by()
-        self._coordinator.check_active()
+        if self._fenced is not None:
+            raise self._deposed(self._fenced)
+        try:
+            return self._coordinator.check_active()
+        except FencedError as error:
+            raise self._deposed(error) from error
 
-    async def subscribe(self, client_id: str, holder: str, table_filter: str) -> tuple[int, GroupPosition]:
+    async def subscribe(
+        self, client_id: str, holder: str, table_filter: str, session: str = ""
+    ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
+
+        Args:
+            client_id: whose cursor to use.
+            holder: the consumer, as others see it.
+            table_filter: canal's regular expressions.
+            session: the ZooKeeper session by which it keeps the running node itself; empty: we keep it.
 
         Raises:
             ConsumerActive: another one is; nothing was changed.
         """
         async with self._locks[client_id]:
-            answer: tuple[int, GroupPosition] = await self._ask(
-                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
-            )
+            self._check_active()
+            assert self._leases is not None
+            if session:
+                await self._let_go_consumer_gone(client_id, session)
+            self._leases.want(client_id, holder, session)
+            try:
+                answer: tuple[int, GroupPosition] = await self._ask(
+                    lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
+                )
+            finally:
+                self._leases.want_no_more(client_id, holder)
         return answer
+
+    async def _let_go_consumer_gone(self, client_id: str, session: str) -> None:
+        """Release the last consumer at once if the node that it kept went to the one of `session`."""
+        assert self._leases is not None
+        gone = await self._leases.gone(client_id, session)
+        if gone is not None:
+            self._tell(ev.ReleaseRequested(next(self._calls), client_id, gone.epoch, now_us()))
 
     async def touch(self, client_id: str, epoch: int) -> None:
         """Keep the consumer's lease."""
@@ -305,6 +419,7 @@ class GroupActor:
         if not done:
             self._tell(ev.GetTimedOut(call, client_id))
         batch: Batch | None = await answer
+        self._check_active()
         return batch
 
     async def plan(self, client_id: str, epoch: int, batch_id: int) -> Batch:
@@ -313,6 +428,23 @@ class GroupActor:
             lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, now_us())
         )
         return batch
+
+    async def confirm(self, client_id: str, epoch: int, batch_id: int) -> float:
+        """Return for how many seconds the rows of an outstanding batch may leave; raises as `plan`."""
+        await self.plan(client_id, epoch, batch_id)
+        return self._check_active()
+
+    async def standing(self, client_id: str) -> dict[str, Any] | None:
+        """Return a client's state as `status` shows it, with every acknowledgement before this call in it.
+
+        None: there is no such subscription.
+        """
+        self._check_active()
+        async with self._locks[client_id]:
+            self._check_active()
+            assert self._machine is not None
+            clients = self._machine.describe(now_us())["clients"]
+        return next((client for client in clients if client["client_id"] == client_id), None)
 
     async def ack(self, client_id: str, epoch: int, batch_id: int) -> GroupPosition:
         """Acknowledge the oldest outstanding batch; return the cursor once it is durable."""
@@ -348,15 +480,31 @@ class GroupActor:
         fresh = asyncio.run_coroutine_threadsafe(self._publish(), self._loop)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.wrap_future(fresh), STATUS_WAIT_S)
-        return {"server": self._identity.address, "pid": os.getpid(), **self._snapshot}
+        about = {"server": self._identity.address, "pid": os.getpid()}
+        snapshot = self._snapshot
+        return {**about, **(self._describe_standby() if snapshot is None else {"active": True, **snapshot})}
+
+    def _describe_standby(self) -> dict[str, Any]:
+        if self._coordinator is None:
+            return {"active": False, "active_server": None, "stopped": None}
+        mark = self._coordinator.stop_mark()
+        return {
+            "active": False,
+            "active_server": self._coordinator.active_address() or None,
+            "stopped": str(mark) if mark is not None else None,
+        }
 
     async def _publish(self) -> None:
         if self._machine is not None:
-            self._snapshot = {"active": True, **self._machine.describe(now_us())}
+            self._snapshot = self._machine.describe(now_us())
 
     async def close(self) -> None:
-        """Give up activity in good order."""
+        """Give up activity in good order, for good."""
+        epoch = self._epoch
         self._main.cancel()
         self._stand_down()
-        if self._coordinator is not None:
-            await asyncio.to_thread(self._coordinator.close)
+        if self._coordinator is None:
+            return
+        if epoch and self._store is not None:
+            await self._hand_over(epoch, self._coordinator, self._store)
+        await asyncio.to_thread(self._coordinator.close)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import ray
+from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
@@ -21,7 +23,9 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway, GatewayWiring
 from actors.group import GroupActor
 from actors.shard import Shard
+from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
+from conf.value import is_every_address
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -30,8 +34,8 @@ _log = logging.getLogger(__name__)
 PLACE_CPUS = 0.001
 #: how long the places may take to be found, seconds
 PLACES_TIMEOUT_S = 30
-#: how long a group actor may take to tell its state, seconds; a restart takes a few
-STATUS_TIMEOUT_S = 5
+#: how long a group may take to hand over, seconds
+CLOSE_TIMEOUT_S = 10
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -82,7 +86,7 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: "grpc://host:port" of the gateway
+    #: "grpc://host:port" of the gateway, as others reach it
     uri: str
     group: ActorHandle
     gateway: ActorHandle
@@ -90,28 +94,28 @@ class Instance:
     #: where the shards are placed
     places: PlacementGroup
     zookeeper: EmbeddedZooKeeper | None
+    #: who started that one
+    zookeepers: ZooKeepers
     #: whether the Ray under it was started here, and ends with it
     owns_ray: bool
 
-    def is_active(self) -> bool:
-        """Return whether this instance's server is the active one; False while its group actor starts."""
-        try:
-            state: dict[str, Any] = ray.get(self.group.status.remote(), timeout=STATUS_TIMEOUT_S)
-        except ray.exceptions.RayError:
-            return False
-        return bool(state["active"])
+    def ask_state(self) -> ObjectRef[dict[str, Any]]:
+        """Ask the group for its state, which says whether this instance's server is the active one."""
+        answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
+        return answer
 
     def stop(self) -> None:
-        """End the actors, and what was started for them."""
-        try:
-            ray.get(self.group.close.remote(), timeout=10)
-        except ray.exceptions.RayError as error:
-            _log.warning("destination=%s group did not close: %s", self.settings.destination, error)
+        """Hand over, end the actors, and what was started for them."""
+        close_groups([self])
+        self.end()
+
+    def end(self) -> None:
+        """End the actors, and what was started for them, as they are."""
         for actor in (self.gateway, self.group, *self.shards):
             ray.kill(actor, no_restart=True)
         remove_placement_group(self.places)
         if self.zookeeper is not None:
-            self.zookeeper.stop()
+            self.zookeepers.give_back(self.zookeeper)
         if self.owns_ray:
             ray.shutdown()
 
@@ -122,12 +126,25 @@ class Instance:
         self.stop()
 
 
-def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instance:
+def close_groups(instances: Sequence[Instance]) -> None:
+    """Let the groups of instances give up their activity in good order, all at once."""
+    asked = [instance.group.close.remote() for instance in instances]
+    for instance, answer in zip(instances, asked, strict=True):
+        try:
+            ray.get(answer, timeout=CLOSE_TIMEOUT_S)
+        except ray.exceptions.RayError as error:
+            _log.warning("destination=%s group did not close: %s", instance.settings.destination, error)
+
+
+def launch(
+    settings: InstanceSettings, *, log_to_driver: bool = False, zookeepers: ZooKeepers | None = None
+) -> Instance:
     """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
 
     Args:
         settings: of the instance.
         log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+        zookeepers: of the server that the instance belongs to; None: it stands alone.
 
     Returns:
         The instance, with its gateway listening. Whether its server is the active one, or stands by, its
@@ -136,11 +153,15 @@ def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instan
     Raises:
         ConfigError: the gateway's port is taken, or Ray cannot be reached.
     """
-    address = _gateway_address(settings)
-    owns_ray = _join_ray(settings, log_to_driver=log_to_driver)
-    zookeeper = None
+    port = _gateway_port(settings)
+    address = f"{_advertised_host(settings)}:{port}"
+    owns_ray = join_ray(settings, log_to_driver=log_to_driver)
+    started_by = ZooKeepers() if zookeepers is None else zookeepers
+    zookeeper, places = None, None
+    begun: list[ActorHandle] = []
     try:
-        zookeeper = _start_zookeeper(settings)
+        embedded = wiring.embedded(settings)
+        zookeeper = started_by.take(embedded) if embedded is not None else None
         identity = wiring.ServerIdentity(
             address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
         )
@@ -157,24 +178,41 @@ def launch(settings: InstanceSettings, *, log_to_driver: bool = False) -> Instan
         ]
         actors = [names.shard(shard.name) for shard in settings.shards]
         here = _on_this_node()
+        begun += shards
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, actors)
+        begun.append(group)
         token = settings.gateway.token
         door = GatewayWiring(
-            location=f"grpc://{address}",
+            location=f"grpc://{_in_uri(settings.gateway.host)}:{port}",
             destination=settings.destination,
             token=token.get_secret_value() if token is not None else None,
             reply_bytes_max=settings.gateway.reply_bytes_max,
         )
         known = list(zip((shard.name for shard in settings.shards), actors, strict=True))
         gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, known)
+        begun.append(gateway)
         ray.get(gateway.port.remote(), timeout=60)
     except BaseException:
+        for actor in begun:
+            ray.kill(actor, no_restart=True)
+        if places is not None:
+            remove_placement_group(places)
         if zookeeper is not None:
-            zookeeper.stop()
+            started_by.give_back(zookeeper)
         if owns_ray:
             ray.shutdown()
         raise
-    return Instance(settings, f"grpc://{address}", group, gateway, tuple(shards), places, zookeeper, owns_ray)
+    return Instance(
+        settings=settings,
+        uri=f"grpc://{address}",
+        group=group,
+        gateway=gateway,
+        shards=tuple(shards),
+        places=places,
+        zookeeper=zookeeper,
+        zookeepers=started_by,
+        owns_ray=owns_ray,
+    )
 
 
 def _places(count: int) -> PlacementGroup:
@@ -214,7 +252,7 @@ def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> Ac
     return ray.remote(**options)(cls).options(name=name).remote(*arguments)
 
 
-def _join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
+def join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
     """Connect to Ray, starting one where none is named; return whether one was started."""
     if ray.is_initialized():
         return False
@@ -232,10 +270,20 @@ def _join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
     return chosen.address is None
 
 
-def _gateway_address(settings: InstanceSettings) -> str:
-    """Return "host:port" of the gateway: fixed before it starts, so that it keeps it through restarts."""
+def _advertised_host(settings: InstanceSettings) -> str:
+    """Return the host by which others reach the gateway; on all addresses it goes by the machine's name."""
+    host = settings.gateway.advertise or settings.gateway.host
+    return _in_uri(socket.gethostname() if is_every_address(host) else host)
+
+
+def _in_uri(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _gateway_port(settings: InstanceSettings) -> int:
+    """Return the gateway's port: fixed before it starts, so that it keeps it through restarts."""
     host, port = settings.gateway.host, settings.gateway.port
-    with socket.socket() as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         # As Flight's own listener does: a port in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -245,16 +293,8 @@ def _gateway_address(settings: InstanceSettings) -> str:
                 f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
                 hint="Stop what listens there, or set gateway.port (0: a free one).",
             ) from error
-        return f"{host}:{probe.getsockname()[1]}"
-
-
-def _start_zookeeper(settings: InstanceSettings) -> EmbeddedZooKeeper | None:
-    chosen = wiring.embedded(settings)
-    if chosen is None:
-        return None
-    server = EmbeddedZooKeeper(chosen.port, chosen.folder, tick_ms=int(chosen.session_timeout_s * 1000 / 5))
-    server.start()
-    return server
+        taken: int = probe.getsockname()[1]
+        return taken
 
 
 def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:

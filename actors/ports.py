@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from merge.position import GroupPosition
+from merge.stop_mark import StopMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class ConsumerLease:
     holder: str
     #: fencing epoch of the holder; every call of the consumer carries it
     epoch: int
+    #: the ZooKeeper session by which the holder keeps its running node itself, as `hex` writes it; empty: the
+    #: server keeps the node for it
+    session: str = ""
 
 
 class Coordinator(Protocol):
@@ -32,8 +36,8 @@ class Coordinator(Protocol):
         Epochs grow with each election, for ever.
         """
 
-    def check_active(self) -> None:
-        """Return if this server can still know that it is the active one.
+    def check_active(self) -> float:
+        """Return for how many seconds this server can know that it is the active one.
 
         Cheap: asks no server. Called before every delivery.
 
@@ -42,20 +46,43 @@ class Coordinator(Protocol):
             FencedError: somebody else is.
         """
 
-    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
-        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+    def stop_mark(self) -> StopMark | None:
+        """Return an operator's mark that nobody shall serve the destination; None: there is none.
 
-        The caller has made sure that no other consumer is alive.
+        Cheap, as `check_active`. While the mark stands, `campaign` waits.
         """
 
-    def release_consumer(self, client_id: str) -> None:
-        """Take the client id's running node away; its epoch stays."""
+    def active_address(self) -> str:
+        """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
+
+    def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:
+        """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
+
+        The caller has made sure that no other consumer is alive. With `session`, the consumer keeps its
+        running node itself, by that session.
+        """
+
+    def keep_consumer(self, client_id: str, holder: str) -> None:
+        """Keep the running node of a consumer that an earlier server leased to, unless somebody keeps it."""
+
+    def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
+        """Return the last holder if it is known to be gone: the node that it kept is now that of `session`.
+
+        Raises:
+            ConsumerActive: the running node does not belong to `session`.
+        """
+
+    def release_consumer(self, client_id: str, session: str = "") -> None:
+        """Take away the running node that the server, or the consumer's `session`, keeps; its epoch stays."""
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, as it is remembered across restarts."""
 
+    def resign(self) -> None:
+        """Give up activity in good order: the next server can take over at once. May campaign again."""
+
     def close(self) -> None:
-        """Give up activity in good order: the next server can take over at once."""
+        """Give up activity in good order, for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +120,9 @@ class CursorStore(Protocol):
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, under the same condition."""
+
+    def flush(self, epoch: int) -> None:
+        """Make durable what `save` took and has not written yet; called before the activity is handed over.
+
+        Raises as `save`.
+        """

@@ -3,6 +3,9 @@
 Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer
 epoch is obeyed; a call under another generation than the current one is refused, because sequences mean
 nothing across generations.
+
+A shard that no group asks for a while leaves its source by itself: its group was paused or cut off, and the
+shards of the server that is active by now read the same source, under the same server id.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.clock import clock_s
 from actors.intake import Intake, IntakeState
 from actors.parse.chunk_builder import Limits
 from actors.parse.files_reader import FilesReader, FilesSource
@@ -39,6 +43,10 @@ NOTHING = -1
 GATHER_S = 0.05
 #: how long `open` waits for a source to tell where its stream begins
 OPEN_TIMEOUT_S = 20.0
+#: how often a shard looks whether its group is silent, seconds; a process that was paused looks at once
+WATCH_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,8 @@ class ShardWiring:
     start: Start
     #: by what a server's stream is found again
     start_by: StartBy
+    #: how long the group may be silent before the shard leaves its source, seconds
+    silence_max_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,10 @@ class Shard:
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
         self._opening = threading.Lock()
+        #: never set: what the watch waits on
+        self._pause = threading.Event()
+        #: when the group asked last, seconds
+        self._asked_at_s = clock_s()
         self._intake: Intake | None = None
         #: (epoch, generation) of the group that is obeyed
         self._term = (0, 0)
@@ -93,6 +107,7 @@ class Shard:
         self._busy = False
         self._asking = threading.Lock()
         self._door: RowDoor | None = None
+        threading.Thread(target=self._watch, name=f"watch-{self._name}", daemon=True).start()
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
         """Hand out what follows `position` (None: where the source stands now) under a new generation.
@@ -114,18 +129,48 @@ class Shard:
                     our_epoch=epoch,
                     current_epoch=self._term[0],
                 )
+            self._asked_at_s = clock_s()
             again = (epoch, generation) == self._term and self._intake is not None
             self._term, self._reported_us = (epoch, generation), None
             if self._intake is not None and not again:
                 if position is not None and self._intake.stands_at(position):
                     self._intake.ring.rollback()
                     return position
-                self._intake.close()
-                self._intake = None
+                self._leave()
             if self._intake is None:
                 self._intake = Intake(self._name, RingStore(self._wiring.ring), self._reader, position)
-            opened = self._intake.opened_at(OPEN_TIMEOUT_S)
+            try:
+                opened = self._intake.opened_at(OPEN_TIMEOUT_S)
+            finally:
+                self._asked_at_s = clock_s()
             return position or opened
+
+    def close(self, epoch: int) -> None:
+        """Leave the source and forget what is held, unless a group with a newer epoch was here."""
+        with self._opening:
+            if epoch >= self._term[0]:
+                self._leave()
+
+    def _leave(self) -> None:
+        if self._intake is not None:
+            self._intake.close()
+            self._intake = None
+
+    def _watch(self) -> None:
+        """Leave the source when no group has asked for long; runs until the process ends."""
+        while True:
+            left_s = self._asked_at_s + self._wiring.silence_max_s - clock_s()
+            if left_s > 0:
+                self._pause.wait(min(left_s, WATCH_S))
+                continue
+            with self._opening:
+                if self._intake is not None and self._silent():
+                    _log.warning("shard=%s leaves its source: its group is silent", self._name)
+                    self._leave()
+            self._pause.wait(WATCH_S)
+
+    def _silent(self) -> bool:
+        return clock_s() >= self._asked_at_s + self._wiring.silence_max_s
 
     def _reader(self, intake: Intake) -> Reader:
         wiring = self._wiring
@@ -153,6 +198,7 @@ class Shard:
         # read.
         turn = self._intake.ring.turn if self._intake is not None else 0
         intake = self._current(epoch, generation)
+        self._asked_at_s = clock_s()
         if done != NOTHING:
             intake.ring.ack(done)
         promise_us = intake.promise_us()

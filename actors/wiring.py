@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from actors.coordination.embedded import HOST as LOOPBACK
 from actors.coordination.local import LocalCoordinator
+from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
@@ -24,6 +26,8 @@ from merge.subscriber import BatchLimits
 
 #: headers without rows that are gathered before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024
+#: a group that is silent for less may just be restarting: its shards keep their rings for it, seconds
+SILENCE_MIN_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,30 @@ def cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorS
     if not isinstance(elected_by, ZooKeeperCoordinator):
         raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")
     return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+
+
+def switch(settings: InstanceSettings) -> Switch:
+    """Return what stops and starts the destination, from outside of its servers.
+
+    Raises:
+        ConfigError: the settings do not say where its servers look for a mark.
+    """
+    chosen, destination = settings.coordination, settings.destination
+    if isinstance(chosen, LocalSettings):
+        if chosen.folder is None:
+            raise ConfigError(
+                f"{destination} is coordinated in memory: there is no place for a mark.",
+                hint="Stop its server, or set coordination.folder.",
+            )
+        return LocalSwitch(chosen.folder, destination)
+    if isinstance(chosen, EmbeddedSettings):
+        if chosen.port == 0:
+            raise ConfigError(
+                f"{destination}'s embedded ZooKeeper takes a free port, which only its server knows.",
+                hint="Set coordination.port, or pass --zookeeper host:port.",
+            )
+        return ZooKeeperSwitch(f"{LOOPBACK}:{chosen.port}", destination, chosen.prefix)
+    return ZooKeeperSwitch(chosen.hosts, destination, chosen.prefix)
 
 
 def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
@@ -129,7 +157,8 @@ def source_address(
 
 def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
     """Return what a shard actor is made of."""
-    reader, store = settings.reader, settings.store
+    reader, store, chosen = settings.reader, settings.store, settings.coordination
+    session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
     return ShardWiring(
         source=shard_source(settings, shard),
         filter=settings.filter,
@@ -142,4 +171,5 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         margin_us=settings.merge.margin_ms * 1000,
         start=settings.start_of(shard),
         start_by=shard.start_by,
+        silence_max_s=max(SILENCE_MIN_S, session_s),
     )

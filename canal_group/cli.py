@@ -1,14 +1,11 @@
-"""The command line: `canal-group serve|check|consume|status|binlog|demo`."""
+"""The command line: `canal-group serve|stop|start|check|consume|status|binlog|demo`."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +14,8 @@ import typer
 from rich.console import Console
 
 from canal_group.demo.engine import Engine
+from canal_group.serve_command import serve
+from canal_group.switch_command import start, stop
 from merge.errors import CanalGroupError, RolledBack
 
 app = typer.Typer(
@@ -26,13 +25,16 @@ app = typer.Typer(
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
 
-#: how often `serve` looks whether its server is the active one, seconds
-ROLE_EVERY_S = 0.2
-
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
-Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
+Gateway = Annotated[
+    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; several by commas.")
+]
+Zookeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
+]
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
 TokenEnv = Annotated[
     str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
@@ -50,37 +52,9 @@ def main() -> None:
         sys.exit(130)
 
 
-@app.command()
-def serve(
-    config: Config,
-    address: Annotated[
-        str | None,
-        typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
-    ] = None,
-) -> None:
-    """Serve an instance until SIGTERM or Ctrl-C, saying when it becomes the active server or stands by."""
-    from actors.launch import launch
-    from conf.load import load_instance
-
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    settings = load_instance(config)
-    if address is not None:
-        chosen = settings.ray.model_copy(update={"address": address, "num_cpus": None})
-        settings = settings.model_copy(update={"ray": chosen})
-    stop = threading.Event()
-    with launch(settings, log_to_driver=True) as instance:
-        # Ray installs handlers of its own when it starts: ours come after.
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        signal.signal(signal.SIGINT, lambda *_: stop.set())
-        what = f"{settings.destination} ({len(settings.shards)} shards) at {instance.uri}"
-        said = None
-        while not stop.is_set():
-            active = instance.is_active()
-            if active is not said:
-                _err.print(f"{'serving' if active else 'standing by for'} {what}")
-                said = active
-            stop.wait(ROLE_EVERY_S)
-        _err.print("stopping")
+app.command()(serve)
+app.command()(stop)
+app.command()(start)
 
 
 @app.command()
@@ -141,6 +115,7 @@ def consume(
         float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
     ] = None,
     token_env: TokenEnv = None,
+    zookeeper: Zookeeper = None,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -154,7 +129,8 @@ def consume(
     with (
         _quiet_interrupt(),
         canal_group.connect(
-            gateway,
+            gateway if zookeeper is None else None,
+            zookeeper=zookeeper,
             destination=destination,
             client_id=client_id,
             filter=filter,
@@ -185,12 +161,14 @@ def status(
         bool, typer.Option("--json", help="Print the whole state as one JSON object.")
     ] = False,
     token_env: TokenEnv = None,
+    zookeeper: Zookeeper = None,
 ) -> None:
     """Show shards, who holds the group, outstanding batches, the active server and consumers."""
     from canal_group.door import GatewayDoor
     from canal_group.show import print_status
 
-    state = GatewayDoor(gateway, destination, _secret(token_env, "--token-env")).ask("status")
+    with _gateways(gateway, destination, zookeeper) as where:
+        state = GatewayDoor(where, destination, _secret(token_env, "--token-env")).ask("status")
     if as_json:
         typer.echo(json.dumps(state))
     else:
@@ -257,6 +235,23 @@ def demo(
     )
     if not report.ok:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _gateways(
+    gateway: str, destination: str, zookeeper: str | None
+) -> Iterator[str | Callable[[], Sequence[str]]]:
+    """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
+    if zookeeper is None:
+        yield gateway
+        return
+    from canal_group.discovery import Directory
+
+    directory = Directory(zookeeper, destination)
+    try:
+        yield directory.gateways
+    finally:
+        directory.close()
 
 
 def _secret(variable: str | None, option: str) -> str | None:

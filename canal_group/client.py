@@ -2,6 +2,10 @@
 
 At-least-once: what was not acknowledged comes again, after a rollback, a restart, or when another consumer
 takes the client id over. Each row carries `shard, file, pos, row` to de-duplicate by.
+
+A call goes on through a failover: it is repeated, at the next gateway, until a server answers. An
+acknowledgement is not repeated blindly: where its answer was lost, the server is asked first whether the
+cursor has moved.
 """
 
 from __future__ import annotations
@@ -12,19 +16,26 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from canal_group.ahead import Ahead
 from canal_group.door import GatewayDoor
+from canal_group.patience import keep_trying
+from canal_group.unfinished import Unfinished
 from merge.errors import (
     CanalGroupError,
+    ConfigError,
     ConsumerActive,
+    CoordinatorUnavailable,
     FencedError,
     NotSubscribed,
     RetryableError,
     RolledBack,
+    ServerUnavailable,
+    ShardUnavailable,
+    UnknownBatch,
 )
 from merge.position import GroupPosition
 
@@ -32,6 +43,23 @@ from merge.position import GroupPosition
 _GET_SLICE_S = 3.0
 #: how often the lease is renewed while the consumer is busy elsewhere, seconds
 _TOUCH_EVERY_S = 2.0
+#: what a failover looks like from outside
+_AWAY = (ServerUnavailable, CoordinatorUnavailable, ShardUnavailable)
+
+T = TypeVar("T")
+
+
+class NodeKeeper(Protocol):
+    """Keeps a client id's running node in ZooKeeper; `canal_group.discovery.Directory` does."""
+
+    def take(self, client_id: str, holder: str) -> str:
+        """Take the node, or keep it; return our session. Raises ConsumerActive: somebody else has it."""
+
+    def let_go(self, client_id: str) -> None:
+        """Give the node up."""
+
+    def close(self) -> None:
+        """End the session."""
 
 
 class Batch:
@@ -85,8 +113,19 @@ class Consumer:
     acknowledged in the order of their ids whoever calls.
     """
 
-    def __init__(self, door: GatewayDoor, client_id: str, table_filter: str, wait_s: float | None) -> None:
+    def __init__(
+        self,
+        door: GatewayDoor,
+        client_id: str,
+        table_filter: str,
+        wait_s: float | None,
+        *,
+        retry_s: float = 60.0,
+        node: NodeKeeper | None = None,
+    ) -> None:
         self._door = door
+        self._retry_s = retry_s
+        self._node = node
         self._client_id = client_id
         self._filter = table_filter
         self._wait_s = wait_s
@@ -96,12 +135,13 @@ class Consumer:
         #: one get at a time, so that the newest batch we have is known
         self._getting = threading.Lock()
         self._seen_id = 0
+        self._unfinished = Unfinished()
         self._closed = threading.Event()
         #: grows whenever outstanding batches are known to be taken back
         self.turn = 0
         #: durable place at subscription
         self.cursor = GroupPosition()
-        self._toucher = threading.Thread(target=self._keep_lease, name=f"lease-{client_id}", daemon=True)
+        self._toucher: threading.Thread | None = None
 
     # ---- subscription ----------------------------------------------------------------------------------
 
@@ -116,23 +156,26 @@ class Consumer:
         """
         if table_filter is not None:
             self._filter = table_filter
-        deadline = None if self._wait_s is None else time.monotonic() + self._wait_s
-        while True:
-            try:
-                answer = self._door.ask(
-                    "subscribe", client_id=self._client_id, holder=self.holder, filter=self._filter
-                )
-                break
-            except RetryableError as error:
-                if deadline is not None and time.monotonic() + error.retry_after_s > deadline:
-                    raise
-                self._closed.wait(error.retry_after_s)
+        answer = keep_trying(
+            self._subscribe, (RetryableError,), self._deadline_s(self._wait_s), self._closed.wait
+        )
         self._epoch, self._seen_id = int(answer["epoch"]), 0
         self.turn += 1
+        self._unfinished.forget()
         self.cursor = GroupPosition.from_json(answer["cursor"])
-        if not self._toucher.is_alive() and not self._closed.is_set():
+        if (self._toucher is None or not self._toucher.is_alive()) and not self._closed.is_set():
+            self._toucher = threading.Thread(
+                target=self._keep_lease, name=f"lease-{self._client_id}", daemon=True
+            )
             self._toucher.start()
         return self.cursor
+
+    def _subscribe(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"holder": self.holder, "filter": self._filter}
+        if self._node is not None:
+            body["session"] = self._node.take(self._client_id, self.holder)
+        answer: dict[str, Any] = self._door.ask("subscribe", client_id=self._client_id, **body)
+        return answer
 
     @property
     def epoch(self) -> int:
@@ -141,7 +184,21 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Give up the subscription with its cursor."""
-        self._ask("unsubscribe")
+        asked = False
+
+        def attempt() -> None:
+            nonlocal asked
+            try:
+                self._ask("unsubscribe")
+            except NotSubscribed:
+                if not asked:
+                    raise
+            except CanalGroupError:
+                asked = True
+                raise
+
+        self._patiently(attempt)
+        self._unfinished.forget()
 
     # ---- batches ---------------------------------------------------------------------------------------
 
@@ -156,15 +213,20 @@ class Consumer:
             The batch, outstanding until it is acknowledged or rolled back; None: none came in time.
 
         Raises:
-            RolledBack: outstanding batches were lost; forget them and get again.
+            RolledBack: outstanding batches were lost, with a shard or with the server; forget them and get
+                again.
             FencedError: another consumer took over.
-            RetryableError: nothing is lost; get again.
+            RetryableError: the server was away for longer than `retry_s`, or than `timeout`; get again.
             DataError: a shard stopped at data that an operator must look at.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+
+        def attempt() -> Batch | None:
             left_s = _GET_SLICE_S if deadline is None else min(_GET_SLICE_S, deadline - time.monotonic())
-            batch = self._get_slice(batch_size, max(left_s, 0.0))
+            return self._get_slice(batch_size, max(left_s, 0.0))
+
+        while True:
+            batch = self._patiently(attempt, deadline)
             if batch is not None or (deadline is not None and time.monotonic() >= deadline):
                 return batch
 
@@ -177,8 +239,27 @@ class Consumer:
             )
             if value is None:
                 return None
-            self._seen_id = int(value["batch_id"])
-        return Batch(self, value)
+            batch = Batch(self, value)
+            self._check_same_server(batch.batch_id)
+            self._seen_id = batch.batch_id
+            self._unfinished.deliver(batch.batch_id, batch.ack_position)
+        return batch
+
+    def _check_same_server(self, batch_id: int) -> None:
+        """Return if what is unfinished came from the server of the new batch, which is not taken otherwise.
+
+        Raises:
+            RolledBack: another server was elected since; the next get brings the batch again.
+        """
+        lost = self._unfinished.of_other_servers(batch_id)
+        if lost:
+            self._unfinished.forget()
+            raise RolledBack(
+                f"Another server was elected: {len(lost)} batches of the one before, from {lost[0]} on, are"
+                " unknown to it.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=lost[0],
+            )
 
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
         """Return the next batch with its rows read, acknowledged at once; raises as `get_without_ack`."""
@@ -201,26 +282,62 @@ class Consumer:
             RolledBack: the batch was taken back; nothing was changed. Where several were outstanding,
                 `rollback` gives back those that were delivered since.
             FencedError: another consumer took over; nothing was changed.
-            RetryableError: it is unknown whether the cursor moved. Acknowledge again: UnknownBatch says that
-                it had, RolledBack that its rows come again.
+            RetryableError: no server answered for `retry_s`, and it is unknown whether the cursor moved.
+                Acknowledge again to learn it: RolledBack says that the rows come again.
         """
+        deadline = self._deadline_s(self._retry_s)
+        self.cursor = keep_trying(
+            lambda: self._ack_once(batch_id), (RetryableError,), deadline, self._closed.wait
+        )
+        self._unfinished.finish(batch_id)
+        return self.cursor
+
+    def _ack_once(self, batch_id: int) -> GroupPosition:
+        """Acknowledge, after asking what became of an acknowledgement that was not answered."""
+        standing = self._standing() if self._unfinished.in_doubt(batch_id) else None
+        if standing is not None and self._unfinished.moved(batch_id, self.cursor, standing):
+            return standing
+        self._unfinished.doubt(batch_id)
         try:
-            answer = self._ask("ack", batch_id=batch_id)
+            return GroupPosition.from_json(self._ask("ack", batch_id=batch_id)["cursor"])
+        except RetryableError:
+            raise
         except RolledBack:
             self.turn += 1
+            self._unfinished.forget(batch_id)
             raise
-        self.cursor = GroupPosition.from_json(answer["cursor"])
-        return self.cursor
+        except CanalGroupError as error:
+            self._unfinished.refuse(batch_id)
+            if standing is not None and isinstance(error, UnknownBatch):
+                # The server that delivered it says that it is acknowledged: our first attempt came through.
+                return standing
+            raise
+
+    def _standing(self) -> GroupPosition:
+        """Return the cursor, with all acknowledgements in it that any server has accepted."""
+        standing = self._door.ask("standing", client_id=self._client_id)
+        if standing is None or standing["cursor"] is None:
+            raise NotSubscribed(f"Client {self._client_id} is not subscribed.", hint="Subscribe again.")
+        if standing["epoch"] != self._epoch:
+            raise FencedError(
+                f"Epoch {self._epoch} of client {self._client_id} is over.",
+                hint="Another consumer took over. Stop this one.",
+                our_epoch=self._epoch,
+                current_epoch=standing["epoch"],
+            )
+        return GroupPosition.from_json(standing["cursor"])
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
-        count = int(self._ask("rollback", batch_id=batch_id))
+        count = int(self._patiently(lambda: self._ask("rollback", batch_id=batch_id)))
         self.turn += 1
+        self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the delivered and not acknowledged batches, oldest first."""
-        return [entry["batch_id"] for entry in self._door.ask("outstanding", client_id=self._client_id)]
+        standing = self._patiently(lambda: self._door.ask("standing", client_id=self._client_id))
+        return [entry["batch_id"] for entry in standing["outstanding"]] if standing is not None else []
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
@@ -281,7 +398,15 @@ class Consumer:
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
         """Return an outstanding batch's rows; `Batch` is the friendlier way."""
-        return self._door.rows(client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how)
+        try:
+            return self._patiently(
+                lambda: self._door.rows(
+                    client_id=self._client_id, epoch=self._epoch, batch_id=batch_id, **how
+                )
+            )
+        except RolledBack:
+            self._unfinished.forget(batch_id)
+            raise
 
     # ---- life ------------------------------------------------------------------------------------------
 
@@ -290,7 +415,7 @@ class Consumer:
         if self._closed.is_set():
             return
         self._closed.set()
-        if self._toucher.is_alive():
+        if self._toucher is not None:
             self._toucher.join()
         try:
             if self._epoch:
@@ -298,6 +423,9 @@ class Consumer:
         except CanalGroupError:
             pass  # Whoever holds the client id by now, or nobody: our lease ends by itself.
         finally:
+            if self._node is not None:
+                self._node.let_go(self._client_id)
+                self._node.close()
             self._door.close()
 
     def __enter__(self) -> Self:
@@ -309,10 +437,23 @@ class Consumer:
     def _ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
         return self._door.ask(request, wait_s=wait_s, client_id=self._client_id, epoch=self._epoch, **body)
 
+    def _patiently(self, attempt: Callable[[], T], deadline: float | None = None) -> T:
+        """Repeat a call through a failover for `retry_s`, or until an earlier deadline."""
+        until = self._deadline_s(self._retry_s)
+        if deadline is not None:
+            until = deadline if until is None else min(until, deadline)
+        return keep_trying(attempt, _AWAY, until, self._closed.wait)
+
+    def _deadline_s(self, patience_s: float | None) -> float | None:
+        return None if patience_s is None else time.monotonic() + patience_s
+
     def _keep_lease(self) -> None:
         while not self._closed.wait(_TOUCH_EVERY_S):
             try:
                 self._ask("touch")
+                if self._node is not None:
+                    # Made anew where our session had ended, unless the next consumer was faster.
+                    self._node.take(self._client_id, self.holder)
             except (FencedError, NotSubscribed):
                 return  # The next call of the consumer says so.
             except CanalGroupError:
@@ -320,24 +461,32 @@ class Consumer:
 
 
 def connect(
-    uri: str,
+    uri: str | None = None,
     *,
     destination: str,
     client_id: str = "1001",
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
     wait_s: float | None = None,
+    retry_s: float = 60.0,
+    zookeeper: str | None = None,
+    prefix: str = "/otter/canal",
 ) -> Consumer:
-    """Connect to a gateway and become the active consumer of a client id.
+    """Connect to the active gateway and become the active consumer of a client id.
 
     Args:
-        uri: the gateway, "grpc://host:port".
+        uri: the gateway, "grpc://host:port"; several parted by commas are tried in turn. None: whoever
+            ZooKeeper says is active.
         destination: the logical instance to read.
         client_id: whose cursor to use; 1001 is canal's default.
         filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
         token: shared with the gateway.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
+        retry_s: how long a later call goes on while the server is away or fails over, before it raises.
+        zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
+            next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
+        prefix: where canal's tree hangs in ZooKeeper.
 
     Returns:
         A subscribed consumer, a context manager.
@@ -345,9 +494,20 @@ def connect(
     Raises:
         ConsumerActive: another consumer holds the client id; the sentence names it.
         ServerUnavailable: the gateway does not answer.
-        ConfigError: the address or the token is wrong.
+        ConfigError: the address or the token is wrong, or neither `uri` nor `zookeeper` is given.
     """
-    consumer = Consumer(GatewayDoor(uri, destination, token), client_id, filter, wait_s)
+    directory = None
+    if zookeeper is not None:
+        # kazoo is needed by those only who pass `zookeeper`.
+        from canal_group.discovery import Directory  # noqa: PLC0415
+
+        directory = Directory(zookeeper, destination, prefix)
+    elif uri is None:
+        raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
+    where = uri if uri is not None or directory is None else directory.gateways
+    assert where is not None
+    door = GatewayDoor(where, destination, token)
+    consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
         consumer.subscribe()
     except BaseException:

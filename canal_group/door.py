@@ -1,33 +1,58 @@
-"""The consumer's end of the gateway's Flight protocol: requests, streams, errors."""
+"""The consumer's end of the gateways' Flight protocol: requests, streams, errors, and whom to ask."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
-from merge.errors import CanalGroupError, ConfigError, ServerUnavailable, error_from_dict
+from merge.errors import (
+    CanalGroupError,
+    ConfigError,
+    RetryableError,
+    ServerUnavailable,
+    error_from_dict,
+)
 
-#: what a call may take beyond the time that the gateway was asked to wait, seconds
-CALL_TIMEOUT_S = 40.0
+#: what a call may take beyond the time that the gateway was asked to wait, seconds; the gateway itself waits
+#: for 10 at most, so that a longer silence is a gateway that was paused or cut off
+CALL_TIMEOUT_S = 15.0
+#: what reading a batch's rows may take, seconds
+ROWS_TIMEOUT_S = 60.0
+#: gRPC would wait up to two minutes between two attempts to connect to a gateway that is back
+_RECONNECT_MAX_MS = 1_000
 
 
 class GatewayDoor:
-    """A connection to one destination's gateway. Safe to use from several threads.
+    """A connection to one destination's active gateway. Safe to use from several threads.
+
+    A call is made once. Where it meets no active server, the door turns to the next gateway, and the next
+    call goes there.
 
     Args:
-        uri: "grpc://host:port".
-        destination: what the gateway serves.
-        token: shared with the gateway; None: none.
+        uri: "grpc://host:port", several parted by commas, or what returns them (the active one first).
+        destination: what the gateways serve.
+        token: shared with them; None: none.
+
+    Raises:
+        ConfigError: an address cannot be.
     """
 
-    def __init__(self, uri: str, destination: str, token: str | None = None) -> None:
-        try:
-            self._flight = flight.FlightClient(uri)
-        except pa.ArrowInvalid as error:
-            raise ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port.") from error
+    def __init__(
+        self, uri: str | Callable[[], Sequence[str]], destination: str, token: str | None = None
+    ) -> None:
+        fixed = split_uris(uri) if isinstance(uri, str) else []
+        self._find: Callable[[], Sequence[str]] = (lambda: fixed) if isinstance(uri, str) else uri
+        self._lock = threading.Lock()
+        self._clients: dict[str, flight.FlightClient] = {}
+        self._uri = fixed[0] if fixed else ""
+        for known in fixed:
+            self._client(known)
         self._destination = destination
         self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
 
@@ -35,16 +60,18 @@ class GatewayDoor:
         """Send a request and return its answer.
 
         Raises:
-            CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer.
+            CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer: then it is
+                unknown whether the request was heard.
         """
         action = flight.Action(request, json.dumps({"destination": self._destination, **body}).encode())
+        uri = self._where()
         try:
-            results = list(self._flight.do_action(action, self._options(wait_s)))
+            results = list(self._client(uri).do_action(action, self._options(CALL_TIMEOUT_S + wait_s)))
         except (flight.FlightError, pa.ArrowException) as error:
-            raise _translated(error) from error
+            raise self._failed(uri, _translated(error)) from error
         answer = json.loads(results[0].body.to_pybytes())
         if "error" in answer:
-            raise error_from_dict(answer["error"])
+            raise self._failed(uri, error_from_dict(answer["error"]))
         return answer["value"]
 
     def rows(self, **ticket: Any) -> pa.Table:
@@ -54,17 +81,84 @@ class GatewayDoor:
             CanalGroupError: as `ask`.
         """
         named = flight.Ticket(json.dumps({"destination": self._destination, **ticket}).encode())
+        uri = self._where()
         try:
-            return self._flight.do_get(named, self._options(0.0)).read_all()
+            return self._client(uri).do_get(named, self._options(ROWS_TIMEOUT_S)).read_all()
         except (flight.FlightError, pa.ArrowException) as error:
-            raise _translated(error) from error
+            raise self._failed(uri, _translated(error)) from error
 
     def close(self) -> None:
-        """Close the connection."""
-        self._flight.close()
+        """Close the connections."""
+        with self._lock:
+            for client in self._clients.values():
+                client.close()
+            self._clients.clear()
 
-    def _options(self, wait_s: float) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=CALL_TIMEOUT_S + wait_s, headers=self._headers)
+    # ---- inside
+
+    def _where(self) -> str:
+        """Return the gateway to ask."""
+        if not self._uri:
+            self._turn(self._uri)
+        if not self._uri:
+            raise ServerUnavailable(
+                f"No server of {self._destination} is known to ZooKeeper.",
+                hint="Start one, or check the destination's name.",
+                retry_after_s=0.5,
+            )
+        return self._uri
+
+    def _failed(self, uri: str, error: CanalGroupError) -> CanalGroupError:
+        """Turn to the next gateway if it was the server that failed; return the error."""
+        if isinstance(error, ServerUnavailable):
+            # Is ZooKeeper away, too, the same gateway is asked again.
+            with contextlib.suppress(RetryableError):
+                self._turn(uri)
+        return error
+
+    def _turn(self, away_from: str) -> None:
+        """Choose the next gateway after one that failed, unless another thread has done so."""
+        known = list(self._find())
+        with self._lock:
+            if self._uri == away_from and known:
+                after = known.index(away_from) + 1 if away_from in known else 0
+                self._uri = known[after % len(known)]
+
+    def _client(self, uri: str) -> flight.FlightClient:
+        with self._lock:
+            client = self._clients.get(uri)
+            if client is None:
+                try:
+                    client = flight.FlightClient(
+                        uri, generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)]
+                    )
+                except pa.ArrowInvalid as error:
+                    raise _no_address(uri) from error
+                self._clients[uri] = client
+            return client
+
+    def _options(self, timeout_s: float) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+
+
+def split_uris(text: str) -> list[str]:
+    """Return the addresses of "grpc://a:1,b:2": one scheme for all, or each with its own.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise _no_address(text)
+    parts = [part.strip() for part in text.split(",")]
+    uris = [part if "://" in part else f"{scheme}://{part}" for part in parts if part]
+    if not all(uri.partition("://")[2] for uri in uris):
+        raise _no_address(text)
+    return uris
+
+
+def _no_address(uri: str) -> ConfigError:
+    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port.")
 
 
 def _translated(error: Exception) -> CanalGroupError:

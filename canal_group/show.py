@@ -36,7 +36,7 @@ def print_status(state: dict[str, Any]) -> None:
     out = Console(highlight=False)
     group, now_us = state["group"], state["now_us"]
     if not group.get("active"):
-        out.print(f"{state['destination']}: not active at this server. {group.get('error', '')}")
+        out.print(f"{state['destination']}: {_why_not_served(group)}")
     else:
         out.print(
             f"[bold]{state['destination']}[/bold]  active server {group['server']} (epoch {group['epoch']})"
@@ -53,6 +53,13 @@ def print_status(state: dict[str, Any]) -> None:
             f"client [bold]{client['client_id']}[/bold]  consumer {client['holder'] or 'none'}"
             f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
         )
+
+
+def _why_not_served(group: dict[str, Any]) -> str:
+    if group.get("stopped"):
+        return f"not served: {group['stopped']}"
+    elsewhere = f"; {group['active_server']} is" if group.get("active_server") else ""
+    return f"not active at this server{elsewhere}. {group.get('error', '')}".rstrip()
 
 
 def _shards(shards: list[dict[str, Any]], grouped: list[dict[str, Any]], now_us: int) -> Table:

@@ -84,6 +84,8 @@ class GatewaySettings(Settings):
 
     host: Host = "127.0.0.1"
     port: ListenPort = 11113
+    #: by which other machines reach it; None: `host`, or the machine's name where that is every address
+    advertise: Host | None = None
     #: environment variable or file that holds the token every consumer must show; neither: none is asked for
     token_env: str | None = None
     token_file: AnchoredPath | None = None

@@ -51,6 +51,14 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def is_every_address(host: str) -> bool:
+    """Return whether what listens on `host` listens on every address of the machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def is_host_and_port(text: str) -> bool:
     """Return whether `text` is `host:port`, with an IPv6 address in brackets."""
     match = _HOST_AND_PORT.fullmatch(text)

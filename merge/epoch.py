@@ -82,8 +82,8 @@ class Tenure:
         """Return the tenure as over, for good; the first reason stays."""
         return self if self.over else replace(self, over=why)
 
-    def check(self, now_s: float) -> None:
-        """Return if the holder may serve at `now_s`.
+    def check(self, now_s: float) -> float:
+        """Return for how many seconds from `now_s` on the holder may serve.
 
         Raises:
             CoordinatorUnavailable: no answer for so long that somebody else may have been elected.
@@ -98,3 +98,4 @@ class Tenure:
                 hint="Serving goes on by itself if it answers before another server is elected.",
                 our_epoch=self.epoch,
             )
+        return self.serves_until_s - now_s

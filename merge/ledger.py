@@ -51,7 +51,7 @@ class Batch:
     @property
     def server_epoch(self) -> int:
         """Fencing epoch of the server that delivered it."""
-        return self.batch_id >> _COUNTER_BITS
+        return epoch_of(self.batch_id)
 
     @property
     def start(self) -> GroupPosition:
@@ -67,6 +67,11 @@ class Batch:
     def end(self) -> GroupPosition:
         """Where the stream stands behind it."""
         return self.after.end
+
+
+def epoch_of(batch_id: int) -> int:
+    """Return the fencing epoch of the server that delivered a batch."""
+    return batch_id >> _COUNTER_BITS
 
 
 class Ledger:
@@ -129,7 +134,14 @@ class Ledger:
         batch = self._outstanding.get(batch_id)
         if batch is not None:
             return batch
-        if batch_id in self._taken_back or batch_id < self._first_id:
+        if batch_id < self._first_id:
+            raise RolledBack(
+                f"Batch {batch_id} is unknown: it was delivered under epoch {epoch_of(batch_id)}, before"
+                " another server was elected. What was not acknowledged is delivered again under a new id.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=batch_id,
+            )
+        if batch_id in self._taken_back:
             raise RolledBack(
                 f"Batch {batch_id} was rolled back; its rows are delivered again under a new id.",
                 hint="Forget what you did not finish and get again.",

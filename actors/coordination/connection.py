@@ -29,9 +29,9 @@ from kazoo.exceptions import (
 from kazoo.protocol.serialization import Connect
 from kazoo.retry import KazooRetry
 
-from actors.coordination.tree import Tree
 from merge.epoch import fenced
 from merge.errors import ConfigError, CoordinatorUnavailable
+from merge.tree import Tree
 
 _log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from actors.durable import replace_file
 from actors.ports import ConsumerLease
 from merge.epoch import Tenure
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from merge.stop_mark import StopMark
 
 #: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
 #: 2094
@@ -102,6 +103,8 @@ class LocalCoordinator:
         """
         if self._folder is not None and self._lock_fd is None:
             self._lock_fd = self._wait_for_lock(self._folder)
+        while self.stop_mark() is not None and not self._closed.is_set():
+            self._closed.wait(POLL_S)
         with self._lock:
             if self._closed.is_set():
                 self._release()
@@ -113,8 +116,8 @@ class LocalCoordinator:
             self._tenure = Tenure(epoch, float("inf"))
         return epoch
 
-    def check_active(self) -> None:
-        """Return if this server is the active one.
+    def check_active(self) -> float:
+        """Return for how many seconds this server is the active one: for ever.
 
         Raises:
             CoordinatorUnavailable: not elected yet.
@@ -124,9 +127,29 @@ class LocalCoordinator:
             raise CoordinatorUnavailable(
                 f"This server stands by for {self._destination}; another one is active."
             )
-        self._tenure.check(0.0)
+        return self._tenure.check(0.0)
 
-    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
+    def stop_mark(self) -> StopMark | None:
+        """Return an operator's mark that nobody shall serve the destination; without a folder there is none.
+
+        Raises:
+            CoordinatorUnavailable: the folder cannot be read.
+        """
+        if self._folder is None:
+            return None
+        file = stop_file(self._folder, self._destination)
+        try:
+            return StopMark.from_json(file.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CoordinatorUnavailable(f"{file} cannot be read ({error.strerror}).") from error
+
+    def active_address(self) -> str:
+        """Return nothing: a lock does not tell who holds it."""
+        return ""
+
+    def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:  # noqa: ARG002
         """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
 
         Raises:
@@ -140,7 +163,21 @@ class LocalCoordinator:
             self._remember(_Epochs(self._epochs.server, {**self._epochs.consumers, client_id: lease}))
         return lease
 
-    def release_consumer(self, client_id: str) -> None:
+    def keep_consumer(self, client_id: str, holder: str) -> None:
+        """Do nothing: here a consumer has no running node."""
+
+    def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:  # noqa: ARG002
+        """Refuse: without ZooKeeper no consumer can keep a node.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{self._destination} has no ZooKeeper: a consumer cannot keep a node of its own.",
+            hint="Connect by the gateway's address.",
+        )
+
+    def release_consumer(self, client_id: str, session: str = "") -> None:
         """Do nothing: here a consumer has no running node, and its epoch stays."""
 
     def consumers(self) -> list[ConsumerLease]:
@@ -148,15 +185,22 @@ class LocalCoordinator:
         with self._lock:
             return [lease for _, lease in sorted(self._epochs.consumers.items())]
 
+    def resign(self) -> None:
+        """Give up activity: a server that waits takes over. May campaign again."""
+        self._give_up("The activity was given up.")
+
     def close(self) -> None:
-        """Give up activity: a server that waits takes over. May be called again."""
+        """Give up activity for good. May be called again."""
         self._closed.set()
-        with self._lock:
-            if self._tenure is not None:
-                self._tenure = self._tenure.ended("The coordinator was closed.")
-            self._release()
+        self._give_up("The coordinator was closed.")
 
     # ---- inside
+
+    def _give_up(self, why: str) -> None:
+        with self._lock:
+            if self._tenure is not None:
+                self._tenure = self._tenure.ended(why)
+            self._release()
 
     def _wait_for_lock(self, folder: Path) -> int:
         file = folder / f"{self._destination}.lock"
@@ -193,6 +237,11 @@ class LocalCoordinator:
 
     def _file(self, folder: Path) -> Path:
         return folder / f"{self._destination}.epochs.json"
+
+
+def stop_file(folder: Path, destination: str) -> Path:
+    """Return the file that stands while an operator keeps a destination stopped."""
+    return folder / f"{destination}.stopped.json"
 
 
 def _load(file: Path) -> _Epochs:

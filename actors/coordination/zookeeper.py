@@ -11,28 +11,24 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
+from actors.clock import clock_s
 from actors.coordination.connection import Connection, Refused
-from actors.coordination.tree import Tree
+from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
 from actors.ports import ConsumerLease
 from merge.epoch import Tenure, fenced
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
+from merge.stop_mark import StopMark
+from merge.tree import Tree
 
 _log = logging.getLogger(__name__)
 
 #: questions to ZooKeeper in one session timeout; a session survives the loss of several
 BEATS_PER_SESSION = 6
-
-
-def clock_s() -> float:
-    """Return seconds on a clock that never steps back, and counts a machine's sleep where it can."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ZooKeeperCoordinator:
@@ -99,7 +95,12 @@ class ZooKeeperCoordinator:
         #: wakes the keeper before its time
         self._beat_due = threading.Event()
         self._keeper: threading.Thread | None = None
+        #: an operator's mark, as it was last seen
+        self._stop_mark: StopMark | None = None
+        #: "host:port" of the active server, as it was last seen
+        self._active_address = ""
         self.connection = Connection(hosts, self._tree, session_timeout_s, self._on_change, self._on_lost)
+        self._consumers = ConsumerNodes(self.connection)
 
     # ---- the server
 
@@ -128,15 +129,27 @@ class ZooKeeperCoordinator:
             self._changed.wait(self.connection.session_timeout_s)
         raise UsageError("The coordinator is closed.")
 
-    def check_active(self) -> None:
-        """Return if this server can still know that it is the active one; asks no server.
+    def check_active(self) -> float:
+        """Return for how many seconds this server can know that it is the active one; asks no server.
 
         Raises:
             CoordinatorUnavailable: not elected yet, or no answer from ZooKeeper for so long that somebody
                 else may be active.
             FencedError: somebody else was elected, the session ended, or the coordinator was closed.
         """
-        self._require_tenure()
+        return self._require_tenure().check(self._clock())
+
+    def stop_mark(self) -> StopMark | None:
+        """Return an operator's mark that nobody shall serve the destination, as it was last seen."""
+        return self._stop_mark
+
+    def active_address(self) -> str:
+        """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
+        return self._active_address
+
+    def resign(self) -> None:
+        """Give up activity in good order: the next server can take over at once. May campaign again."""
+        self._give_up("The activity was given up.")
 
     def close(self) -> None:
         """Give up activity in good order: the next server can take over at once. May be called again."""
@@ -146,20 +159,23 @@ class ZooKeeperCoordinator:
         self._on_change()
         if self._keeper is not None:
             self._keeper.join(timeout=self.connection.session_timeout_s)
+        self._give_up("The coordinator was closed.")
+        self.connection.close()
+
+    def _give_up(self, why: str) -> None:
         tenure = self._tenure
-        self._end("The coordinator was closed.")
+        self._end(why)
         if tenure is not None and not tenure.over:
             try:
-                self._remove(self._tree.running, tenure.epoch)
+                self._remove_nodes(tenure.epoch)
             except CanalGroupError as error:
                 _log.info(
                     "running is left to expire destination=%s reason=%s", self._destination, error.message
                 )
-        self.connection.close()
 
     # ---- its consumers
 
-    def lease_consumer(self, client_id: str, holder: str) -> ConsumerLease:
+    def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:
         """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
 
         The caller has made sure that no other consumer is alive.
@@ -167,39 +183,37 @@ class ZooKeeperCoordinator:
         Raises:
             FencedError: this server is no longer the active one; nothing was changed.
             CoordinatorUnavailable: it is unknown whether the lease was made; making it again is harmless.
+            ConsumerActive: the running node is not that of `session`; nothing was changed.
             UsageError: `client_id` cannot be one.
         """
-        node, running = self._tree.client(client_id), self._tree.client_running(client_id)
-        epoch_node = self._tree.client_epoch(client_id)
-        state = {
-            "active": True,
-            "address": holder,
-            "clientId": int(client_id) if client_id.isdecimal() else client_id,
-        }
+        return self._consumers.lease(self._require_tenure().epoch, client_id, holder, session)
 
-        def fill(transaction: Any) -> None:
-            found = self.connection.stat(epoch_node)
-            if found is None:
-                if self.connection.stat(node) is None:
-                    transaction.create(node)
-                transaction.create(epoch_node)
-            if self.connection.stat(running) is not None:
-                transaction.delete(running)
-            transaction.create(running, _json(state), ephemeral=True)
-            version = 0 if found is None else found.version
-            transaction.set_data(epoch_node, _json({"holder": holder}), version=version)
-
-        results = self.connection.commit_under(self._require_tenure().epoch, fill)
-        return ConsumerLease(client_id, holder, results[-1].version)
-
-    def release_consumer(self, client_id: str) -> None:
-        """Take the client id's running node away; its epoch stays.
+    def keep_consumer(self, client_id: str, holder: str) -> None:
+        """Keep the running node of a consumer that an earlier server leased to, unless somebody keeps it.
 
         Raises:
             FencedError: this server is no longer the active one; nothing was changed.
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
-        self._remove(self._tree.client_running(client_id), self._require_tenure().epoch)
+        self._consumers.keep(self._require_tenure().epoch, client_id, holder)
+
+    def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
+        """Return the last holder if it is known to be gone: the node that it kept is now that of `session`.
+
+        Raises:
+            ConsumerActive: the running node does not belong to `session`.
+            CoordinatorUnavailable: ZooKeeper did not answer.
+        """
+        return self._consumers.gone(client_id, session)
+
+    def release_consumer(self, client_id: str, session: str = "") -> None:
+        """Take away the running node that this server, or the consumer's `session`, keeps; its epoch stays.
+
+        Raises:
+            FencedError: this server is no longer the active one; nothing was changed.
+            CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
+        """
+        self._consumers.release(self._require_tenure().epoch, client_id, session)
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids.
@@ -207,13 +221,7 @@ class ZooKeeperCoordinator:
         Raises:
             CoordinatorUnavailable: ZooKeeper did not answer.
         """
-        leases = []
-        for client_id in filter(self._tree.is_client, self.connection.children(self._tree.destination)):
-            found = self.connection.get(self._tree.client_epoch(client_id))
-            if found is not None and found[1].version > 0:
-                holder = str(_parsed(found[0]).get("holder", ""))
-                leases.append(ConsumerLease(client_id, holder, found[1].version))
-        return leases
+        return self._consumers.leases()
 
     # ---- inside: the election
 
@@ -232,13 +240,20 @@ class ZooKeeperCoordinator:
         connection, tree = self.connection, self._tree
         connection.ensure(tree.epoch)
         session_id = connection.session_id
+        self._look_at_stop_mark()
         running = connection.stat(tree.running, watch=True)
+        self._active_address = str(parsed(connection.read(tree.running) or b"").get("address", ""))
+        if self._stop_mark is not None:
+            return None
         found = connection.get(tree.epoch)
         if found is None:
             self._changed.set()
             return None
         data, epoch_stat = found
         transaction = connection.transaction()
+        # Refused if the node is there by now: nobody wins a destination that was stopped a moment ago.
+        transaction.create(tree.stopped)
+        transaction.delete(tree.stopped)
         if running is not None:
             if not self._is_ours(running.ephemeralOwner, session_id, data):
                 return None
@@ -246,10 +261,10 @@ class ZooKeeperCoordinator:
                 self._refuse_to_oust_successor(epoch_stat.version)
             transaction.delete(tree.running)
         state = {"active": True, "address": self._address}
-        transaction.create(tree.running, _json(state), ephemeral=True)
+        transaction.create(tree.running, to_json(state), ephemeral=True)
         # The expected version stands for everything read above: whoever won meanwhile has changed it.
         claim = {"address": self._address, "owner": self._owner, "session": hex(session_id)}
-        transaction.set_data(tree.epoch, _json(claim), version=epoch_stat.version)
+        transaction.set_data(tree.epoch, to_json(claim), version=epoch_stat.version)
         asked_at_s = self._clock()
         try:
             epoch: int = connection.commit(transaction)[-1].version
@@ -259,6 +274,7 @@ class ZooKeeperCoordinator:
         with self._lock:
             self._session_id = session_id
             self._tenure = Tenure(epoch, asked_at_s + self._lease_s())
+        self._active_address = self._address
         # The first beat sets the watches.
         self._beat_due.set()
         _log.info("active destination=%s epoch=%d address=%s", self._destination, epoch, self._address)
@@ -273,7 +289,7 @@ class ZooKeeperCoordinator:
         """
         if holding_session_id == session_id:
             return True
-        value = _parsed(claim)
+        value = parsed(claim)
         return value.get("owner") == self._owner and value.get("session") == hex(holding_session_id)
 
     def _refuse_to_oust_successor(self, current_epoch: int) -> None:
@@ -332,7 +348,14 @@ class ZooKeeperCoordinator:
             if running is None or running.ephemeralOwner != session_id:
                 seen = seen.ended(f"The node {self._tree.running} no longer belongs to this server.")
             self._update(tenure.epoch, seen.confirmed(asked_at_s, self._lease_s()))
+            self._look_at_stop_mark()
         self._register()
+
+    def _look_at_stop_mark(self) -> None:
+        stopped = self._tree.stopped
+        found = self.connection.stat(stopped, watch=True)
+        text = None if found is None else self.connection.read(stopped)
+        self._stop_mark = None if text is None else StopMark.from_json(text)
 
     def _update(self, epoch: int, seen: Tenure) -> None:
         with self._lock:
@@ -370,10 +393,13 @@ class ZooKeeperCoordinator:
         tenure.check(self._clock())
         return tenure
 
-    def _remove(self, path: str, epoch: int) -> None:
+    def _remove_nodes(self, epoch: int) -> None:
+        """Remove `running`, and the nodes that are kept for consumers: the next server keeps its own."""
+
         def fill(transaction: Any) -> None:
-            if self.connection.stat(path) is not None:
-                transaction.delete(path)
+            for path in (self._tree.running, *self._consumers.ours()):
+                if self.connection.stat(path) is not None:
+                    transaction.delete(path)
 
         self.connection.commit_under(epoch, fill)
 
@@ -383,15 +409,3 @@ class ZooKeeperCoordinator:
 
     def _on_lost(self) -> None:
         self._end("The ZooKeeper session has ended; somebody else may be active.")
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

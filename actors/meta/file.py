@@ -134,6 +134,9 @@ class FileCursorStore:
             rest = {name: kept for name, kept in content.subscriptions.items() if name != client_id}
             self._write(_Content(epoch, rest))
 
+    def flush(self, epoch: int) -> None:
+        """Do nothing: a save is durable when it returns."""
+
     # ---- inside
 
     def _read(self) -> _Content:

@@ -34,7 +34,7 @@ class FencedNodes(Protocol):
 
 
 class ClientNodes(Protocol):
-    """Where client ids have their nodes; `actors.coordination.tree.Tree` knows."""
+    """Where client ids have their nodes; `merge.tree.Tree` knows."""
 
     @property
     def destination(self) -> str:
@@ -117,6 +117,9 @@ class ZooKeeperCursorStore:
         """
         node = self._tree.client(client_id)
         self._nodes.write(epoch, [(f"{node}/filter", None), (f"{node}/cursor", None)])
+
+    def flush(self, epoch: int) -> None:
+        """Do nothing: a save is durable when it returns."""
 
     def _load(self, client_id: str) -> Subscription | None:
         node = self._tree.client(client_id)

@@ -23,8 +23,9 @@ from integration.zookeeper_fixtures import (
 )
 from kazoo.client import KazooClient
 
+from actors.clock import clock_s
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.coordination.zookeeper import ZooKeeperCoordinator, clock_s
+from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import ConsumerLease, Subscription
 from merge.errors import ConfigError, CoordinatorUnavailable, FencedError, UsageError

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.coordination.tree import Tree
+
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import CursorStore, Subscription

@@ -2,7 +2,6 @@
 
 import pytest
 
-from actors.coordination.tree import Tree
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
@@ -11,6 +10,7 @@ from merge.epoch import fenced
 from merge.errors import ConfigError, FencedError, UsageError
 from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
+from merge.tree import Tree
 
 CURSOR = GroupPosition(
     {

@@ -1,14 +1,16 @@
-"""The ZooKeeper tree of one destination: canal's own layout, plus the epochs.
+"""The ZooKeeper tree of one destination: canal's own layout, plus the epochs and the mark of a stop.
 
     {prefix}/cluster/{host:port}                              ephemeral
     {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}
     {prefix}/destinations/{dest}/cluster/{host:port}          ephemeral
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
+    {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 
-After canal's ZookeeperPathUtils, so that canal's tools can read it.
+After canal's ZookeeperPathUtils, so that canal's tools can read it. Servers go by it, and consumers that
+know ZooKeeper.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import re
 from merge.errors import ConfigError, UsageError
 
 #: Children of a destination that are no client ids; `parse` is canal's own.
-RESERVED = frozenset({"cluster", "epoch", "parse", "running"})
+RESERVED = frozenset({"cluster", "epoch", "parse", "running", "stopped"})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
@@ -52,6 +54,8 @@ class Tree:
         self.running = f"{self.destination}/running"
         #: its version is the server's fencing epoch
         self.epoch = f"{self.destination}/epoch"
+        #: stands while an operator keeps the destination stopped
+        self.stopped = f"{self.destination}/stopped"
         #: parents of the ephemeral registrations
         self.clusters = (f"{prefix}/cluster", f"{self.destination}/cluster")
 

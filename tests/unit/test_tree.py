@@ -1,7 +1,7 @@
 import pytest
 
-from actors.coordination.tree import RESERVED, Tree
 from merge.errors import ConfigError, UsageError
+from merge.tree import RESERVED, Tree
 
 
 def test_paths_are_canals():

@@ -1,0 +1,142 @@
+"""The consumers' nodes of one destination: who holds which client id.
+
+They are for the next server, and for canal's tools. A client id's `running` node belongs to whoever keeps it
+alive: the consumer's own ZooKeeper session where it has one, else the server's. What fences is neither, but
+the version of the `epoch` node.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from actors.coordination.connection import Connection
+from actors.ports import ConsumerLease
+from merge.errors import ConsumerActive
+
+
+class ConsumerNodes:
+    """Reads and writes the consumers' nodes; every write is checked against the server's epoch.
+
+    Args:
+        connection: the server's session.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._tree = connection.tree
+
+    def lease(self, server_epoch: int, client_id: str, holder: str, session: str) -> ConsumerLease:
+        """Make `holder` the consumer, with a new and higher epoch; errors as `lease_consumer`."""
+        node, running = self._tree.client(client_id), self._tree.client_running(client_id)
+        epoch_node = self._tree.client_epoch(client_id)
+
+        def fill(transaction: Any) -> None:
+            found = self._connection.stat(epoch_node)
+            if found is None:
+                if self._connection.stat(node) is None:
+                    transaction.create(node)
+                transaction.create(epoch_node)
+            self._keep_node(transaction, running, client_id, holder, session)
+            version = 0 if found is None else found.version
+            claim = {"holder": holder, "session": session} if session else {"holder": holder}
+            transaction.set_data(epoch_node, to_json(claim), version=version)
+
+        results = self._connection.commit_under(server_epoch, fill)
+        return ConsumerLease(client_id, holder, results[-1].version, session)
+
+    def _keep_node(self, transaction: Any, running: str, client_id: str, holder: str, session: str) -> None:
+        """Add to a transaction what makes `running` the holder's, or refuse if it is somebody else's."""
+        found = self._connection.stat(running)
+        if session:
+            if found is None or found.ephemeralOwner != int(session, 16):
+                raise self._held_by_another(client_id, running)
+            transaction.check(running, found.version)
+            return
+        if found is not None:
+            transaction.delete(running)
+        transaction.create(running, running_state(holder, client_id), ephemeral=True)
+
+    def gone(self, client_id: str, session: str) -> ConsumerLease | None:
+        """Return the last holder if the node that it kept itself is now that of `session`.
+
+        Raises:
+            ConsumerActive: the running node does not belong to `session`.
+        """
+        running = self._tree.client_running(client_id)
+        found = self._connection.stat(running)
+        if found is None or found.ephemeralOwner != int(session, 16):
+            raise self._held_by_another(client_id, running)
+        last = self._last(client_id)
+        return last if last is not None and last.session not in {"", session} else None
+
+    def keep(self, server_epoch: int, client_id: str, holder: str) -> None:
+        """Keep a running node for a holder whose server is gone, unless somebody keeps one."""
+        running = self._tree.client_running(client_id)
+
+        def fill(transaction: Any) -> None:
+            if self._connection.stat(running) is None:
+                transaction.create(running, running_state(holder, client_id), ephemeral=True)
+
+        self._connection.commit_under(server_epoch, fill)
+
+    def ours(self) -> list[str]:
+        """Return the running nodes that the server keeps."""
+        names = filter(self._tree.is_client, self._connection.children(self._tree.destination))
+        nodes = ((path, self._connection.stat(path)) for path in map(self._tree.client_running, names))
+        mine = self._connection.session_id
+        return [path for path, found in nodes if found is not None and found.ephemeralOwner == mine]
+
+    def release(self, server_epoch: int, client_id: str, session: str) -> None:
+        """Remove the running node, if it belongs to the server or to `session`."""
+        running = self._tree.client_running(client_id)
+        owners = {self._connection.session_id} | ({int(session, 16)} if session else set())
+
+        def fill(transaction: Any) -> None:
+            found = self._connection.stat(running)
+            if found is not None and found.ephemeralOwner in owners:
+                transaction.delete(running)
+
+        self._connection.commit_under(server_epoch, fill)
+
+    def leases(self) -> list[ConsumerLease]:
+        """Return the last holder of each client id, in the order of client ids."""
+        names = filter(self._tree.is_client, self._connection.children(self._tree.destination))
+        return [lease for lease in map(self._last, names) if lease is not None]
+
+    def _last(self, client_id: str) -> ConsumerLease | None:
+        found = self._connection.get(self._tree.client_epoch(client_id))
+        if found is None or found[1].version == 0:
+            return None
+        claim = parsed(found[0])
+        holder, session = str(claim.get("holder", "")), str(claim.get("session", ""))
+        return ConsumerLease(client_id, holder, found[1].version, session)
+
+    def _held_by_another(self, client_id: str, running: str) -> ConsumerActive:
+        holder = str(parsed(self._connection.read(running) or b"").get("address") or "nobody")
+        return ConsumerActive(
+            f"The running node of client {client_id} is held by {holder}, not by this consumer's session.",
+            hint="Take the node first, or wait until it goes.",
+            holder=holder,
+            retry_after_s=0.5,
+        )
+
+
+def running_state(holder: str, client_id: str) -> bytes:
+    """Return what a client id's running node says, as canal's clients write it."""
+    number = int(client_id) if client_id.isdecimal() else client_id
+    return to_json({"active": True, "address": holder, "clientId": number})
+
+
+def to_json(value: dict[str, Any]) -> bytes:
+    """Return a node's data."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """Return what a node's data says; nothing, if it is no JSON object."""
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,70 @@
+"""The consumers' leases, as the group takes and gives them: in order for each client id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+
+from actors.ports import ConsumerLease, Coordinator
+
+
+class Leases:
+    """Leases of one server's tenure; its methods run on one loop.
+
+    Guarantees: changes of a client id's running node are made one after the other, in the order of the calls.
+
+    Args:
+        coordinator: keeps them.
+    """
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        #: ZooKeeper sessions of the consumers that keep their running nodes themselves, by client id
+        self._sessions: dict[str, str] = {}
+        #: sessions that come with a subscription under way, by (client_id, holder)
+        self._wanted: dict[tuple[str, str], str] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    async def restore(self, client_ids: Sequence[str]) -> dict[str, ConsumerLease]:
+        """Return the last holders by client id; keep the nodes of those that an earlier server kept them for.
+
+        Args:
+            client_ids: the subscriptions there are.
+        """
+        found = await asyncio.to_thread(self._coordinator.consumers)
+        leases = {lease.client_id: lease for lease in found if lease.client_id in client_ids}
+        self._sessions = {lease.client_id: lease.session for lease in leases.values() if lease.session}
+        for lease in leases.values():
+            if lease.holder and not lease.session:
+                await asyncio.to_thread(self._coordinator.keep_consumer, lease.client_id, lease.holder)
+        return leases
+
+    def want(self, client_id: str, holder: str, session: str) -> None:
+        """Note the session by which a consumer that is about to subscribe keeps its node; empty: we do."""
+        self._wanted[client_id, holder] = session
+
+    def want_no_more(self, client_id: str, holder: str) -> None:
+        """Forget it: the subscription is answered."""
+        self._wanted.pop((client_id, holder), None)
+
+    async def take(self, client_id: str, holder: str) -> ConsumerLease:
+        """Make `holder` the consumer; raises as `Coordinator.lease_consumer`."""
+        session = self._wanted.get((client_id, holder), "")
+        async with self._locks[client_id]:
+            lease = await asyncio.to_thread(self._coordinator.lease_consumer, client_id, holder, session)
+        self._sessions[client_id] = session
+        return lease
+
+    def give_up(self, client_id: str) -> str:
+        """Return the session of the consumer that is released now, for `release`."""
+        return self._sessions.pop(client_id, "")
+
+    async def release(self, client_id: str, session: str) -> None:
+        """Take a released consumer's node away; raises as `Coordinator.release_consumer`."""
+        async with self._locks[client_id]:
+            await asyncio.to_thread(self._coordinator.release_consumer, client_id, session)
+
+    async def gone(self, client_id: str, session: str) -> ConsumerLease | None:
+        """Return the last holder if it is known to be gone; raises as `Coordinator.gone_consumer`."""
+        return await asyncio.to_thread(self._coordinator.gone_consumer, client_id, session)

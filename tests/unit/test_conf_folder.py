@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+
+from conf.folder import Found, changes, read_folder
+from merge.errors import ConfigError
+
+
+def write(folder: Path, name: str, destination: str, **more: str) -> Path:
+    file = folder / name
+    extra = "".join(f"{key}: {value}\n" for key, value in more.items())
+    file.write_text(
+        f"preset: memory\ndestination: {destination}\nshards: [{{name: a, host: h, user: u}}]\n{extra}"
+    )
+    return file
+
+
+def applied(folder: Path, running=None):
+    """Return what a scan changes, and what runs after it."""
+    running = {} if running is None else dict(running)
+    found = changes(running, read_folder(folder))
+    for file in found.stop:
+        del running[file]
+    running |= {**found.restart, **found.start}
+    return found, running
+
+
+def test_files_are_started_restarted_and_stopped_as_they_come_change_and_go(tmp_path):
+    shop = write(tmp_path, "shop.yaml", "shop")
+    first, running = applied(tmp_path)
+    assert list(first.start) == [shop]
+    again, running = applied(tmp_path, running)
+    assert (again.stop, again.start, again.restart) == ((), {}, {})
+    stock = write(tmp_path, "stock.yml", "stock")
+    write(tmp_path, "shop.yaml", "shop", start="earliest")
+    second, running = applied(tmp_path, running)
+    assert (list(second.start), list(second.restart), second.stop) == ([stock], [shop], ())
+    shop.unlink()
+    third, running = applied(tmp_path, running)
+    assert third.stop == (shop,)
+    assert list(running) == [stock]
+
+
+def test_an_edited_comment_restarts_nothing_and_a_changed_password_does(tmp_path):
+    (tmp_path / "secret").write_text("one")
+    shop = tmp_path / "shop.yaml"
+    text = "preset: memory\ndestination: shop\nshards: [{name: a, host: h, user: u, password_file: secret}]\n"
+    shop.write_text(text)
+    _, running = applied(tmp_path)
+    shop.write_text(f"# a comment\n{text}")
+    assert not applied(tmp_path, running)[0].restart
+    (tmp_path / "secret").write_text("two")
+    assert list(applied(tmp_path, running)[0].restart) == [shop]
+
+
+def test_a_broken_file_is_named_and_changes_nothing(tmp_path):
+    shop, stock = write(tmp_path, "shop.yaml", "shop"), write(tmp_path, "stock.yaml", "stock")
+    _, running = applied(tmp_path)
+    shop.write_text("preset: memory\ndestination: shop\nshards: [{name: a, hots: h}]\n")
+    stock.write_text("{")
+    broken, after = applied(tmp_path, running)
+    assert (broken.stop, broken.start, broken.restart) == ((), {}, {})
+    assert "hots" in str(broken.refused[shop])
+    assert stock in broken.refused
+    assert after == running
+
+
+def test_two_files_with_one_destination_are_refused_and_who_runs_keeps_it(tmp_path):
+    later = write(tmp_path, "b.yaml", "shop")
+    _, running = applied(tmp_path)
+    earlier = write(tmp_path, "a.yaml", "shop")
+    twins, running = applied(tmp_path, running)
+    assert not twins.start
+    assert str(later) in str(twins.refused[earlier])
+    later.unlink()
+    found, running = applied(tmp_path, running)
+    assert (found.stop, list(found.start)) == ((later,), [earlier])
+    assert list(running) == [earlier]
+
+
+def test_a_file_that_takes_anothers_destination_is_left_as_it_was(tmp_path):
+    shop, stock = write(tmp_path, "a.yaml", "shop"), write(tmp_path, "b.yaml", "stock")
+    _, running = applied(tmp_path)
+    write(tmp_path, "b.yaml", "shop")
+    found, after = applied(tmp_path, running)
+    assert (list(found.refused), found.stop, found.restart) == ([stock], (), {})
+    assert after[shop].destination == "shop"
+
+
+def test_other_files_are_left_alone(tmp_path):
+    write(tmp_path, ".shop.yaml.swp", "shop")
+    write(tmp_path, ".hidden.yaml", "shop")
+    write(tmp_path, "README.md", "shop")
+    (tmp_path / "folder.yaml").mkdir()
+    assert read_folder(tmp_path) == Found()
+
+
+def test_a_folder_that_is_none_gets_a_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="readable folder"):
+        read_folder(tmp_path / "none")

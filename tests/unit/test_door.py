@@ -1,0 +1,151 @@
+"""Where a consumer turns when a server is away, and how often it tries."""
+
+import json
+
+import pytest
+from pyarrow import flight
+
+from canal_group.door import GatewayDoor, split_uris
+from canal_group.patience import keep_trying
+from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
+
+
+class Gateway(flight.FlightServerBase):
+    """Answers every request with the value or error that it was given."""
+
+    def __init__(self, answer):
+        super().__init__("grpc://127.0.0.1:0")
+        self.answer = answer
+        self.asked = 0
+        self.uri = f"grpc://127.0.0.1:{self.port}"
+
+    def do_action(self, _context, _action):
+        self.asked += 1
+        return [json.dumps(self.answer).encode()]
+
+
+@pytest.fixture
+def gateway():
+    made = []
+
+    def make(answer):
+        made.append(Gateway(answer))
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.shutdown()
+
+
+STANDBY = {"error": ServerUnavailable("standing by").to_dict()}
+
+
+def test_addresses_share_a_scheme_or_have_their_own():
+    assert split_uris("grpc://a:1") == ["grpc://a:1"]
+    assert split_uris("grpc://a:1, b:2,grpc+tls://c:3") == ["grpc://a:1", "grpc://b:2", "grpc+tls://c:3"]
+    for wrong in ("", "a:1", "grpc://", "grpc://,"):
+        with pytest.raises(ConfigError):
+            split_uris(wrong)
+
+
+def test_a_door_turns_from_a_standby_to_the_active_server_and_stays(gateway):
+    standby, active = gateway(STANDBY), gateway({"value": 7})
+    door = GatewayDoor(f"{standby.uri},{active.uri}", "shop")
+    with pytest.raises(ServerUnavailable):
+        door.ask("status")
+    assert [door.ask("status"), door.ask("status")] == [7, 7]
+    assert (standby.asked, active.asked) == (1, 2)
+    door.close()
+
+
+def test_a_door_turns_from_a_server_that_is_gone(gateway):
+    active = gateway({"value": 7})
+    door = GatewayDoor(f"grpc://127.0.0.1:1,{active.uri}", "shop")
+    with pytest.raises(ServerUnavailable):
+        door.ask("status")
+    assert door.ask("status") == 7
+    door.close()
+
+
+def test_a_refusal_of_the_active_server_turns_nobody_away(gateway):
+    active, other = gateway({"error": NotSubscribed("no").to_dict()}), gateway({"value": 7})
+    door = GatewayDoor(f"{active.uri},{other.uri}", "shop")
+    for _ in range(2):
+        with pytest.raises(NotSubscribed):
+            door.ask("touch")
+    assert other.asked == 0
+    door.close()
+
+
+def test_a_door_asks_again_who_is_active_and_goes_on_when_nobody_can_tell(gateway):
+    old, new = gateway(STANDBY), gateway({"value": 7})
+    known = [[old.uri]]
+
+    def find():
+        if known[0] is None:
+            raise CoordinatorUnavailable("away")
+        return known[0]
+
+    door = GatewayDoor(find, "shop")
+    known_then = [None, [new.uri]]
+    with pytest.raises(ServerUnavailable):
+        door.ask("status")
+    for known[0] in known_then:
+        with pytest.raises(ServerUnavailable):
+            door.ask("status")
+    assert door.ask("status") == 7
+    door.close()
+
+
+def test_nobody_known_is_said():
+    door = GatewayDoor(list, "shop")
+    with pytest.raises(ServerUnavailable, match="No server of shop"):
+        door.ask("status")
+
+
+def test_a_stream_without_a_server_is_refused_in_our_words():
+    door = GatewayDoor("grpc://127.0.0.1:1", "shop")
+    with pytest.raises(ServerUnavailable):
+        door.rows(batch_id=1)
+
+
+class Attempts:
+    """Fails so often; notes the pauses."""
+
+    def __init__(self, failures, error):
+        self.left, self.error, self.pauses = failures, error, []
+
+    def __call__(self):
+        if self.left:
+            self.left -= 1
+            raise self.error
+        return "done"
+
+    def wait(self, pause_s):
+        self.pauses.append(pause_s)
+        return False
+
+
+def test_pauses_grow_up_to_a_bound():
+    attempts = Attempts(12, ServerUnavailable("away", retry_after_s=0.5))
+    assert keep_trying(attempts, (ServerUnavailable,), None, attempts.wait) == "done"
+    assert 0.5 <= attempts.pauses[0] < 0.7
+    assert all(pause <= 2.5 for pause in attempts.pauses)
+    assert attempts.pauses[-1] >= 2.0
+
+
+def test_what_is_not_retried_and_what_comes_too_late_is_raised():
+    attempts = Attempts(1, NotSubscribed("no"))
+    with pytest.raises(NotSubscribed):
+        keep_trying(attempts, (ServerUnavailable,), None, attempts.wait)
+    late = Attempts(1, ServerUnavailable("away", retry_after_s=5))
+    with pytest.raises(ServerUnavailable):
+        keep_trying(late, (ServerUnavailable,), 0.0, late.wait)
+    assert late.pauses == []
+
+
+def test_who_closes_waits_no_longer():
+    attempts = Attempts(9, ServerUnavailable("away"))
+    with pytest.raises(ServerUnavailable):
+        keep_trying(attempts, (ServerUnavailable,), None, lambda _: True)
+    assert attempts.left == 8
