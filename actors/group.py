@@ -345,5 +345,7 @@ class GroupActor:
         """Give up activity in good order."""
         self._main.cancel()
         self._stand_down()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
         if self._coordinator is not None:
             await asyncio.to_thread(self._coordinator.close)

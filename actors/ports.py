@@ -93,3 +93,6 @@ class CursorStore(Protocol):
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, under the same condition."""
+
+    def close(self) -> None:
+        """Write what is not written yet; there is no use of it after this."""

@@ -8,13 +8,14 @@ from actors.coordination.local import LocalCoordinator
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.parse.chunk_builder import Limits
 from actors.parse.source import SourceAddress
 from actors.ports import Coordinator, CursorStore
 from actors.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings
+from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings, MemoryCursorSettings
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
@@ -55,9 +56,17 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity) -> Coordin
 def cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
     """Return the adapter that keeps cursors, as the settings say."""
     chosen = settings.cursor
+    store = _cursor_store(settings, elected_by)
+    if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
+        return store
+    return PeriodicCursorStore(store, chosen.flush_s)
+
+
+def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
+    chosen = settings.cursor
     if isinstance(chosen, FileCursorSettings):
         return FileCursorStore(settings.destination, chosen.folder)
-    if chosen.kind == "memory":
+    if isinstance(chosen, MemoryCursorSettings):
         return MemoryCursorStore()
     if not isinstance(elected_by, ZooKeeperCoordinator):
         raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")

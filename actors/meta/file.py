@@ -134,6 +134,9 @@ class FileCursorStore:
             rest = {name: kept for name, kept in content.subscriptions.items() if name != client_id}
             self._write(_Content(epoch, rest))
 
+    def close(self) -> None:
+        """Do nothing: whatever was saved is kept."""
+
     # ---- inside
 
     def _read(self) -> _Content:

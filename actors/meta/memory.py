@@ -53,6 +53,9 @@ class MemoryCursorStore:
             self._advance(epoch, f"the subscription of {client_id}")
             self._subscriptions.pop(client_id, None)
 
+    def close(self) -> None:
+        """Do nothing: whatever was saved is kept."""
+
     def _advance(self, epoch: int, what: str) -> None:
         refuse_older(epoch, self._epoch, what)
         self._epoch = epoch

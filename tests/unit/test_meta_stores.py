@@ -1,10 +1,11 @@
-"""What memory and file store have in common, and what a ZooKeeper store asks of ZooKeeper."""
+"""What the stores have in common, and what a ZooKeeper store asks of ZooKeeper."""
 
 import pytest
 
 from actors.coordination.tree import Tree
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
 from actors.ports import Subscription
 from merge.epoch import fenced
@@ -54,9 +55,15 @@ class Nodes:
                 self.data[path] = data
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "periodic"])
 def store(request, tmp_path):
-    return MemoryCursorStore() if request.param == "memory" else FileCursorStore("shop", tmp_path)
+    made = {
+        "memory": MemoryCursorStore,
+        "file": lambda: FileCursorStore("shop", tmp_path),
+        "periodic": lambda: PeriodicCursorStore(MemoryCursorStore(), 3_600),
+    }[request.param]()
+    yield made
+    made.close()
 
 
 def test_it_begins_without_subscriptions(store):
@@ -152,6 +159,22 @@ def test_a_cursor_near_a_nodes_limit_is_refused_before_it_is_sent():
         store.save(Subscription("1001", "x" * (room + 1), CURSOR), 4)
     assert refusal.value.details == {"bytes": BYTES_MAX + 1, "bytes_max": BYTES_MAX}
     assert nodes.writes == 1
+
+
+def test_a_cursor_of_thousands_of_shards_is_compressed_and_a_small_one_can_be_read():
+    many = GroupPosition(
+        {f"shard-{number}": Position(f"mysql-bin.{number:06}", number * 977) for number in range(20_000)}, 5
+    )
+    assert len(many.to_json()) > 2 * BYTES_MAX
+    nodes = Nodes(epoch=4)
+    store = ZooKeeperCursorStore(nodes, Tree("shop"))
+    store.save(Subscription("1001", "", many), 4)
+    assert store.load() == [Subscription("1001", "", many)]
+    node = "/otter/canal/destinations/shop/1001/cursor"
+    assert len(nodes.data[node]) < BYTES_MAX
+    nodes.data[node] = nodes.data[node][:-1]
+    with pytest.raises(ConfigError, match="/otter/canal/destinations/shop/1001"):
+        store.load()
 
 
 def test_a_client_id_that_is_no_node_of_its_own_is_refused():
