@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,15 +32,12 @@ class BatchReader:
     """Rows of outstanding batches, by client. Safe to use from several threads.
 
     Args:
-        shards: names and actors of the shards by shard_index.
+        shard: returns the actor of the shard of a name.
         plan: asks the group for an outstanding batch: (client_id, epoch, batch_id).
     """
 
-    def __init__(
-        self, shards: Sequence[tuple[str, ActorHandle]], plan: Callable[[str, int, int], Batch]
-    ) -> None:
-        self._names = tuple(name for name, _ in shards)
-        self._shards = [handle for _, handle in shards]
+    def __init__(self, shard: Callable[[str], ActorHandle], plan: Callable[[str, int, int], Batch]) -> None:
+        self._shard = shard
         self._plan = plan
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
         self._lock = threading.Lock()
@@ -79,17 +76,17 @@ class BatchReader:
         asked: dict[int, Any] = {}
         for shard in np.unique(headers["shard"][headers["rows"] > 0]).tolist():
             sequences = headers["sequence"][headers["shard"] == shard]
-            fetch = self._shards[shard].fetch.options(concurrency_group="rows")
+            fetch = self._shard(batch.shards[shard]).fetch.options(concurrency_group="rows")
             begin, end = int(sequences[0]), int(sequences[-1]) + 1
             asked[shard] = fetch.remote(batch.server_epoch, batch.generation, begin, end)
-        rows = [ShardRows()] * len(self._shards)
+        rows = [ShardRows()] * len(batch.shards)
         for shard, reference in asked.items():
-            with translated(f"Shard {self._names[shard]}"):
+            with translated(f"Shard {batch.shards[shard]}"):
                 rows[shard] = _read(ray.get(reference, timeout=FETCH_TIMEOUT_S))
         return BatchRows(
             order=headers,
             shards=tuple(rows),
-            shard_names=self._names,
+            shard_names=batch.shards,
             names=batch.names,
             first_sequence=batch.start.sequence,
         )

@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|check|consume|status|binlog|demo`."""
+"""The command line: `canal-group serve|check|consume|status|shard|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from canal_group import shard_cli
 from canal_group.demo.engine import Engine
 from merge.errors import CanalGroupError, RolledBack
 
@@ -25,6 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
+
+app.add_typer(shard_cli.app, name="shard")
 
 #: how often `serve` looks whether its server is the active one, seconds
 ROLE_EVERY_S = 0.2
@@ -60,6 +63,7 @@ def serve(
 ) -> None:
     """Serve an instance until SIGTERM or Ctrl-C, saying when it becomes the active server or stands by."""
     from actors.launch import launch
+    from canal_group.instance_file import ShardsOfFile
     from conf.load import load_instance
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
@@ -74,11 +78,14 @@ def serve(
         signal.signal(signal.SIGINT, lambda *_: stop.set())
         what = f"{settings.destination} ({len(settings.shards)} shards) at {instance.uri}"
         said = None
+        shards = ShardsOfFile(config, _err.print)
         while not stop.is_set():
             active = instance.is_active()
             if active is not said:
                 _err.print(f"{'serving' if active else 'standing by for'} {what}")
                 said = active
+            if active:
+                shards.follow(instance.adopt)
             stop.wait(ROLE_EVERY_S)
         _err.print("stopping")
 

@@ -7,6 +7,7 @@ Rules:
 2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed.
 3. A refused request changes nothing, beyond that its consumer is known to be alive.
 4. A consumer that waits for an answer is alive.
+5. When shards join or leave, every cursor follows in a write of its own; calls wait for it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from merge.events import (
 )
 from merge.position import GroupPosition
 from merge.stream import Stream
-from merge.subscriber import BatchLimits, Saving, Subscriber
+from merge.subscriber import OWN_CALL, BatchLimits, Saving, Subscriber
 
 
 class Consumers:
@@ -80,6 +81,14 @@ class Consumers:
         """Whether every subscriber knows where it begins."""
         return len(self.cursors) == len(self._subscribers)
 
+    def places_of(self, shard: str) -> dict[str, str]:
+        """Return where each cursor stands in a shard, by client id."""
+        return {
+            client_id: str(subscriber.cursor.shards[shard])
+            for client_id, subscriber in self._subscribers.items()
+            if subscriber.cursor is not None and shard in subscriber.cursor.shards
+        }
+
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
         for state in states:
@@ -106,6 +115,23 @@ class Consumers:
             subscriber.stand_at(cursor, self._stream)
             instructions += self._save_subscription(subscriber)
         return instructions
+
+    def settle(self) -> list[Instruction]:
+        """Let every cursor follow shards that joined or left; also where that could not be written before."""
+        instructions: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            subscriber.settle(self._stream)
+            instructions += self._save_subscription(subscriber)
+        return instructions
+
+    @property
+    def settled(self) -> bool:
+        """Whether every stored cursor has the shards of this moment."""
+        return not any(
+            subscriber.unsaved or subscriber.follows_shards
+            for subscriber in self._subscribers.values()
+            if subscriber.durable
+        )
 
     def serve(self) -> list[Instruction]:
         """Answer the gets that wait, as far as there are batches."""
@@ -178,6 +204,9 @@ class Consumers:
     def _(self, event: UnsubscribeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         self._check_not_leasing(event.client_id)
+        if subscriber.follows_shards:
+            subscriber.deferred.append(event)
+            return []
         _check_not_saving(subscriber)
         del self._subscribers[event.client_id]
         return [
@@ -229,6 +258,9 @@ class Consumers:
     @handle.register
     def _(self, event: RollbackRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        if subscriber.follows_shards:
+            subscriber.deferred.append(event)
+            return []
         _check_not_saving(subscriber)
         count = subscriber.rollback(event.batch_id)
         subscriber.notice = None
@@ -239,10 +271,16 @@ class Consumers:
     @handle.register
     def _(self, event: AckRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        if subscriber.follows_shards:
+            subscriber.ledger.check_ack(event.batch_id)
+            subscriber.deferred.append(event)
+            return []
         _check_not_saving(subscriber)
         batch = subscriber.ledger.check_ack(event.batch_id)
-        subscriber.saving = Saving(event.call, batch)
-        return [SaveCursor(event.call, event.client_id, subscriber.filter, batch.ack)]
+        subscriber.saving = Saving(event.call, batch, unsaved=subscriber.unsaved)
+        subscriber.unsaved = False
+        cursor = self._stream.settled(batch.ack)
+        return [SaveCursor(event.call, event.client_id, subscriber.filter, cursor)]
 
     @handle.register
     def _(self, event: CursorSaved) -> list[Instruction]:
@@ -251,11 +289,12 @@ class Consumers:
         answers: list[Instruction] = []
         if saving.batch is not None:
             subscriber.acked(saving.batch, self._stream)
-            answers.append(Reply(event.call, saving.batch.ack))
+            answers.append(Reply(event.call, subscriber.cursor))
         elif subscriber.subscribing == event.call:
             subscriber.subscribing = None
             answers.append(Reply(event.call, (subscriber.epoch, subscriber.cursor)))
-        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+        answers += self._save_subscription(subscriber)
+        return [*answers, *self._resume_deferred(subscriber), *self.serve()]
 
     @handle.register
     def _(self, event: CursorNotSaved) -> list[Instruction]:
@@ -268,7 +307,10 @@ class Consumers:
             answers += [Refuse(event.call, event.error), *self._release(subscriber)]
             if not subscriber.durable:
                 del self._subscribers[event.client_id]
-        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+        answers += self._save_subscription(subscriber)
+        # Not at once: the store may be away for a while. `settle` writes it.
+        subscriber.unsaved |= saving.unsaved
+        return [*answers, *self._resume_deferred(subscriber), *self.serve()]
 
     # ---- helpers ---------------------------------------------------------------------------------------
 
@@ -298,12 +340,28 @@ class Consumers:
         return subscriber, saving
 
     def _save_subscription(self, subscriber: Subscriber) -> list[Instruction]:
-        """Store a subscription that is not answered, once its cursor is known and no write is under way."""
+        """Store a subscription that is not answered, or whose shards changed, if no write is under way.
+
+        Its cursor has to be known.
+        """
         call = subscriber.subscribing
+        if call is None and subscriber.unsaved and subscriber.durable:
+            call = OWN_CALL
         if call is None or subscriber.saving is not None or subscriber.cursor is None:
             return []
-        subscriber.saving = Saving(call, None)
+        subscriber.saving, subscriber.unsaved = Saving(call, None, unsaved=subscriber.unsaved), False
         return [SaveCursor(call, subscriber.client_id, subscriber.filter, subscriber.cursor)]
+
+    def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
+        """Take the calls that waited for a write which nobody asked for."""
+        instructions: list[Instruction] = []
+        deferred, subscriber.deferred = subscriber.deferred, []
+        for event in deferred:
+            try:
+                instructions += self.handle(event)
+            except CanalGroupError as error:
+                instructions.append(Refuse(event.call, error))
+        return instructions
 
     def _serve(self, subscriber: Subscriber) -> list[Instruction]:
         """Answer a subscriber's waiting gets as far as there are batches."""

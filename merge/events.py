@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from merge.errors import CanalGroupError
 from merge.header import HeaderRun
+from merge.member import Policy
 from merge.position import GroupPosition, Position
 
 
@@ -210,6 +211,39 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardPolicyGiven:
+    """An operator said whether a shard that brings nothing holds the group."""
+
+    call: int
+    name: str
+    policy: Policy
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAdded:
+    """There is one more shard, with the next shard_index."""
+
+    call: int
+    name: str
+    #: where it begins; None: where its settings say, unless a cursor knows it
+    start: Position | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRemoved:
+    """An operator wants a shard to leave: when it is drained, or now, with what is not acknowledged."""
+
+    call: int
+    name: str
+    now: bool
+    #: what it commits from this time on is not taken, microseconds since 1970 UTC
+    until_us: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time went on."""
 
@@ -235,6 +269,9 @@ Event: TypeAlias = (
     | RollbackRequested
     | UnsubscribeRequested
     | ReleaseRequested
+    | ShardPolicyGiven
+    | ShardAdded
+    | ShardRemoved
     | Ticked
 )
 
@@ -257,6 +294,13 @@ class FreeRing:
     shard: int
     generation: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseShard:
+    """End the shard: it left the group, and no cursor needs it."""
+
+    shard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,5 +354,13 @@ class Refuse:
 
 
 Instruction: TypeAlias = (
-    OpenShard | FreeRing | LeaseConsumer | ReleaseConsumer | SaveCursor | ForgetClient | Reply | Refuse
+    OpenShard
+    | FreeRing
+    | CloseShard
+    | LeaseConsumer
+    | ReleaseConsumer
+    | SaveCursor
+    | ForgetClient
+    | Reply
+    | Refuse
 )

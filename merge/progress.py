@@ -51,7 +51,9 @@ class Progress:
         sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
         whole = np.flatnonzero(headers["flags"] & Flag.END)
         acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
-        return Progress(GroupPosition(ack, acked), GroupPosition(end, sequence))
+        return Progress(
+            replace(self.ack, shards=ack, sequence=acked), replace(self.end, shards=end, sequence=sequence)
+        )
 
 
 def _at_end(before: Position, ends: Headers, names: tuple[str, ...]) -> Position:

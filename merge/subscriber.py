@@ -14,19 +14,24 @@ Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from merge.cut import cut
 from merge.errors import ConsumerActive, FencedError, NotSubscribed, RolledBack
-from merge.events import GetRequested
+from merge.events import AckRequested, GetRequested, RollbackRequested, UnsubscribeRequested
 from merge.header import Flag, Headers
 from merge.ledger import Batch, Ledger
 from merge.position import GroupPosition, Position, file_order
 from merge.progress import Progress
 from merge.stream import Stream
 
+#: calls that wait for a write which nobody asked for
+Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
+#: call of a write that nobody asked for: shards joined or left
+OWN_CALL = 0
 #: headers looked at for one batch
 HEADERS_MAX = 16_384
 
@@ -52,9 +57,12 @@ class BatchLimits:
 class Saving:
     """A write that is on its way to the cursor store."""
 
+    #: whom it answers; `OWN_CALL`: nobody
     call: int
     #: what it acknowledges; None: it stores a subscription
     batch: Batch | None
+    #: whether it is the first one with the shards of the moment
+    unsaved: bool = False
 
 
 class Subscriber:
@@ -87,6 +95,10 @@ class Subscriber:
         self.subscribing: int | None = None
         #: what is on its way to the cursor store
         self.saving: Saving | None = None
+        #: whether shards joined or left that the stored cursor does not have so
+        self.unsaved = False
+        #: calls that came during a write that nobody asked for
+        self.deferred: list[Deferrable] = []
         #: told to the consumer with its next get: its outstanding batches were lost
         self.notice: RolledBack | None = None
         self._limits = limits
@@ -140,6 +152,11 @@ class Subscriber:
         """Whether its consumer waits for an answer: it cannot be heard of meanwhile."""
         return bool(self.waiting) or self.saving is not None or self.subscribing is not None
 
+    @property
+    def follows_shards(self) -> bool:
+        """Whether its cursor is being written because shards joined or left; calls wait for that."""
+        return self.saving is not None and self.saving.call == OWN_CALL
+
     # ---- place in the stream ---------------------------------------------------------------------------
 
     @property
@@ -170,7 +187,8 @@ class Subscriber:
             stream: one that merges and stands between two transactions.
         """
         begin = stream.base.ack.shards
-        self.cursor = GroupPosition({**begin, **cursor.shards}, cursor.sequence)
+        self.unsaved |= self.cursor is not None and not _same_shards(cursor, stream.settled(cursor))
+        self.cursor = stream.settled(cursor)
         self._read, self._progress = stream.log.base, Progress.at(self.cursor)
         self._passed_us = max(position.key_us for position in self.cursor.shards.values())
         # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared,
@@ -178,8 +196,16 @@ class Subscriber:
         self._behind = {
             index: self.cursor.shards[shard]
             for index, shard in enumerate(stream.shards)
-            if self.cursor.shards[shard] != begin[shard]
+            if shard in begin and self.cursor.shards[shard] != begin[shard]
         }
+
+    def settle(self, stream: Stream) -> None:
+        """Take note that shards joined or left; those that joined stand where they did."""
+        if self.cursor is None:
+            return
+        settled = stream.settled(self.cursor)
+        self.unsaved |= not _same_shards(self.cursor, settled)
+        self.cursor = settled
 
     def skip_behind(self, stream: Stream) -> None:
         """Read past headers that are behind the cursor, so that they hold no ring."""
@@ -209,18 +235,21 @@ class Subscriber:
         stop = int(places[count]) if count < len(places) else len(window)
         headers = headers[:count]
         may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
-        if may_wait and not headers["rows"].any():
+        if may_wait and not stream.draining and not headers["rows"].any():
             return None
         self._raise_keys(headers)
+        # A batch that was taken back may be older than a shard that joined.
+        before = Progress(stream.settled(self._progress.ack), stream.settled(self._progress.end))
         batch = Batch(
             batch_id=self.ledger.next_id,
-            before=self._progress,
-            after=self._progress.past(headers, stream.names, stream.shards),
+            before=before,
+            after=before.past(headers, stream.names, stream.shards),
             headers=headers,
             names=stream.names,
             log_start=self._read,
             log_stop=self._read + stop,
             generation=stream.generation,
+            shards=stream.shards,
         )
         self.ledger.deliver(batch)
         self._read, self._progress = batch.log_stop, batch.after
@@ -244,16 +273,17 @@ class Subscriber:
         """Move the cursor past a batch: the cursor store has it."""
         if self.ledger.holds(batch):
             self.ledger.ack(batch.batch_id)
-            self.cursor = batch.ack
+            self.cursor = stream.settled(batch.ack)
             for shard in np.unique(batch.headers["shard"]).tolist():
                 self._behind.pop(shard, None)
         elif batch.generation == stream.generation:
             # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
-            self.cursor, self._read, self._progress = batch.ack, batch.log_stop, batch.after
+            self._read, self._progress = batch.log_stop, batch.after
+            self.cursor = stream.settled(batch.ack)
         elif stream.merging:
             self.stand_at(batch.ack, stream)
         else:
-            self.cursor = batch.ack
+            self.cursor = stream.settled(batch.ack)
 
     def _count(self, headers: Headers, rows_max: int) -> int:
         """Return how many of the headers leave together."""
@@ -280,6 +310,10 @@ class Subscriber:
             mine = headers["shard"] == shard
             fresh[mine] = ~_at_or_before(headers[mine], names, position)
         return fresh
+
+
+def _same_shards(one: GroupPosition, other: GroupPosition) -> bool:
+    return one.shards.keys() == other.shards.keys() and one.retired == other.retired
 
 
 def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
