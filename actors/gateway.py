@@ -29,6 +29,7 @@ from actors.batch_reader import BatchReader
 from actors.ray_errors import translated
 from actors.shard_actors import ShardActors
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from merge.events import Resume
 from merge.ledger import Batch
 from merge.position import Position
 from merge.table_filter import TableFilter
@@ -139,7 +140,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         table_filter = str(body.get("filter", ""))
         TableFilter(table_filter)
         try:
-            epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter)
+            resume = body.get("resume")
+            if resume not in (None, *Resume):
+                raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
+            epoch, cursor = self._call("subscribe", body["client_id"], body["holder"], table_filter, resume)
         except ServerUnavailable as error:
             raise self._explained(error) from error
         with self._lock:

@@ -134,6 +134,7 @@ class GroupActor:
                 found.cursor,
                 holder=leases[found.client_id].holder if found.client_id in leases else "",
                 epoch=leases[found.client_id].epoch if found.client_id in leases else 0,
+                dropped=found.dropped,
             )
             for found in subscriptions
         )
@@ -200,8 +201,8 @@ class GroupActor:
                 self._shards[shard][1].free.remote(self._epoch, generation, sequence)
             case ev.CloseShard(shard):
                 self._close_shard(shard)
-            case ev.SaveCursor(call, client_id, table_filter, cursor):
-                self._chore(self._save(call, Subscription(client_id, table_filter, cursor)))
+            case ev.SaveCursor(call, client_id, table_filter, cursor, dropped):
+                self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
             case ev.ForgetClient(call, client_id):
                 self._chore(self._forget(call, client_id))
             case ev.LeaseConsumer(call, client_id, holder):
@@ -404,15 +405,19 @@ class GroupActor:
             raise self._standing_by()
         self._coordinator.check_active()
 
-    async def subscribe(self, client_id: str, holder: str, table_filter: str) -> tuple[int, GroupPosition]:
+    async def subscribe(
+        self, client_id: str, holder: str, table_filter: str, resume: str | None = None
+    ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
         Raises:
             ConsumerActive: another one is; nothing was changed.
+            SubscriptionDropped: it was away for too long, and `resume` does not say where to go on.
         """
+        where = None if resume is None else ev.Resume(resume)
         async with self._locks[client_id]:
             answer: tuple[int, GroupPosition] = await self._ask(
-                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
+                lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us(), where)
             )
         return answer
 

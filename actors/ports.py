@@ -67,6 +67,8 @@ class Subscription:
     filter: str
     #: None until the first position is known
     cursor: GroupPosition | None
+    #: whether it was away for too long, and its rows are not held
+    dropped: bool = False
 
 
 class CursorStore(Protocol):

@@ -81,7 +81,7 @@ def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
 
 def group_settings(settings: InstanceSettings) -> GroupSettings:
     """Return what the group's state machine is made of."""
-    batch, merge = settings.batch, settings.merge
+    batch, merge, consumer = settings.batch, settings.merge, settings.consumer
     return GroupSettings(
         destination=settings.destination,
         shards=tuple(shard.name for shard in settings.shards),
@@ -92,7 +92,8 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
             ddl_isolation=batch.ddl_isolation,
             empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
         ),
-        lease_us=int(settings.consumer.lease_s * 1e6),
+        lease_us=int(consumer.lease_s * 1e6),
+        drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,
     )
 

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -102,13 +102,18 @@ class Consumer:
 
     # ---- subscription ----------------------------------------------------------------------------------
 
-    def subscribe(self, table_filter: str | None = None) -> GroupPosition:
+    def subscribe(
+        self, table_filter: str | None = None, *, resume: Literal["cursor", "now"] | None = None
+    ) -> GroupPosition:
         """Become the active consumer, and return the cursor.
 
         Args:
             table_filter: canal's comma-separated regular expressions on `schema.table`; None: as before.
+            resume: where to go on after the client id was dropped for being away too long: at its cursor, to
+                which the sources are read back, or where the others are now.
 
         Raises:
+            SubscriptionDropped: it was, and `resume` is None.
             ConsumerActive: another consumer holds the client id, and still did after `wait_s`.
         """
         if table_filter is not None:
@@ -117,7 +122,11 @@ class Consumer:
         while True:
             try:
                 answer = self._door.ask(
-                    "subscribe", client_id=self._client_id, holder=self.holder, filter=self._filter
+                    "subscribe",
+                    client_id=self._client_id,
+                    holder=self.holder,
+                    filter=self._filter,
+                    resume=resume,
                 )
                 break
             except RetryableError as error:
@@ -283,6 +292,7 @@ def connect(
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
     wait_s: float | None = None,
+    resume: Literal["cursor", "now"] | None = None,
 ) -> Consumer:
     """Connect to a gateway and become the active consumer of a client id.
 
@@ -294,18 +304,20 @@ def connect(
         token: shared with the gateway.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
+        resume: where to go on if the client id was dropped for being away too long; see `Consumer.subscribe`.
 
     Returns:
         A subscribed consumer, a context manager.
 
     Raises:
         ConsumerActive: another consumer holds the client id; the sentence names it.
+        SubscriptionDropped: it was away for too long, and `resume` is None.
         ServerUnavailable: the gateway does not answer.
         ConfigError: the address or the token is wrong.
     """
     consumer = Consumer(GatewayDoor(uri, destination, token), client_id, filter, wait_s)
     try:
-        consumer.subscribe()
+        consumer.subscribe(resume=resume)
     except BaseException:
         consumer.close()
         raise

@@ -54,6 +54,7 @@ def print_status(state: dict[str, Any]) -> None:
         )
         out.print(
             f"client [bold]{client['client_id']}[/bold]  consumer {client['holder'] or 'none'}"
+            f"{', dropped: it was away too long' if client.get('dropped') else ''}"
             f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
         )
 

@@ -55,15 +55,24 @@ class Consumers:
         limits: bounds of each subscriber's batches.
         lease_us: how long a consumer may be silent before its client id is free again.
         stream: what they consume.
+        drop_after_us: how long a client id may be without a consumer, while another one has one, before
+            nothing is kept for it; None: for ever.
     """
 
     def __init__(
-        self, destination: str, epoch: int, limits: BatchLimits, lease_us: int, stream: Stream
+        self,
+        destination: str,
+        epoch: int,
+        limits: BatchLimits,
+        lease_us: int,
+        stream: Stream,
+        drop_after_us: int | None = None,
     ) -> None:
         self._destination = destination
         self._epoch = epoch
         self._limits = limits
         self._lease_us = lease_us
+        self._drop_after_us = drop_after_us
         self._stream = stream
         self._subscribers: dict[str, Subscriber] = {}
         #: leases that the coordinator is asked for: call -> request
@@ -73,13 +82,17 @@ class Consumers:
 
     @property
     def cursors(self) -> list[GroupPosition]:
-        """The cursors that are known."""
-        return [s.cursor for s in self._subscribers.values() if s.cursor is not None]
+        """The cursors that are known and for which something is kept."""
+        return [s.cursor for s in self._kept if s.cursor is not None]
 
     @property
     def all_placed(self) -> bool:
-        """Whether every subscriber knows where it begins."""
-        return len(self.cursors) == len(self._subscribers)
+        """Whether every subscriber has its place in the stream, but for those that were dropped."""
+        return all(subscriber.placed for subscriber in self._kept)
+
+    @property
+    def _kept(self) -> list[Subscriber]:
+        return [subscriber for subscriber in self._subscribers.values() if not subscriber.dropped]
 
     def places_of(self, shard: str) -> dict[str, str]:
         """Return where each cursor stands in a shard, by client id."""
@@ -95,6 +108,7 @@ class Consumers:
             subscriber = Subscriber(state.client_id, self._epoch, self._limits)
             subscriber.filter, subscriber.cursor, subscriber.durable = state.filter, state.cursor, True
             subscriber.holder, subscriber.epoch, subscriber.seen_us = state.holder, state.epoch, at_us
+            subscriber.dropped = state.dropped
             self._subscribers[state.client_id] = subscriber
 
     def rewind(self) -> list[Instruction]:
@@ -110,7 +124,7 @@ class Consumers:
     def place(self) -> list[Instruction]:
         """Stand every subscriber at its cursor: merging has begun."""
         instructions: list[Instruction] = []
-        for subscriber in self._subscribers.values():
+        for subscriber in self._kept:
             cursor = subscriber.cursor or self._stream.base.ack
             subscriber.stand_at(cursor, self._stream)
             instructions += self._save_subscription(subscriber)
@@ -137,7 +151,7 @@ class Consumers:
         """Answer the gets that wait, as far as there are batches."""
         if not self._stream.merging:
             return []
-        served = [answer for subscriber in self._subscribers.values() for answer in self._serve(subscriber)]
+        served = [answer for subscriber in self._kept for answer in self._serve(subscriber)]
         return served + self._free()
 
     def release_silent(self, at_us: int) -> list[Instruction]:
@@ -149,6 +163,18 @@ class Consumers:
             elif subscriber.holder and at_us - subscriber.seen_us > self._lease_us:
                 instructions += self._release(subscriber)
         return instructions
+
+    def drop_away(self, at_us: int) -> list[Instruction]:
+        """Keep nothing more for client ids that were without a consumer for too long and hold up others."""
+        if self._drop_after_us is None or not any(subscriber.holder for subscriber in self._kept):
+            return []
+        instructions: list[Instruction] = []
+        for subscriber in self._kept:
+            away_us = at_us - subscriber.seen_us
+            if not subscriber.holder and not subscriber.busy and away_us > self._drop_after_us:
+                subscriber.drop()
+                instructions += self._save_subscription(subscriber)
+        return [*instructions, *self._free()] if instructions else []
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
@@ -167,6 +193,7 @@ class Consumers:
         subscriber = self._subscribers.get(event.client_id)
         if subscriber is not None:
             subscriber.check_free(event.holder, self._lease_us, event.at_us)
+            subscriber.check_kept(event.resume, event.at_us)
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
@@ -182,8 +209,6 @@ class Consumers:
         if subscriber is None:
             subscriber = Subscriber(event.client_id, self._epoch, self._limits)
             self._subscribers[event.client_id] = subscriber
-            if self._stream.merging and self._stream.base.ack == self._stream.base.end:
-                subscriber.stand_at(self._stream.base.ack, self._stream)
         over = FencedError(
             f"{request.holder} took over client {event.client_id}.",
             hint="Another consumer took over. Stop this one.",
@@ -198,6 +223,10 @@ class Consumers:
         subscriber.holder, subscriber.epoch = request.holder, event.epoch
         subscriber.filter, subscriber.seen_us = request.filter, event.at_us
         subscriber.subscribing = event.call
+        subscriber.take_up(request.resume)
+        base = self._stream.base
+        if subscriber.cursor is None and self._stream.merging and base.ack == base.end:
+            subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *self._save_subscription(subscriber)]
 
     @handle.register
@@ -280,7 +309,7 @@ class Consumers:
         subscriber.saving = Saving(event.call, batch, unsaved=subscriber.unsaved)
         subscriber.unsaved = False
         cursor = self._stream.settled(batch.ack)
-        return [SaveCursor(event.call, event.client_id, subscriber.filter, cursor)]
+        return [SaveCursor(event.call, event.client_id, subscriber.filter, cursor, subscriber.dropped)]
 
     @handle.register
     def _(self, event: CursorSaved) -> list[Instruction]:
@@ -350,7 +379,8 @@ class Consumers:
         if call is None or subscriber.saving is not None or subscriber.cursor is None:
             return []
         subscriber.saving, subscriber.unsaved = Saving(call, None, unsaved=subscriber.unsaved), False
-        return [SaveCursor(call, subscriber.client_id, subscriber.filter, subscriber.cursor)]
+        cursor, dropped = subscriber.cursor, subscriber.dropped
+        return [SaveCursor(call, subscriber.client_id, subscriber.filter, cursor, dropped)]
 
     def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
         """Take the calls that waited for a write which nobody asked for."""
@@ -390,11 +420,11 @@ class Consumers:
 
     def _free(self) -> list[Instruction]:
         """Free what every subscriber has behind it. Without any, everything is kept for the first one."""
-        if not self._stream.merging or not self._subscribers:
+        if not self._stream.merging or not self._kept or not self.all_placed:
             return []
-        for subscriber in self._subscribers.values():
+        for subscriber in self._kept:
             subscriber.skip_behind(self._stream)
-        return [*self._stream.free(min(subscriber.done for subscriber in self._subscribers.values()))]
+        return [*self._stream.free(min(subscriber.done for subscriber in self._kept))]
 
     # ---- for people ------------------------------------------------------------------------------------
 
@@ -406,6 +436,7 @@ class Consumers:
                 "filter": subscriber.filter,
                 "holder": subscriber.holder or None,
                 "epoch": subscriber.epoch,
+                "dropped": subscriber.dropped,
                 "cursor": subscriber.cursor.to_json() if subscriber.cursor is not None else None,
                 "outstanding": [
                     {"batch_id": batch.batch_id, "rows": batch.rows}

@@ -7,6 +7,7 @@ Times are microseconds of the shell's monotonic clock, unless a name says otherw
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from merge.errors import CanalGroupError
@@ -24,6 +25,17 @@ class ConsumerState:
     cursor: GroupPosition | None
     holder: str
     epoch: int
+    #: whether it was away for too long, and its rows are not held
+    dropped: bool = False
+
+
+class Resume(StrEnum):
+    """Where a subscription goes on that was dropped."""
+
+    #: at its cursor: the sources are read again from there
+    CURSOR = "cursor"
+    #: where the others are: what is between is not delivered to it
+    NOW = "now"
 
 
 # ---- events ------------------------------------------------------------------------------------------------
@@ -81,13 +93,14 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequested:
-    """`holder` wants to consume as `client_id`."""
+    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped."""
 
     call: int
     client_id: str
     holder: str
     filter: str
     at_us: int
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +340,7 @@ class SaveCursor:
     client_id: str
     filter: str
     cursor: GroupPosition | None
+    dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ class GroupSettings:
     lease_us: int = 10_000_000
     #: go on without a shard that is silent for longer; None: wait for ever
     skip_after_us: int | None = None
+    #: keep nothing for a client id that has no consumer for longer while others have; None: keep for ever
+    drop_after_us: int | None = None
 
 
 class Group:
@@ -67,7 +69,12 @@ class Group:
         self.epoch = epoch
         self._stream = Stream(settings.shards, settings.skip_after_us)
         self._consumers = Consumers(
-            settings.destination, epoch, settings.limits, settings.lease_us, self._stream
+            settings.destination,
+            epoch,
+            settings.limits,
+            settings.lease_us,
+            self._stream,
+            settings.drop_after_us,
         )
         #: what is done when every cursor has the shards of the moment
         self._settling: list[Instruction] = []
@@ -145,6 +152,7 @@ class Group:
     @_on.register
     def _(self, event: Ticked) -> list[Instruction]:
         released = self._consumers.release_silent(event.at_us)
+        released += self._consumers.drop_away(event.at_us)
         was_merging = self._stream.merging
         if self._stream.skip_silent(event.at_us):
             return [*released, *self._rewind(event.at_us)]

@@ -20,8 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from merge.cut import cut
-from merge.errors import ConsumerActive, FencedError, NotSubscribed, RolledBack
-from merge.events import AckRequested, GetRequested, RollbackRequested, UnsubscribeRequested
+from merge.errors import (
+    ConsumerActive,
+    FencedError,
+    NotSubscribed,
+    RolledBack,
+    SubscriptionDropped,
+)
+from merge.events import AckRequested, GetRequested, Resume, RollbackRequested, UnsubscribeRequested
 from merge.header import Flag, Headers
 from merge.ledger import Batch, Ledger
 from merge.position import GroupPosition, Position, file_order
@@ -95,7 +101,11 @@ class Subscriber:
         self.subscribing: int | None = None
         #: what is on its way to the cursor store
         self.saving: Saving | None = None
-        #: whether shards joined or left that the stored cursor does not have so
+        #: whether it was away for too long: no ring is kept for it until it says where to go on
+        self.dropped = False
+        #: whether it has a place in the merged log
+        self.placed = False
+        #: whether the stored subscription lacks that shards joined or left, or that it was dropped
         self.unsaved = False
         #: calls that came during a write that nobody asked for
         self.deferred: list[Deferrable] = []
@@ -157,6 +167,35 @@ class Subscriber:
         """Whether its cursor is being written because shards joined or left; calls wait for that."""
         return self.saving is not None and self.saving.call == OWN_CALL
 
+    def check_kept(self, resume: Resume | None, at_us: int) -> None:
+        """Return if it goes on at its cursor, or it was said where else.
+
+        Raises:
+            SubscriptionDropped: it was away for too long; nothing is lost yet.
+        """
+        if self.dropped and resume is None:
+            away_s = (at_us - self.seen_us) / 1e6
+            raise SubscriptionDropped(
+                f"Client {self.client_id} was away for too long: its rows are no longer held.",
+                hint="Subscribe with resume='cursor' to have the sources read again from its cursor, as far"
+                " as they still have it (every consumer is rolled back), or with resume='now' to go on where the"
+                " others are and miss what is between.",
+                away_s=away_s,
+                cursor=self.cursor.to_json() if self.cursor is not None else None,
+            )
+
+    def drop(self) -> None:
+        """Keep nothing for it any more; its cursor stays."""
+        self.dropped = self.unsaved = True
+        self.placed = False
+
+    def take_up(self, resume: Resume | None) -> None:
+        """Go on after a drop; `stand_at` has to follow."""
+        if self.dropped:
+            self.dropped, self.unsaved = False, True
+            if resume is Resume.NOW:
+                self.cursor = None
+
     # ---- place in the stream ---------------------------------------------------------------------------
 
     @property
@@ -173,6 +212,7 @@ class Subscriber:
 
     def rewind(self) -> None:
         """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow."""
+        self.placed = False
         if self.ledger.rollback():
             self.notice = RolledBack(
                 f"Batches of client {self.client_id} were rolled back: a shard or the group restarted.",
@@ -186,6 +226,7 @@ class Subscriber:
             cursor: shards that it does not name stand where the log begins.
             stream: one that merges and stands between two transactions.
         """
+        self.placed = True
         begin = stream.base.ack.shards
         self.unsaved |= self.cursor is not None and not _same_shards(cursor, stream.settled(cursor))
         self.cursor = stream.settled(cursor)

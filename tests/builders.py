@@ -196,7 +196,7 @@ class World:
     def start(self, *consumers: ev.ConsumerState) -> None:
         """Tell the group that it is active, with stored subscriptions if there are any."""
         known = consumers or tuple(
-            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0))
+            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped)
             for client, save in self.stored.items()
         )
         self.tell(ev.Started(self.now_us, known))
@@ -334,15 +334,17 @@ class World:
         else:
             self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
 
-    def request_subscribe(self, client: str = "c", holder: str = "h") -> int:
+    def request_subscribe(self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
-        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us))
+        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us, resume))
         return call
 
-    def subscribe(self, client: str = "c", holder: str = "h") -> GroupPosition:
+    def subscribe(
+        self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None
+    ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
-        call = self.request_subscribe(client, holder)
+        call = self.request_subscribe(client, holder, resume)
         if self.leasing:
             self.lease()
         if self.opening:

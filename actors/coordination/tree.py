@@ -5,6 +5,7 @@
     {prefix}/destinations/{dest}/cluster/{host:port}          ephemeral
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
+    {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was away for too long
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 

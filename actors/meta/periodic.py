@@ -164,4 +164,8 @@ def _only_moved(before: Subscription, after: Subscription) -> bool:
     """Return whether nothing but the places in the cursor changed."""
     if before.cursor is None or after.cursor is None:
         return False
-    return before.filter == after.filter and before.cursor.shards.keys() == after.cursor.shards.keys()
+    if (before.filter, before.dropped) != (after.filter, after.dropped):
+        return False
+    return before.cursor.shards.keys() == after.cursor.shards.keys() and (
+        before.cursor.retired == after.cursor.retired
+    )

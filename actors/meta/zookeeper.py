@@ -111,7 +111,9 @@ class ZooKeeperCursorStore:
                 bytes=size,
                 bytes_max=BYTES_MAX,
             )
-        self._nodes.write(epoch, [(f"{node}/filter", pattern), (f"{node}/cursor", cursor)])
+        dropped = b"" if subscription.dropped else None
+        changes = [(f"{node}/filter", pattern), (f"{node}/cursor", cursor), (f"{node}/dropped", dropped)]
+        self._nodes.write(epoch, changes)
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one.
@@ -123,7 +125,7 @@ class ZooKeeperCursorStore:
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
         node = self._tree.client(client_id)
-        self._nodes.write(epoch, [(f"{node}/filter", None), (f"{node}/cursor", None)])
+        self._nodes.write(epoch, [(f"{node}/{kept}", None) for kept in ("filter", "cursor", "dropped")])
 
     def close(self) -> None:
         """Do nothing: whatever was saved is kept."""
@@ -135,7 +137,8 @@ class ZooKeeperCursorStore:
             return None
         try:
             position = None if cursor is None else GroupPosition.from_json(_unpacked(cursor))
-            return Subscription(client_id, pattern.decode(), position)
+            dropped = self._nodes.read(f"{node}/dropped") is not None
+            return Subscription(client_id, pattern.decode(), position, dropped)
         except (UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
                 f"{node} holds no subscription of ours ({error}).",

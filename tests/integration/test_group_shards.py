@@ -160,3 +160,29 @@ def test_a_changed_instance_file_lets_shards_join_and_leave(shop: Shop):
             instance.adopt(shop.settings(shards=[first], start="earliest"))
         operator.close()
     reading.check(shop)
+
+
+def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(shop: Shop):
+    """1. A client goes away; another one reads on through small rings, which are not kept for it.
+    2. It is told so. 3. It goes on at its cursor: the sources are read again, and nothing is missing.
+    """
+    small = {
+        "store": {"size": 16, "mode": "items"},
+        "consumer": {"lease_s": 3, "away": "drop", "drop_after_s": 1},
+    }
+    with shop.serve(**small) as instance, shop.connect(instance) as consumer:
+        with shop.connect(instance, client_id="away") as gone:
+            shop.write_everywhere(5)
+            away = Reading(gone)
+            away.until(10)
+        shop.write_everywhere(50)
+        reading = Reading(consumer)
+        reading.until(110)
+        with pytest.raises(canal_group.SubscriptionDropped) as refusal:
+            shop.connect(instance, client_id="away")
+        assert '"shards"' in str(refusal.value.details["cursor"])
+        with shop.connect(instance, client_id="away", resume="cursor") as back:
+            away.consumer = back
+            away.rolled_back()
+            away.until(110)
+    away.check(shop)

@@ -83,6 +83,14 @@ def test_a_save_replaces_the_client_ids_last_one(store):
     assert store.load() == [changed]
 
 
+def test_that_it_was_dropped_is_kept_and_taken_back(store):
+    dropped = Subscription("1001", "", CURSOR, dropped=True)
+    store.save(dropped, 1)
+    assert store.load() == [dropped]
+    store.save(READER, 1)
+    assert store.load() == [READER]
+
+
 def test_forget_removes_one_subscription(store):
     store.save(READER, 1)
     store.save(FRESH, 1)
@@ -144,6 +152,8 @@ def test_a_cursor_that_is_taken_away_is_deleted():
     nodes = Nodes(epoch=4)
     store = ZooKeeperCursorStore(nodes, Tree("shop"))
     store.save(READER, 4)
+    store.save(Subscription("1001", "", None, dropped=True), 4)
+    assert store.load() == [Subscription("1001", "", None, dropped=True)]
     store.save(Subscription("1001", "", None), 4)
     assert store.load() == [Subscription("1001", "", None)]
     store.forget("1001", 4)
