@@ -66,8 +66,6 @@ class ShardStanding:
     #: why it is not open
     error: CanalGroupError | None = None
     reason: str = ""
-    #: with LEAVING: nothing more of it is taken
-    drained: bool = False
     #: sequence of the last header that was taken, and of the last that was freed; -1: none
     taken: int = -1
     freed: int = -1
@@ -101,6 +99,8 @@ class Stream:
         self._skip_after_us = skip_after_us
         self._timeline: Timeline | None = None
         self._retired: set[str] = set()
+        #: shards that leave and of which nothing more is taken
+        self._drained: set[int] = set()
         #: where shards joined in this generation
         self._joined: dict[str, Position] = {}
 
@@ -122,7 +122,7 @@ class Stream:
     @property
     def draining(self) -> bool:
         """Whether a shard is to leave, and only waits until what it brought is acknowledged."""
-        return any(standing.drained for standing in self.standings)
+        return bool(self._drained)
 
     @property
     def failure(self) -> CanalGroupError | None:
@@ -169,7 +169,7 @@ class Stream:
         skipped = self._skipped()
         self.generation += 1
         self.late_before += self._timeline.late if self._timeline is not None else 0
-        self._timeline, self.log, self._joined = None, MergedLog(), {}
+        self._timeline, self.log, self._joined, self._drained = None, MergedLog(), {}, set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self._take_roles(cursors)
         # Without a cursor a shard goes on where the log began.
@@ -324,11 +324,8 @@ class Stream:
 
     def drained(self) -> list[int]:
         """Return the shards of which everything that was taken is freed."""
-        return [
-            index
-            for index, standing in enumerate(self.standings)
-            if standing.drained and standing.taken == standing.freed
-        ]
+        standings = self.standings
+        return [shard for shard in sorted(self._drained) if standings[shard].taken == standings[shard].freed]
 
     def retire(self, name: str) -> None:
         """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
@@ -338,6 +335,7 @@ class Stream:
             if member.name == name:
                 member.role = Role.LEFT
                 self.standings[index] = ShardStanding()
+                self._drained.discard(index)
                 if self._timeline is not None:
                     self._timeline.exclude(index)
         self._joined.pop(name, None)
@@ -380,7 +378,7 @@ class Stream:
     def _may_count(self, timeline: Timeline, shard: int, at_us: int) -> bool:
         """Return whether the others wait again for a shard that does not count."""
         member, standing = self.members[shard], self.standings[shard]
-        if not member.counted or member.policy is Policy.SKIP or standing.drained:
+        if not member.counted or member.policy is Policy.SKIP or shard in self._drained:
             return False
         if member.catching_up:
             if timeline.lag_us(shard) > CAUGHT_UP_US:
@@ -477,18 +475,19 @@ class Stream:
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Enter a shard's headers, then its promise, which was made after them."""
         member, standing = self.members[event.shard], self.standings[event.shard]
-        if standing.drained:
+        if event.shard in self._drained:
             return
         run = event.run
         if member.role is Role.LEAVING:
             run, more = _before(run, member.until_us)
-            standing.drained = more or (event.frontier_us or 0) >= member.until_us
+            if more or (event.frontier_us or 0) >= member.until_us:
+                self._drained.add(event.shard)
         moved = False
         if run is not None and len(run):
             timeline.append(event.shard, run)
             standing.taken = int(run.headers["sequence"][-1])
             moved = True
-        if standing.drained:
+        if event.shard in self._drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
             moved |= timeline.promise(event.shard, event.frontier_us)

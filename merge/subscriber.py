@@ -178,8 +178,8 @@ class Subscriber:
             raise SubscriptionDropped(
                 f"Client {self.client_id} was away for too long: its rows are no longer held.",
                 hint="Subscribe with resume='cursor' to have the sources read again from its cursor, as far"
-                " as they still have it (every consumer is rolled back), or with resume='now' to go on where the"
-                " others are and miss what is between.",
+                " as they still have it (every consumer is rolled back), or with resume='now' to go on where"
+                " the others are and miss what is between.",
                 away_s=away_s,
                 cursor=self.cursor.to_json() if self.cursor is not None else None,
             )
