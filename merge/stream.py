@@ -101,8 +101,6 @@ class Stream:
         self._retired: set[str] = set()
         #: shards that leave and of which nothing more is taken
         self._drained: set[int] = set()
-        #: where shards joined in this generation
-        self._joined: dict[str, Position] = {}
 
     @property
     def timeline(self) -> Timeline | None:
@@ -169,7 +167,7 @@ class Stream:
         skipped = self._skipped()
         self.generation += 1
         self.late_before += self._timeline.late if self._timeline is not None else 0
-        self._timeline, self.log, self._joined, self._drained = None, MergedLog(), {}, set()
+        self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self._take_roles(cursors)
         # Without a cursor a shard goes on where the log began.
@@ -254,12 +252,8 @@ class Stream:
         members = self.base.ack.shards
         if members.keys() <= cursor.shards.keys() and self._retired <= set(cursor.retired):
             return cursor
-        missing = {
-            name: self._joined.get(name, position)
-            for name, position in members.items()
-            if name not in cursor.shards
-        }
-        return self._without_retired(replace(cursor, shards={**cursor.shards, **missing}))
+        # Who lacks a shard has acknowledged nothing of it, so the log's base is still where it joined.
+        return self._without_retired(replace(cursor, shards={**members, **cursor.shards}))
 
     def _without_retired(self, cursor: GroupPosition) -> GroupPosition:
         if not self._retired:
@@ -310,7 +304,6 @@ class Stream:
         """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
         member = self.members[shard]
         member.role = Role.MEMBER
-        self._joined[member.name] = position
         self.base = Progress(
             self.base.ack.with_shard(member.name, position), self.base.end.with_shard(member.name, position)
         )
@@ -338,7 +331,6 @@ class Stream:
                 self._drained.discard(index)
                 if self._timeline is not None:
                     self._timeline.exclude(index)
-        self._joined.pop(name, None)
         self.base = Progress(self._without_retired(self.base.ack), self._without_retired(self.base.end))
 
     def rows_of(self, shard: int) -> int:
