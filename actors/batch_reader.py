@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -37,16 +37,15 @@ class BatchReader:
     """Rows of outstanding batches, by client. Safe to use from several threads.
 
     Args:
-        shards: names and actors of the shards by shard_index.
+        shard: returns the actor of the shard of a name.
         plan: asks the group for an outstanding batch: (client_id, epoch, batch_id).
     """
 
-    def __init__(
-        self, shards: Sequence[tuple[str, ActorHandle]], plan: Callable[[str, int, int], Batch]
-    ) -> None:
-        self._names = tuple(name for name, _ in shards)
-        self._shards = [RowClient(name, partial(_row_address, name, handle)) for name, handle in shards]
-        self._pool = ThreadPoolExecutor(min(len(shards), FETCHES_MAX), thread_name_prefix="fetch")
+    def __init__(self, shard: Callable[[str], ActorHandle], plan: Callable[[str, int, int], Batch]) -> None:
+        self._shard = shard
+        #: by name; shards come while it runs
+        self._clients: dict[str, RowClient] = {}
+        self._pool = ThreadPoolExecutor(FETCHES_MAX, thread_name_prefix="fetch")
         self._plan = plan
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
         self._lock = threading.Lock()
@@ -93,29 +92,33 @@ class BatchReader:
     def _fetch(self, batch: Batch, wanted: Wanted) -> BatchRows:
         headers = batch.headers
         shards = np.unique(headers["shard"][headers["rows"] > 0]).tolist()
-        tickets = [_ticket(batch, shard, wanted) for shard in shards]
-        rows = [ShardRows()] * len(self._shards)
+        asked = [(self._client(batch.shards[shard]), _ticket(batch, shard, wanted)) for shard in shards]
+        rows = [ShardRows()] * len(batch.shards)
         # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
-        others = [
-            self._pool.submit(self._shards[shard].fetch, ticket)
-            for shard, ticket in zip(shards[:-1], tickets, strict=False)
-        ]
+        others = [self._pool.submit(client.fetch, ticket) for client, ticket in asked[:-1]]
         if shards:
-            rows[shards[-1]] = self._shards[shards[-1]].fetch(tickets[-1])
+            client, ticket = asked[-1]
+            rows[shards[-1]] = client.fetch(ticket)
         for shard, other in zip(shards, others, strict=False):
             rows[shard] = other.result()
         return BatchRows(
             order=headers,
             shards=tuple(rows),
-            shard_names=self._names,
+            shard_names=batch.shards,
             names=batch.names,
             first_sequence=batch.start.sequence,
         )
 
+    def _client(self, shard: str) -> RowClient:
+        with self._lock:
+            if shard not in self._clients:
+                self._clients[shard] = RowClient(shard, partial(_row_address, shard, self._shard))
+            return self._clients[shard]
 
-def _row_address(name: str, shard: ActorHandle) -> RowAddress:
+
+def _row_address(name: str, shard: Callable[[str], ActorHandle]) -> RowAddress:
     with translated(f"Shard {name}"):
-        ask = shard.rows_at.options(concurrency_group="status")
+        ask = shard(name).rows_at.options(concurrency_group="status")
         address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
     return address
 

@@ -31,15 +31,18 @@ from actors.batch_reader import BatchReader
 from actors.flight_errors import flight_error
 from actors.permit import Permit
 from actors.ray_errors import translated
+from actors.shard_actors import ShardActors
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from merge.events import Resume
 from merge.ledger import Batch
+from merge.position import Position
 from merge.table_filter import TableFilter
 
 _log = logging.getLogger(__name__)
 
 #: how long a get may wait for rows, seconds
 GET_TIMEOUT_MAX_S = 30.0
-#: how long any other call to the group or a shard may take, seconds
+#: how long any other call to the group may take, seconds
 CALL_TIMEOUT_S = 10.0
 
 
@@ -83,16 +86,17 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     Args:
         wiring: what it is made of.
         group: name of the group actor.
-        shards: names of the shards, and of their actors, by shard_index.
+        shard_actors: what the shard actors' names begin with; the shard's name follows.
+        shards: names of the shards that were launched.
     """
 
-    def __init__(self, wiring: GatewayWiring, group: str, shards: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
         super().__init__(wiring.location, middleware={"token": TokenDoor(wiring.token)})
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
-        self._shards: list[tuple[str, ActorHandle]] = [(name, ray.get_actor(actor)) for name, actor in shards]
-        self._rows = BatchReader(self._shards, lambda *key: self._call("plan", *key))
+        self._shards = ShardActors(shard_actors, shards)
+        self._rows = BatchReader(self._shards.actor, lambda *key: self._call("plan", *key))
         #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
@@ -107,6 +111,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "outstanding": self._outstanding,
             "standing": lambda body: self._call("standing", body["client_id"]),
             "status": lambda _: self.status(),
+            "shard_policy": lambda body: self._call("give_policy", str(body["shard"]), str(body["policy"])),
+            "shard_add": self._add_shard,
+            "shard_remove": self._remove_shard,
         }
 
     # ---- actions ---------------------------------------------------------------------------------------
@@ -137,9 +144,17 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def _subscribe(self, body: dict[str, Any]) -> dict[str, Any]:
         table_filter = str(body.get("filter", ""))
         TableFilter(table_filter)
+        resume = body.get("resume")
+        if resume not in (None, *Resume):
+            raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
         try:
             epoch, cursor = self._call(
-                "subscribe", body["client_id"], body["holder"], table_filter, str(body.get("session", ""))
+                "subscribe",
+                body["client_id"],
+                body["holder"],
+                table_filter,
+                str(body.get("session", "")),
+                resume,
             )
         except ServerUnavailable as error:
             raise self._explained(error) from error
@@ -196,19 +211,19 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         found = [client for client in clients if client["client_id"] == body["client_id"]]
         return list(found[0]["outstanding"]) if found else []
 
+    def _add_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        start = None if body.get("start") is None else Position.from_dict(body["start"])
+        state: dict[str, Any] = self._call("add_shard", dict(body["shard"]), start, wait_s=CALL_TIMEOUT_S)
+        return state
+
+    def _remove_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = self._call("remove_shard", str(body["shard"]), now=bool(body.get("now")))
+        return state
+
     def status(self) -> dict[str, Any]:
         """Return the state of the whole instance as a JSON object: group and shards."""
         group = self._status_of_group()
-        asked = [
-            (name, shard.status.options(concurrency_group="status").remote()) for name, shard in self._shards
-        ]
-        shards = []
-        for name, reference in asked:
-            try:
-                with translated(f"Shard {name}"):
-                    shards.append(ray.get(reference, timeout=CALL_TIMEOUT_S))
-            except CanalGroupError as error:
-                shards.append({"shard": name, "state": "away", "error": str(error)})
+        shards = self._shards.status(group.get("shards", []))
         return {
             "destination": self._destination,
             "now_us": time.time_ns() // 1000,
@@ -226,9 +241,10 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             return {"active": False, "error": str(error)}
         return status
 
-    def _call(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+    def _call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
+        call = getattr(self._group, method)
         with translated("The group"):
-            return ray.get(getattr(self._group, method).remote(*arguments), timeout=CALL_TIMEOUT_S + wait_s)
+            return ray.get(call.remote(*arguments, **named), timeout=CALL_TIMEOUT_S + wait_s)
 
     # ---- rows ------------------------------------------------------------------------------------------
 
@@ -274,9 +290,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 class Gateway:
     """The door in an actor of its own; a plain class that `actors.launch` turns into one."""
 
-    def __init__(self, wiring: GatewayWiring, group: str, shards: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-        self._door = Door(wiring, group, shards)
+        self._door = Door(wiring, group, shard_actors, shards)
         threading.Thread(target=self._door.serve, name="flight", daemon=True).start()
 
     def port(self) -> int:

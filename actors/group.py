@@ -16,8 +16,9 @@ import contextlib
 import itertools
 import logging
 import os
+import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
 import ray
@@ -27,16 +28,21 @@ from actors import wiring
 from actors.follower import Follower, now_us
 from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
+from conf.changes import added_shard
 from conf.settings import InstanceSettings
+from conf.shard_settings import ShardSettings
 from merge import events as ev
 from merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
     FencedError,
     ServerUnavailable,
+    ShardUnavailable,
+    UsageError,
 )
 from merge.group import Group
 from merge.ledger import Batch
+from merge.member import Policy
 from merge.position import GroupPosition, Position
 
 _log = logging.getLogger(__name__)
@@ -47,6 +53,8 @@ TICK_S = 0.2
 LEAVE_S = 5.0
 #: how long a look at the state waits for the loop, seconds
 STATUS_WAIT_S = 0.5
+#: how long the driver may take to make a shard's actor, seconds
+ENROL_WAIT_S = 8.0
 
 
 class GroupActor:
@@ -55,17 +63,22 @@ class GroupActor:
     Args:
         settings: of the instance.
         identity: of this server.
-        shards: names of the shard actors by shard_index. Names, because Ray keeps a handle that is a
-            constructor's argument in its object store, where a restart may not find it any more.
+        shard_actors: what the shard actors' names begin with; the shard's name follows. Names, because Ray
+            keeps a handle that is a constructor's argument in its object store, where a restart may not find
+            it any more.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
-        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shards: Sequence[str]
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._settings = settings
         self._identity = identity
-        self._shards: list[ActorHandle] = [ray.get_actor(name) for name in shards]
+        self._shard_actors = shard_actors
+        #: names and actors by shard_index
+        self._shards: list[tuple[str, ActorHandle]] = []
+        #: shards that are to be added once they have an actor, where they begin, and who waits for it
+        self._wanted: dict[str, tuple[ShardSettings, Position | None, asyncio.Future[Any]]] = {}
         self._machine: Group | None = None
         self._coordinator: Coordinator | None = None
         self._store: CursorStore | None = None
@@ -152,10 +165,12 @@ class GroupActor:
                 found.cursor,
                 holder=leases[found.client_id].holder if found.client_id in leases else "",
                 epoch=leases[found.client_id].epoch if found.client_id in leases else 0,
+                dropped=found.dropped,
             )
             for found in subscriptions
         )
         self._fenced = None
+        self._settings, self._shards = self._with_actors()
         self._machine = Group(wiring.group_settings(self._settings), epoch)
         self._tell(ev.Started(now_us(), consumers))
         while coordinator.stop_mark() is None:
@@ -174,13 +189,30 @@ class GroupActor:
         """
         _log.info("destination=%s epoch=%d hands over", self._settings.destination, epoch)
         self._stand_down()
-        for shard in self._shards:
+        for _, shard in self._shards:
             shard.close.remote(epoch)
         try:
             await asyncio.to_thread(store.flush, epoch)
         except CanalGroupError as error:
             _log.warning("destination=%s cursors not flushed: %s", self._settings.destination, error)
         await asyncio.to_thread(coordinator.resign)
+
+    def _with_actors(self) -> tuple[InstanceSettings, list[tuple[str, ActorHandle]]]:
+        """Return the settings and actors of the shards that have one; those that were removed have none."""
+        found = []
+        for shard in self._settings.shards:
+            try:
+                found.append((shard, self._actor_of(shard.name)))
+            except ShardUnavailable as error:
+                _log.warning("destination=%s goes on without it: %s", self._settings.destination, error)
+        kept = self._settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
+        return kept, [(shard.name, actor) for shard, actor in found]
+
+    def _actor_of(self, shard: str) -> ActorHandle:
+        try:
+            return ray.get_actor(self._shard_actors + shard)
+        except ValueError as error:
+            raise ShardUnavailable(f"Shard {shard} has no actor: it was removed.") from error
 
     def _stand_down(self) -> None:
         """Stop serving: whoever waits is told to come again."""
@@ -234,8 +266,10 @@ class GroupActor:
                 self._follow_anew(shard, generation, position)
             case ev.FreeRing(shard, _, sequence):
                 self._followers[shard].free(sequence)
-            case ev.SaveCursor(call, client_id, table_filter, cursor):
-                self._chore(self._save(call, Subscription(client_id, table_filter, cursor)))
+            case ev.CloseShard(shard):
+                self._close_shard(shard)
+            case ev.SaveCursor(call, client_id, table_filter, cursor, dropped):
+                self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
             case ev.ForgetClient(call, client_id):
                 self._chore(self._forget(call, client_id))
             case ev.LeaseConsumer(call, client_id, holder):
@@ -328,26 +362,142 @@ class GroupActor:
     # ---- shards ----------------------------------------------------------------------------------------
 
     def _follow_anew(self, shard: int, generation: int, position: Position | None) -> None:
+        self._unfollow(shard)
+        name, actor = self._shards[shard]
+        follower = Follower(shard, name, actor, (self._epoch, generation), self._tell)
+        self._followers[shard] = follower
+        self._following[shard] = self._chore(follower.follow(position))
+
+    def _unfollow(self, shard: int) -> None:
         before = self._following.pop(shard, None)
         if before is not None:
             before.cancel()
             self._followers[shard].flush()
-        name = self._settings.shards[shard].name
-        follower = Follower(shard, name, self._shards[shard], (self._epoch, generation), self._tell)
-        self._followers[shard] = follower
-        self._following[shard] = self._chore(follower.follow(position))
+
+    def _close_shard(self, shard: int) -> None:
+        """Let a shard that left leave its source; who made its actor ends it (see `actors.roster`)."""
+        self._unfollow(shard)
+        name, actor = self._shards[shard]
+        _log.info("destination=%s shard=%s left", self._settings.destination, name)
+        actor.close.remote(self._epoch)
+
+    async def give_policy(self, name: str, policy: str) -> dict[str, Any]:
+        """Say whether a silent shard holds the group; return its state.
+
+        Raises:
+            UsageError: there is no such shard, or nobody would be left to go on.
+        """
+        given = Policy(policy)
+        state: dict[str, Any] = await self._ask(lambda call: ev.ShardPolicyGiven(call, name, given, now_us()))
+        _log.info("destination=%s shard=%s policy=%s", self._settings.destination, name, policy)
+        return state
+
+    async def add_shard(self, definition: dict[str, Any], start: Position | None) -> dict[str, Any]:
+        """Let one more shard join, and return its state; it has joined when that says so.
+
+        Args:
+            definition: as in an instance file. Its secrets are read here, where the server runs.
+            start: where it begins; None: where the definition says.
+
+        Raises:
+            ConfigError: the definition cannot hold beside the others.
+            UsageError: the name belongs to a shard that is there, or that left.
+            ServerUnavailable: the process that launched us made no actor for it in time.
+        """
+        self._check_active()
+        wanted = added_shard(self._settings, definition)
+        if wanted in self._settings.shards:
+            return self._state_of(wanted.name)
+        if self._machine is not None:
+            self._machine.check_name(wanted.name)
+        if wanted.name not in self._wanted:
+            self._wanted[wanted.name] = wanted, start, self._loop.create_future()
+        waiting = self._wanted[wanted.name][2]
+        done, _ = await asyncio.wait([waiting], timeout=ENROL_WAIT_S)
+        if not done:
+            raise ServerUnavailable(
+                f"The process that launched {self._settings.destination} makes no actor for {wanted.name}.",
+                hint="Is `canal-group serve` still running? The shard joins when it answers.",
+            )
+        outcome: dict[str, Any] | UsageError = await waiting
+        if isinstance(outcome, UsageError):
+            raise outcome
+        return outcome
+
+    def _state_of(self, name: str) -> dict[str, Any]:
+        shards = self._machine.describe(now_us())["shards"] if self._machine is not None else []
+        found: dict[str, Any] = next((shard for shard in shards if shard["shard"] == name), {"shard": name})
+        return found
+
+    async def roster(self) -> tuple[list[ShardSettings], list[str], list[str]]:
+        """Return the shards that wait for an actor, the names of those that are known, and who is gone."""
+        wanted = [shard for shard, _, _ in self._wanted.values()]
+        gone = self._machine.gone if self._machine is not None else []
+        return wanted, [shard.name for shard in self._settings.shards], gone
+
+    async def enrol(self, shard: ShardSettings) -> None:
+        """Take note that a shard has an actor; telling it again is harmless.
+
+        Raises:
+            UsageError: the machine refuses it; nothing was changed.
+        """
+        _, start, waiting = self._wanted.pop(shard.name, (shard, None, None))
+        error = await self._enter(shard, start)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(error or self._state_of(shard.name))
+        if error is not None:
+            raise error
+
+    async def _enter(self, shard: ShardSettings, start: Position | None) -> UsageError | None:
+        """Tell the machine of a shard, unless it is known; return why it is refused."""
+        if any(known.name == shard.name for known in self._settings.shards):
+            return None
+        before = self._settings
+        if self._machine is not None:
+            self._shards.append((shard.name, self._actor_of(shard.name)))
+        self._settings = before.model_copy(update={"shards": (*before.shards, shard)})
+        if self._machine is None:
+            return None
+        try:
+            # Whether we are active or not: what was appended here is the machine's shard, or is undone.
+            await self._request(lambda call: ev.ShardAdded(call, shard.name, start, now_us()))
+        except UsageError as error:
+            self._shards.pop()
+            self._settings = before
+            return error
+        return None
+
+    async def remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
+        """Let a shard leave when what it has committed by now is acknowledged, or at once.
+
+        Returns:
+            Its state; with `now`, after every cursor has let go of it, what is dropped.
+
+        Raises:
+            UsageError: there is no such shard, it is the only one, or it cannot be drained.
+        """
+        until_us = time.time_ns() // 1000
+        state: dict[str, Any] = await self._ask(
+            lambda call: ev.ShardRemoved(call, name, now, until_us, now_us())
+        )
+        _log.info("destination=%s shard=%s removed now=%s: %s", self._settings.destination, name, now, state)
+        return state
 
     # ---- calls -----------------------------------------------------------------------------------------
 
     async def _ask(self, make: Callable[[int], ev.Event]) -> Any:
         """Hand a request to the machine and wait for its answer."""
         self._check_active()
+        value = await self._request(make)
+        self._check_active()
+        return value
+
+    def _request(self, make: Callable[[int], ev.Event]) -> asyncio.Future[Any]:
+        """Hand a request to the machine; return what its answer will be."""
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
         self._tell(make(call))
-        value = await answer
-        self._check_active()
-        return value
+        return answer
 
     def _check_active(self) -> float:
         """Return for how many seconds this server may deliver.
@@ -366,7 +516,12 @@ class GroupActor:
             raise self._deposed(error) from error
 
     async def subscribe(
-        self, client_id: str, holder: str, table_filter: str, session: str = ""
+        self,
+        client_id: str,
+        holder: str,
+        table_filter: str,
+        session: str = "",
+        resume: str | None = None,
     ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
@@ -375,10 +530,13 @@ class GroupActor:
             holder: the consumer, as others see it.
             table_filter: canal's regular expressions.
             session: the ZooKeeper session by which it keeps the running node itself; empty: we keep it.
+            resume: where to go on if it was dropped: "cursor" or "now"; None: not said.
 
         Raises:
             ConsumerActive: another one is; nothing was changed.
+            SubscriptionDropped: it was away for too long, and `resume` does not say where to go on.
         """
+        where = None if resume is None else ev.Resume(resume)
         async with self._locks[client_id]:
             self._check_active()
             assert self._leases is not None
@@ -387,7 +545,7 @@ class GroupActor:
             self._leases.want(client_id, holder, session)
             try:
                 answer: tuple[int, GroupPosition] = await self._ask(
-                    lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us())
+                    lambda call: ev.SubscribeRequested(call, client_id, holder, table_filter, now_us(), where)
                 )
             finally:
                 self._leases.want_no_more(client_id, holder)
@@ -503,8 +661,9 @@ class GroupActor:
         epoch = self._epoch
         self._main.cancel()
         self._stand_down()
-        if self._coordinator is None:
-            return
-        if epoch and self._store is not None:
+        if epoch and self._coordinator is not None and self._store is not None:
             await self._hand_over(epoch, self._coordinator, self._store)
-        await asyncio.to_thread(self._coordinator.close)
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+        if self._coordinator is not None:
+            await asyncio.to_thread(self._coordinator.close)

@@ -22,9 +22,11 @@ from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway, GatewayWiring
 from actors.group import GroupActor
+from actors.roster import Roster
 from actors.shard import Shard
 from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
+from conf.shard_settings import ShardSettings
 from conf.value import is_every_address
 from merge.errors import ConfigError
 
@@ -76,9 +78,8 @@ class _ActorNames:
         self._stem = f"{destination}/{uuid.uuid4().hex[:8]}"
         self.group = f"{self._stem}/group"
         self.gateway = f"{self._stem}/gateway"
-
-    def shard(self, shard: str) -> str:
-        return f"{self._stem}/shard/{shard}"
+        #: what the names of shards' actors begin with; the shard's name follows
+        self.shards = f"{self._stem}/shard/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Instance:
     uri: str
     group: ActorHandle
     gateway: ActorHandle
-    shards: tuple[ActorHandle, ...]
+    roster: Roster
     #: where the shards are placed
     places: PlacementGroup
     zookeeper: EmbeddedZooKeeper | None
@@ -104,6 +105,17 @@ class Instance:
         answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
         return answer
 
+    def adopt(self, changed: InstanceSettings) -> list[str]:
+        """Let shards join and leave as changed settings say; return a sentence for each.
+
+        Those that left out are drained; see `canal-group shard remove`.
+
+        Raises:
+            ConfigError: something else changed, or a shard's place or definition; nothing was done.
+            ServerUnavailable: this server is not the active one, or does not answer.
+        """
+        return self.roster.adopt(self.settings, changed)
+
     def stop(self) -> None:
         """Hand over, end the actors, and what was started for them."""
         close_groups([self])
@@ -111,7 +123,8 @@ class Instance:
 
     def end(self) -> None:
         """End the actors, and what was started for them, as they are."""
-        for actor in (self.gateway, self.group, *self.shards):
+        self.roster.close()
+        for actor in (self.gateway, self.group, *self.roster.actors):
             ray.kill(actor, no_restart=True)
         remove_placement_group(self.places)
         if self.zookeeper is not None:
@@ -167,19 +180,18 @@ def launch(
         )
         names = _ActorNames(settings.destination)
         places = _places(len(settings.shards))
-        shards = [
-            _actor(
+        shards = {
+            shard.name: _actor(
                 Shard,
-                names.shard(shard.name),
+                names.shards + shard.name,
                 _SHARD | _at(places, index),
                 wiring.shard_wiring(settings, shard),
             )
             for index, shard in enumerate(settings.shards)
-        ]
-        actors = [names.shard(shard.name) for shard in settings.shards]
+        }
         here = _on_this_node()
-        begun += shards
-        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, actors)
+        begun += shards.values()
+        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
         begun.append(group)
         token = settings.gateway.token
         door = GatewayWiring(
@@ -188,8 +200,8 @@ def launch(
             token=token.get_secret_value() if token is not None else None,
             reply_bytes_max=settings.gateway.reply_bytes_max,
         )
-        known = list(zip((shard.name for shard in settings.shards), actors, strict=True))
-        gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, known)
+        known = [shard.name for shard in settings.shards]
+        gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)
         begun.append(gateway)
         ray.get(gateway.port.remote(), timeout=60)
     except BaseException:
@@ -207,12 +219,18 @@ def launch(
         uri=f"grpc://{address}",
         group=group,
         gateway=gateway,
-        shards=tuple(shards),
+        roster=Roster(group, shards, lambda shard: _late_shard(settings, names, shard)),
         places=places,
         zookeeper=zookeeper,
         zookeepers=started_by,
         owns_ray=owns_ray,
     )
+
+
+def _late_shard(settings: InstanceSettings, names: _ActorNames, shard: ShardSettings) -> ActorHandle:
+    """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
+    options = {**_SHARD, "scheduling_strategy": "SPREAD"}
+    return _actor(Shard, names.shards + shard.name, options, wiring.shard_wiring(settings, shard))
 
 
 def _places(count: int) -> PlacementGroup:

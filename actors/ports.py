@@ -94,6 +94,8 @@ class Subscription:
     filter: str
     #: None until the first position is known
     cursor: GroupPosition | None
+    #: whether it was away for too long, and its rows are not held
+    dropped: bool = False
 
 
 class CursorStore(Protocol):
@@ -126,3 +128,6 @@ class CursorStore(Protocol):
 
         Raises as `save`.
         """
+
+    def close(self) -> None:
+        """Write what is not written yet; there is no use of it after this."""

@@ -12,7 +12,7 @@ from actors.launch import Instance, close_groups, join_ray, launch
 from actors.zookeepers import ZooKeepers
 from conf.folder import Found, changes
 from conf.settings import InstanceSettings
-from merge.errors import CanalGroupError, ConfigError
+from merge.errors import CanalGroupError, ConfigError, RetryableError
 
 #: how long groups may take to tell their states, seconds; who does not is asked again the next time
 STATES_WAIT_S = 1.0
@@ -30,6 +30,8 @@ class Server:
         self._say = say
         self._log_to_driver = log_to_driver
         self._instances: dict[Path, Instance] = {}
+        #: what each file said when its instance was started, or last adopted it
+        self._served: dict[Path, InstanceSettings] = {}
         self._zookeepers = ZooKeepers()
         self._ray: InstanceSettings | None = None
         self._owns_ray = False
@@ -39,8 +41,8 @@ class Server:
 
     @property
     def running(self) -> dict[Path, InstanceSettings]:
-        """What runs, by file."""
-        return {file: instance.settings for file, instance in self._instances.items()}
+        """What runs, by file, as the file said it; commands may have changed the shards since."""
+        return dict(self._served)
 
     def start(self, file: Path, settings: InstanceSettings) -> None:
         """Start an instance.
@@ -52,10 +54,12 @@ class Server:
         self._instances[file] = launch(
             settings, log_to_driver=self._log_to_driver, zookeepers=self._zookeepers
         )
+        self._served[file] = settings
 
     def stop(self, file: Path) -> None:
         """Stop an instance in good order."""
         self._roles.pop(file, None)
+        del self._served[file]
         self._instances.pop(file).stop()
 
     def follow(self, found: Found) -> bool:
@@ -65,17 +69,33 @@ class Server:
             Whether anything was started or stopped.
         """
         todo = changes(self.running, found)
-        refused = dict(todo.refused)
-        for file in (*todo.stop, *todo.restart):
-            self._say(f"stopping {self._instances[file].settings.destination} ({file.name})")
+        refused, restart = dict(todo.refused), dict(todo.restart)
+        for file, settings in todo.adopt.items():
+            try:
+                self._adopt(file, settings)
+            except RetryableError:
+                continue  # It stands by, or restarts, and is told again.
+            except ConfigError:
+                # What an operator's command made of it cannot become this while it runs.
+                restart[file] = settings
+            except (CanalGroupError, ray.exceptions.RayError) as error:
+                refused[file] = ConfigError(f"{file} cannot be followed: {error}")
+        for file in (*todo.stop, *restart):
+            self._say(f"stopping {self._served[file].destination} ({file.name})")
             self.stop(file)
-        for file, settings in {**todo.restart, **todo.start}.items():
+        for file, settings in {**restart, **todo.start}.items():
             try:
                 self.start(file, settings)
             except (CanalGroupError, ray.exceptions.RayError) as error:
                 refused[file] = ConfigError(f"{file} cannot be served: {error}")
         self._complain(refused)
-        return bool(todo.stop or todo.restart or todo.start)
+        return bool(todo.stop or restart or todo.start)
+
+    def _adopt(self, file: Path, settings: InstanceSettings) -> None:
+        """Let shards join and leave; raises as `Instance.adopt`."""
+        for sentence in self._instances[file].adopt(settings):
+            self._say(f"{settings.destination}: {sentence}")
+        self._served[file] = settings
 
     def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
         """Say what is wrong with which file, once; a file that is mended may complain anew."""
@@ -98,7 +118,7 @@ class Server:
                 state: dict[str, Any] = ray.get(answer)
             except ray.exceptions.RayError:
                 continue  # It restarts, and is asked again.
-            role = _role(self._instances[file], state)
+            role = _role(self._served[file], self._instances[file].uri, state)
             if role is not None and self._roles.get(file) != role:
                 self._say(role)
                 self._roles[file] = role
@@ -109,6 +129,7 @@ class Server:
         for instance in self._instances.values():
             instance.end()
         self._instances.clear()
+        self._served.clear()
         self._zookeepers.close()
         if self._owns_ray:
             ray.shutdown()
@@ -130,10 +151,9 @@ class Server:
             )
 
 
-def _role(instance: Instance, state: Mapping[str, Any]) -> str | None:
+def _role(settings: InstanceSettings, uri: str, state: Mapping[str, Any]) -> str | None:
     """Return what an operator should know of an instance's role; None: it is not known yet."""
-    settings = instance.settings
-    what = f"{settings.destination} ({len(settings.shards)} shards) at {instance.uri}"
+    what = f"{settings.destination} ({len(settings.shards)} shards) at {uri}"
     if state["active"]:
         return f"serving {what}"
     if state["stopped"]:

@@ -10,6 +10,7 @@ from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.parse.chunk_builder import Limits
 from actors.parse.files_reader import FilesSource
@@ -17,7 +18,7 @@ from actors.parse.source import SourceAddress
 from actors.ports import Coordinator, CursorStore
 from actors.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings
+from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings, MemoryCursorSettings
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings
 from merge.errors import ConfigError
@@ -60,9 +61,17 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity) -> Coordin
 def cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
     """Return the adapter that keeps cursors, as the settings say."""
     chosen = settings.cursor
+    store = _cursor_store(settings, elected_by)
+    if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
+        return store
+    return PeriodicCursorStore(store, chosen.flush_s)
+
+
+def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
+    chosen = settings.cursor
     if isinstance(chosen, FileCursorSettings):
         return FileCursorStore(settings.destination, chosen.folder)
-    if chosen.kind == "memory":
+    if isinstance(chosen, MemoryCursorSettings):
         return MemoryCursorStore()
     if not isinstance(elected_by, ZooKeeperCoordinator):
         raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")
@@ -101,7 +110,7 @@ def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
 
 def group_settings(settings: InstanceSettings) -> GroupSettings:
     """Return what the group's state machine is made of."""
-    batch, merge = settings.batch, settings.merge
+    batch, merge, consumer = settings.batch, settings.merge, settings.consumer
     return GroupSettings(
         destination=settings.destination,
         shards=tuple(shard.name for shard in settings.shards),
@@ -112,7 +121,8 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
             ddl_isolation=batch.ddl_isolation,
             empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
         ),
-        lease_us=int(settings.consumer.lease_s * 1e6),
+        lease_us=int(consumer.lease_s * 1e6),
+        drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,
     )
 

@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|stop|start|check|consume|status|binlog|demo`."""
+"""The command line: `canal-group serve|stop|start|check|consume|status|shard|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from canal_group import shard_cli
 from canal_group.demo.engine import Engine
 from canal_group.serve_command import serve
 from canal_group.switch_command import start, stop
@@ -24,6 +25,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
 )
+
+app.add_typer(shard_cli.app, name="shard")
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 

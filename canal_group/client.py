@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
@@ -145,19 +145,27 @@ class Consumer:
 
     # ---- subscription ----------------------------------------------------------------------------------
 
-    def subscribe(self, table_filter: str | None = None) -> GroupPosition:
+    def subscribe(
+        self, table_filter: str | None = None, *, resume: Literal["cursor", "now"] | None = None
+    ) -> GroupPosition:
         """Become the active consumer, and return the cursor.
 
         Args:
             table_filter: canal's comma-separated regular expressions on `schema.table`; None: as before.
+            resume: where to go on after the client id was dropped for being away too long: at its cursor, to
+                which the sources are read back, or where the others are now.
 
         Raises:
+            SubscriptionDropped: it was, and `resume` is None.
             ConsumerActive: another consumer holds the client id, and still did after `wait_s`.
         """
         if table_filter is not None:
             self._filter = table_filter
         answer = keep_trying(
-            self._subscribe, (RetryableError,), self._deadline_s(self._wait_s), self._closed.wait
+            lambda: self._subscribe(resume),
+            (RetryableError,),
+            self._deadline_s(self._wait_s),
+            self._closed.wait,
         )
         self._epoch, self._seen_id = int(answer["epoch"]), 0
         self.turn += 1
@@ -170,8 +178,8 @@ class Consumer:
             self._toucher.start()
         return self.cursor
 
-    def _subscribe(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"holder": self.holder, "filter": self._filter}
+    def _subscribe(self, resume: str | None) -> dict[str, Any]:
+        body: dict[str, Any] = {"holder": self.holder, "filter": self._filter, "resume": resume}
         if self._node is not None:
             body["session"] = self._node.take(self._client_id, self.holder)
         answer: dict[str, Any] = self._door.ask("subscribe", client_id=self._client_id, **body)
@@ -468,6 +476,7 @@ def connect(
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
     wait_s: float | None = None,
+    resume: Literal["cursor", "now"] | None = None,
     retry_s: float = 60.0,
     zookeeper: str | None = None,
     prefix: str = "/otter/canal",
@@ -483,6 +492,7 @@ def connect(
         token: shared with the gateway.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
+        resume: where to go on if the client id was dropped for being away too long; see `Consumer.subscribe`.
         retry_s: how long a later call goes on while the server is away or fails over, before it raises.
         zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
             next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
@@ -493,6 +503,7 @@ def connect(
 
     Raises:
         ConsumerActive: another consumer holds the client id; the sentence names it.
+        SubscriptionDropped: it was away for too long, and `resume` is None.
         ServerUnavailable: the gateway does not answer.
         ConfigError: the address or the token is wrong, or neither `uri` nor `zookeeper` is given.
     """
@@ -509,7 +520,7 @@ def connect(
     door = GatewayDoor(where, destination, token)
     consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
-        consumer.subscribe()
+        consumer.subscribe(resume=resume)
     except BaseException:
         consumer.close()
         raise

@@ -29,7 +29,7 @@ def serve(
     config: Annotated[
         list[Path],
         typer.Option(
-            "--config", "-c", help="An instance file, or a folder of them that is watched. May be repeated."
+            "--config", "-c", help="An instance file, or a folder of them; watched. May be repeated."
         ),
     ],
     address: Annotated[
@@ -37,13 +37,13 @@ def serve(
         typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
     ] = None,
     scan_s: Annotated[
-        float, typer.Option("--scan", min=0.1, help="Seconds between two looks at the folders.")
+        float, typer.Option("--scan", min=0.1, help="Seconds between two looks at the files.")
     ] = 5.0,
 ) -> None:
     """Serve instances until SIGTERM or Ctrl-C, saying when each becomes active, stands by or is stopped.
 
-    In a folder, files that come, change or go start, restart and stop their instance; a broken file is named
-    and leaves the others alone.
+    Shards that a file gains or loses join and leave while its instance runs; any other change restarts it.
+    In a folder, files that come and go start and stop theirs. A broken file is named, and changes nothing.
     """
     from actors.server import Server
     from conf.folder import Found
@@ -56,7 +56,7 @@ def serve(
             server.start(file, settings)
         found, scan_at_s = Found(), time.monotonic()
         while not stop.is_set():
-            if files.folders and time.monotonic() >= scan_at_s:
+            if time.monotonic() >= scan_at_s:
                 found = files.look(found)
                 server.follow(found)
                 scan_at_s = time.monotonic() + scan_s
@@ -75,23 +75,26 @@ class _Files:
         from conf.load import load_instance
 
         self._address = address
-        self.folders = [path for path in paths if path.is_dir()]
-        #: files that were named one by one: they are read once, and have to be right
+        self._folders = [path for path in paths if path.is_dir()]
+        #: files that were named one by one, as they were at the start: they had to be right then
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
 
     def look(self, last: Found) -> Found:
         """Return what all files say now; while a folder cannot be read, what they said before."""
-        from conf.folder import Found, read_folder
+        from conf.folder import Found, read_file, read_folder
 
-        found = Found(dict(self.fixed))
-        for folder in self.folders:
+        found = Found()
+        for file in self.fixed:
+            read_file(file, found)
+        for folder in self._folders:
             try:
                 read = read_folder(folder)
             except ConfigError as error:
                 return Found(last.settings or dict(self.fixed), {**last.errors, folder: error})
-            found.settings.update({file: self._placed(kept) for file, kept in read.settings.items()})
+            found.settings.update(read.settings)
             found.errors.update(read.errors)
-        return found
+        placed = {file: self._placed(settings) for file, settings in found.settings.items()}
+        return Found(placed, found.errors)
 
     def _placed(self, settings: InstanceSettings) -> InstanceSettings:
         if self._address is None:

@@ -43,7 +43,10 @@ def print_status(state: dict[str, Any]) -> None:
             f"  watermark {_clock(group['watermark_us'])}  late {group['late']}"
         )
         if group["held_by"] is not None:
-            out.print(f"held by shard [bold]{group['held_by']}[/bold] for {group['held_since_s']:.1f} s")
+            out.print(
+                f"held by shard [bold]{group['held_by']}[/bold] for {group['held_since_s']:.1f} s:"
+                f" {group['held_why']}"
+            )
     out.print(_shards(state["shards"], group.get("shards", []), now_us))
     for client in group.get("clients", []):
         outstanding = ", ".join(
@@ -51,6 +54,7 @@ def print_status(state: dict[str, Any]) -> None:
         )
         out.print(
             f"client [bold]{client['client_id']}[/bold]  consumer {client['holder'] or 'none'}"
+            f"{', dropped: it was away too long' if client.get('dropped') else ''}"
             f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
         )
 
@@ -73,7 +77,7 @@ def _shards(shards: list[dict[str, Any]], grouped: list[dict[str, Any]], now_us:
         table.add_row(
             shard["shard"],
             shard.get("source", "-"),
-            shard["state"],
+            _state(shard, merged),
             shard.get("position") or "-",
             merged.get("acked_position") or "-",
             _clock(frontier_us),
@@ -83,6 +87,22 @@ def _shards(shards: list[dict[str, Any]], grouped: list[dict[str, Any]], now_us:
         if shard.get("error") or merged.get("error"):
             table.add_row("", "", f"[red]{shard.get('error') or merged.get('error')}[/red]")
     return table
+
+
+def _state(shard: dict[str, Any], merged: dict[str, Any]) -> str:
+    """Return what a shard does, what it is to the group, and whether the group waits for it."""
+    words = [shard["state"]]
+    if merged.get("role", "member") != "member":
+        words.append(merged["role"])
+    if merged.get("catching_up"):
+        words.append("catching up")
+    elif merged.get("skipped"):
+        words.append("skipped")
+    if merged.get("policy"):
+        words.append(f"({merged['policy']} given {merged['policy_since_s']:.0f} s ago)")
+    if merged.get("late"):
+        words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
+    return ", ".join(words)
 
 
 def _changes(before: Any, after: Any) -> str:

@@ -1,9 +1,10 @@
-"""A folder of instance files, one for each destination: what it says now, and what that changes.
+"""Instance files, one for each destination, perhaps in folders: what they say now, and what that changes.
 
 Rules:
 - a file that is wrong changes nothing: what it was before goes on, and the others do not notice;
 - one destination has one file. Whoever is served already keeps it, else the first by name;
-- settings count, not bytes: an edited comment restarts nothing, a changed password file does.
+- settings count, not bytes: an edited comment restarts nothing, a changed password file does;
+- shards that are appended or taken out join and leave while it runs; any other change is a restart.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conf.changes import only_shards_differ
 from conf.load import load_instance
 from conf.sentence import config_error
 from conf.settings import InstanceSettings
@@ -35,11 +37,21 @@ class Changes:
     """What has to be done, in this order."""
 
     stop: tuple[Path, ...] = ()
+    #: nothing but shards came or went: they join and leave what runs
+    adopt: dict[Path, InstanceSettings] = field(default_factory=dict)
     #: with new settings
     restart: dict[Path, InstanceSettings] = field(default_factory=dict)
     start: dict[Path, InstanceSettings] = field(default_factory=dict)
     #: files that are left aside, with the reason
     refused: dict[Path, ConfigError] = field(default_factory=dict)
+
+
+def read_file(file: Path, found: Found) -> None:
+    """Add what an instance file says, or what is wrong with it, to what was found."""
+    try:
+        found.settings[file] = load_instance(file)
+    except ConfigError as error:
+        found.errors[file] = error
 
 
 def read_folder(folder: Path) -> Found:
@@ -56,12 +68,8 @@ def read_folder(folder: Path) -> Found:
         ) from None
     found = Found()
     for file in files:
-        if file.name.startswith("."):
-            continue
-        try:
-            found.settings[file] = load_instance(file)
-        except ConfigError as error:
-            found.errors[file] = error
+        if not file.name.startswith("."):
+            read_file(file, found)
     return found
 
 
@@ -86,9 +94,12 @@ def changes(running: Mapping[Path, InstanceSettings], found: Found) -> Changes:
             refused[file] = config_error(
                 str(file), "destination", "be one of its own", f"{owner} has '{settings.destination}' too"
             )
+    changed = {file: new for file, new in wanted.items() if file in kept and new != running[file]}
+    adopt = {file: new for file, new in changed.items() if only_shards_differ(running[file], new)}
     return Changes(
         stop=tuple(file for file in running if file not in kept),
-        restart={file: new for file, new in wanted.items() if file in kept and new != running[file]},
+        adopt=adopt,
+        restart={file: new for file, new in changed.items() if file not in adopt},
         start={file: new for file, new in wanted.items() if file not in kept},
         refused=refused,
     )

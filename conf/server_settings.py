@@ -63,12 +63,16 @@ class FileCursorSettings(Settings):
 
     kind: Literal["file"] = "file"
     folder: AnchoredPath = Field(default=Path("data"), validate_default=True)
+    #: how often cursors are written; None: each before its acknowledgement is answered
+    flush_s: Seconds | None = None
 
 
 class ZookeeperCursorSettings(Settings):
     """Cursors survive as long as the coordination's ZooKeeper."""
 
     kind: Literal["zookeeper"] = "zookeeper"
+    #: how often cursors are written; None: each before its acknowledgement is answered
+    flush_s: Seconds | None = None
 
 
 CoordinationSettings: TypeAlias = Annotated[

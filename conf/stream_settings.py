@@ -100,6 +100,18 @@ class BatchSettings(Settings):
 
 
 class ConsumerSettings(Settings):
-    """How long a consumer that is not heard of keeps its client id."""
+    """How long a consumer that is not heard of keeps its client id, and a client id its rows."""
 
     lease_s: Seconds = 10.0
+    #: whether the rings are kept for a client id that has no consumer, though others fill up with it
+    away: Literal["hold", "drop"] = "hold"
+    #: only with `drop`: how long
+    drop_after_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _one_policy(self) -> ConsumerSettings:
+        if self.away == "drop" and self.drop_after_s is None:
+            raise unfit("be given with `away: drop`", key="drop_after_s", found="is missing")
+        if self.away == "hold" and self.drop_after_s is not None:
+            raise unfit("stand with `away: drop` only", key="drop_after_s", found="away is 'hold'")
+        return self

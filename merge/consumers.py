@@ -8,6 +8,7 @@ Rules:
    is unknown whether the store has it, the consumer is told so and the write repeated until it is known.
 3. A refused request changes nothing, beyond that its consumer is known to be alive.
 4. A consumer that waits for an answer is alive.
+5. When shards join or leave, every cursor follows in a write of its own; calls wait for it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from merge.events import (
 )
 from merge.position import GroupPosition
 from merge.stream import Stream
-from merge.subscriber import BatchLimits, Saving, Subscriber
+from merge.subscriber import OWN_CALL, BatchLimits, Saving, Subscriber
 
 
 class Consumers:
@@ -55,15 +56,24 @@ class Consumers:
         limits: bounds of each subscriber's batches.
         lease_us: how long a consumer may be silent before its client id is free again.
         stream: what they consume.
+        drop_after_us: how long a client id may be without a consumer, while another one has one, before
+            nothing is kept for it; None: for ever.
     """
 
     def __init__(
-        self, destination: str, epoch: int, limits: BatchLimits, lease_us: int, stream: Stream
+        self,
+        destination: str,
+        epoch: int,
+        limits: BatchLimits,
+        lease_us: int,
+        stream: Stream,
+        drop_after_us: int | None = None,
     ) -> None:
         self._destination = destination
         self._epoch = epoch
         self._limits = limits
         self._lease_us = lease_us
+        self._drop_after_us = drop_after_us
         self._stream = stream
         self._subscribers: dict[str, Subscriber] = {}
         #: leases that the coordinator is asked for: call -> request
@@ -73,13 +83,25 @@ class Consumers:
 
     @property
     def cursors(self) -> list[GroupPosition]:
-        """The cursors that are known."""
-        return [s.cursor for s in self._subscribers.values() if s.cursor is not None]
+        """The cursors that are known and for which something is kept."""
+        return [s.cursor for s in self._kept if s.cursor is not None]
 
     @property
     def all_placed(self) -> bool:
-        """Whether every subscriber knows where it begins."""
-        return len(self.cursors) == len(self._subscribers)
+        """Whether every subscriber has its place in the stream, but for those that were dropped."""
+        return all(subscriber.placed for subscriber in self._kept)
+
+    @property
+    def _kept(self) -> list[Subscriber]:
+        return [subscriber for subscriber in self._subscribers.values() if not subscriber.dropped]
+
+    def places_of(self, shard: str) -> dict[str, str]:
+        """Return where each cursor stands in a shard, by client id."""
+        return {
+            client_id: str(subscriber.cursor.shards[shard])
+            for client_id, subscriber in self._subscribers.items()
+            if subscriber.cursor is not None and shard in subscriber.cursor.shards
+        }
 
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
@@ -87,6 +109,7 @@ class Consumers:
             subscriber = Subscriber(state.client_id, self._epoch, self._limits)
             subscriber.filter, subscriber.cursor, subscriber.durable = state.filter, state.cursor, True
             subscriber.holder, subscriber.epoch, subscriber.seen_us = state.holder, state.epoch, at_us
+            subscriber.dropped = state.dropped
             self._subscribers[state.client_id] = subscriber
 
     def rewind(self) -> list[Instruction]:
@@ -102,17 +125,32 @@ class Consumers:
     def place(self) -> list[Instruction]:
         """Stand every subscriber at its cursor: merging has begun."""
         instructions: list[Instruction] = []
-        for subscriber in self._subscribers.values():
+        for subscriber in self._kept:
             cursor = subscriber.cursor or self._stream.base.ack
             subscriber.stand_at(cursor, self._stream)
             instructions += self._save_subscription(subscriber)
         return instructions
 
+    def settle(self) -> list[Instruction]:
+        """Let every cursor follow shards that joined or left; also where that could not be written before."""
+        instructions: list[Instruction] = []
+        for subscriber in self._subscribers.values():
+            subscriber.settle(self._stream)
+            instructions += self._save_subscription(subscriber)
+        return instructions
+
+    @property
+    def settled(self) -> bool:
+        """Whether every stored cursor has the shards of this moment."""
+        return not any(
+            subscriber.lacks_shards for subscriber in self._subscribers.values() if subscriber.durable
+        )
+
     def serve(self) -> list[Instruction]:
         """Answer the gets that wait, as far as there are batches."""
         if not self._stream.merging:
             return []
-        served = [answer for subscriber in self._subscribers.values() for answer in self._serve(subscriber)]
+        served = [answer for subscriber in self._kept for answer in self._serve(subscriber)]
         return served + self._free()
 
     def release_silent(self, at_us: int) -> list[Instruction]:
@@ -131,8 +169,21 @@ class Consumers:
         for subscriber in self._subscribers.values():
             saving = subscriber.saving
             if saving is not None and not saving.under_way:
-                instructions += subscriber.save(replace(saving, under_way=True))
+                instructions += subscriber.save(replace(saving, under_way=True), self._stream)
         return instructions
+
+    def drop_away(self, at_us: int) -> list[Instruction]:
+        """Keep nothing more for client ids that were without a consumer for too long and hold up others."""
+        if self._drop_after_us is None or not any(subscriber.holder for subscriber in self._kept):
+            return []
+        instructions: list[Instruction] = []
+        for subscriber in self._kept:
+            away_us = at_us - subscriber.seen_us
+            at_rest = not subscriber.busy and subscriber.saving is None
+            if not subscriber.holder and at_rest and away_us > self._drop_after_us:
+                subscriber.drop()
+                instructions += self._save_subscription(subscriber)
+        return [*instructions, *self._free()] if instructions else []
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
@@ -151,6 +202,7 @@ class Consumers:
         subscriber = self._subscribers.get(event.client_id)
         if subscriber is not None:
             subscriber.check_free(event.holder, self._lease_us, event.at_us)
+            subscriber.check_kept(event.resume, event.at_us)
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
@@ -166,8 +218,6 @@ class Consumers:
         if subscriber is None:
             subscriber = Subscriber(event.client_id, self._epoch, self._limits)
             self._subscribers[event.client_id] = subscriber
-            if self._stream.merging and self._stream.base.ack == self._stream.base.end:
-                subscriber.stand_at(self._stream.base.ack, self._stream)
         over = FencedError(
             f"{request.holder} took over client {event.client_id}.",
             hint="Another consumer took over. Stop this one.",
@@ -182,12 +232,19 @@ class Consumers:
         subscriber.holder, subscriber.epoch = request.holder, event.epoch
         subscriber.filter, subscriber.seen_us = request.filter, event.at_us
         subscriber.subscribing = event.call
+        subscriber.take_up(request.resume)
+        base = self._stream.base
+        if subscriber.cursor is None and self._stream.merging and base.ack == base.end:
+            subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *self._save_subscription(subscriber)]
 
     @handle.register
     def _(self, event: UnsubscribeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         self._check_not_leasing(event.client_id)
+        if subscriber.follows_shards:
+            subscriber.deferred.append(event)
+            return []
         _check_not_saving(subscriber)
         del self._subscribers[event.client_id]
         return [
@@ -244,6 +301,9 @@ class Consumers:
     @handle.register
     def _(self, event: RollbackRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        if subscriber.follows_shards:
+            subscriber.deferred.append(event)
+            return []
         _check_not_saving(subscriber)
         count = subscriber.rollback(event.batch_id)
         subscriber.notice = None
@@ -254,10 +314,14 @@ class Consumers:
     @handle.register
     def _(self, event: AckRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        if subscriber.follows_shards:
+            subscriber.ledger.check_ack(event.batch_id)
+            subscriber.deferred.append(event)
+            return []
         if not subscriber.is_unsure_of(event.batch_id):
             _check_not_saving(subscriber)
         batch = subscriber.ledger.check_ack(event.batch_id)
-        return subscriber.save(Saving(event.call, batch))
+        return subscriber.save(Saving(event.call, batch), self._stream)
 
     @handle.register
     def _(self, event: CursorSaved) -> list[Instruction]:
@@ -267,11 +331,12 @@ class Consumers:
         if saving.batch is not None:
             subscriber.acked(saving.batch, self._stream)
             if not saving.unsure:
-                answers.append(Reply(event.call, saving.batch.ack))
+                answers.append(Reply(event.call, subscriber.cursor))
         elif subscriber.subscribing == event.call:
             subscriber.subscribing = None
             answers.append(Reply(event.call, (subscriber.epoch, subscriber.cursor)))
-        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+        answers += self._save_subscription(subscriber)
+        return [*answers, *self._resume_deferred(subscriber), *self.serve()]
 
     @handle.register
     def _(self, event: CursorNotSaved) -> list[Instruction]:
@@ -288,7 +353,10 @@ class Consumers:
             answers += [Refuse(event.call, event.error), *self._release(subscriber)]
             if not subscriber.durable:
                 del self._subscribers[event.client_id]
-        return [*answers, *self._save_subscription(subscriber), *self.serve()]
+        answers += self._save_subscription(subscriber)
+        # Not at once: the store may be away for a while. `settle` writes it.
+        subscriber.unsaved |= saving.unsaved
+        return [*answers, *self._resume_deferred(subscriber), *self.serve()]
 
     # ---- helpers ---------------------------------------------------------------------------------------
 
@@ -318,11 +386,27 @@ class Consumers:
         return subscriber, saving
 
     def _save_subscription(self, subscriber: Subscriber) -> list[Instruction]:
-        """Store a subscription that is not answered, once its cursor is known and no write is under way."""
+        """Store a subscription that is not answered, or whose shards changed, if no write is under way.
+
+        Its cursor has to be known.
+        """
         call = subscriber.subscribing
+        if call is None and subscriber.unsaved and subscriber.durable:
+            call = OWN_CALL
         if call is None or subscriber.saving is not None or subscriber.cursor is None:
             return []
-        return subscriber.save(Saving(call, None))
+        return subscriber.save(Saving(call, None), self._stream)
+
+    def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
+        """Take the calls that waited for a write which nobody asked for."""
+        instructions: list[Instruction] = []
+        deferred, subscriber.deferred = subscriber.deferred, []
+        for event in deferred:
+            try:
+                instructions += self.handle(event)
+            except CanalGroupError as error:
+                instructions.append(Refuse(event.call, error))
+        return instructions
 
     def _serve(self, subscriber: Subscriber) -> list[Instruction]:
         """Answer a subscriber's waiting gets as far as there are batches."""
@@ -351,11 +435,11 @@ class Consumers:
 
     def _free(self) -> list[Instruction]:
         """Free what every subscriber has behind it. Without any, everything is kept for the first one."""
-        if not self._stream.merging or not self._subscribers:
+        if not self._stream.merging or not self._kept or not self.all_placed:
             return []
-        for subscriber in self._subscribers.values():
+        for subscriber in self._kept:
             subscriber.skip_behind(self._stream)
-        return [*self._stream.free(min(subscriber.done for subscriber in self._subscribers.values()))]
+        return [*self._stream.free(min(subscriber.done for subscriber in self._kept))]
 
     # ---- for people ------------------------------------------------------------------------------------
 
@@ -367,6 +451,7 @@ class Consumers:
                 "filter": subscriber.filter,
                 "holder": subscriber.holder or None,
                 "epoch": subscriber.epoch,
+                "dropped": subscriber.dropped,
                 "cursor": subscriber.cursor.to_json() if subscriber.cursor is not None else None,
                 "outstanding": [
                     {"batch_id": batch.batch_id, "rows": batch.rows}

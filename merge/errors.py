@@ -4,6 +4,7 @@
     ├── UsageError          the caller
     │   ├── ConfigError         a setting that cannot hold
     │   ├── NotSubscribed       subscribe first
+    │   ├── SubscriptionDropped was away too long; choose where to go on
     │   ├── UnknownBatch        this id was never delivered, or is acknowledged already
     │   ├── AckOutOfOrder       an older batch is outstanding
     │   └── RolledBack          this batch was taken back; get again
@@ -74,6 +75,13 @@ class ConfigError(UsageError):
 
 class NotSubscribed(UsageError):
     """This client id has no subscription on the destination."""
+
+
+class SubscriptionDropped(UsageError):
+    """This client id was away for so long that its rows are no longer held; say where to go on.
+
+    Fields: `away_s`, and `cursor`, from where the sources can be read again as long as they have it.
+    """
 
 
 class UnknownBatch(UsageError):

@@ -7,10 +7,12 @@ Times are microseconds of the shell's monotonic clock, unless a name says otherw
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from merge.errors import CanalGroupError
 from merge.header import HeaderRun
+from merge.member import Policy
 from merge.position import GroupPosition, Position
 
 
@@ -23,6 +25,17 @@ class ConsumerState:
     cursor: GroupPosition | None
     holder: str
     epoch: int
+    #: whether it was away for too long, and its rows are not held
+    dropped: bool = False
+
+
+class Resume(StrEnum):
+    """Where a subscription goes on that was dropped."""
+
+    #: at its cursor: the sources are read again from there
+    CURSOR = "cursor"
+    #: where the others are: what is between is not delivered to it
+    NOW = "now"
 
 
 # ---- events ------------------------------------------------------------------------------------------------
@@ -82,13 +95,14 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequested:
-    """`holder` wants to consume as `client_id`."""
+    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped."""
 
     call: int
     client_id: str
     holder: str
     filter: str
     at_us: int
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +227,39 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardPolicyGiven:
+    """An operator said whether a shard that brings nothing holds the group."""
+
+    call: int
+    name: str
+    policy: Policy
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAdded:
+    """There is one more shard, with the next shard_index."""
+
+    call: int
+    name: str
+    #: where it begins; None: where its settings say, unless a cursor knows it
+    start: Position | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRemoved:
+    """An operator wants a shard to leave: when it is drained, or now, with what is not acknowledged."""
+
+    call: int
+    name: str
+    now: bool
+    #: what it commits from this time on is not taken, microseconds since 1970 UTC
+    until_us: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time went on."""
 
@@ -238,6 +285,9 @@ Event: TypeAlias = (
     | RollbackRequested
     | UnsubscribeRequested
     | ReleaseRequested
+    | ShardPolicyGiven
+    | ShardAdded
+    | ShardRemoved
     | Ticked
 )
 
@@ -260,6 +310,13 @@ class FreeRing:
     shard: int
     generation: int
     sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseShard:
+    """End the shard: it left the group, and no cursor needs it."""
+
+    shard: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +343,7 @@ class SaveCursor:
     client_id: str
     filter: str
     cursor: GroupPosition | None
+    dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,5 +371,13 @@ class Refuse:
 
 
 Instruction: TypeAlias = (
-    OpenShard | FreeRing | LeaseConsumer | ReleaseConsumer | SaveCursor | ForgetClient | Reply | Refuse
+    OpenShard
+    | FreeRing
+    | CloseShard
+    | LeaseConsumer
+    | ReleaseConsumer
+    | SaveCursor
+    | ForgetClient
+    | Reply
+    | Refuse
 )

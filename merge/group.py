@@ -6,6 +6,7 @@ them, `merge.consumers` knows the subscribers and serves them; here the two meet
 1. There is one recovery: a *rewind*. Whenever a ring is lost, everything that is not acknowledged is
    forgotten and every shard is opened again at the oldest cursor, under a new generation.
 2. A refused request changes nothing.
+3. What shards that join or leave change is answered, and their actors are ended, when every cursor has it.
 """
 
 from __future__ import annotations
@@ -15,20 +16,27 @@ from functools import singledispatchmethod
 from typing import Any
 
 from merge.consumers import Consumers
-from merge.errors import CanalGroupError
+from merge.errors import CanalGroupError, UsageError
 from merge.events import (
+    CloseShard,
     ConsumerLeased,
     Event,
     Instruction,
     Refuse,
+    Reply,
+    ShardAdded,
     ShardFailed,
     ShardLost,
     ShardOpened,
+    ShardPolicyGiven,
+    ShardRemoved,
     ShardReported,
     Started,
     Ticked,
 )
+from merge.member import Role
 from merge.stream import Stream
+from merge.stream_status import describe_stream
 from merge.subscriber import BatchLimits
 
 
@@ -44,6 +52,8 @@ class GroupSettings:
     lease_us: int = 10_000_000
     #: go on without a shard that is silent for longer; None: wait for ever
     skip_after_us: int | None = None
+    #: keep nothing for a client id that has no consumer for longer while others have; None: keep for ever
+    drop_after_us: int | None = None
 
 
 class Group:
@@ -59,8 +69,15 @@ class Group:
         self.epoch = epoch
         self._stream = Stream(settings.shards, settings.skip_after_us)
         self._consumers = Consumers(
-            settings.destination, epoch, settings.limits, settings.lease_us, self._stream
+            settings.destination,
+            epoch,
+            settings.limits,
+            settings.lease_us,
+            self._stream,
+            settings.drop_after_us,
         )
+        #: what is done when every cursor has the shards of the moment
+        self._settling: list[Instruction] = []
 
     @property
     def generation(self) -> int:
@@ -70,12 +87,24 @@ class Group:
     def handle(self, event: Event) -> list[Instruction]:
         """Take an event and return what has to be done, in order."""
         try:
-            return self._on(event)
+            return [*self._on(event), *self._settle()]
         except CanalGroupError as error:
             call = getattr(event, "call", None)
             if call is None:
                 raise
             return [Refuse(call, error)]
+
+    def _settle(self) -> list[Instruction]:
+        """Let shards go that are drained, and do what waited until every cursor has the shards it should."""
+        instructions: list[Instruction] = []
+        for shard in self._stream.drained() if self._stream.draining else ():
+            self._stream.retire(self._stream.shards[shard])
+            self._settling.append(CloseShard(shard))
+            instructions += self._consumers.settle()
+        if self._settling and self._consumers.settled:
+            instructions += self._settling
+            self._settling = []
+        return instructions
 
     @singledispatchmethod
     def _on(self, event: Event) -> list[Instruction]:
@@ -89,8 +118,8 @@ class Group:
     @_on.register
     def _(self, event: ShardOpened) -> list[Instruction]:
         was_merging = self._stream.merging
-        self._stream.opened(event)
-        return self._went_on(was_merging)
+        joined = self._stream.opened(event)
+        return [*(self._consumers.settle() if joined else ()), *self._went_on(was_merging)]
 
     @_on.register
     def _(self, event: ShardReported) -> list[Instruction]:
@@ -105,7 +134,8 @@ class Group:
 
     @_on.register
     def _(self, event: ShardLost) -> list[Instruction]:
-        if event.generation != self.generation:
+        left = self._stream.members[event.shard].role is Role.LEFT
+        if event.generation != self.generation or left:
             return []
         instructions = self._rewind(event.at_us)
         self._stream.note_loss(event.shard, event.reason)
@@ -122,9 +152,70 @@ class Group:
     @_on.register
     def _(self, event: Ticked) -> list[Instruction]:
         released = self._consumers.release_silent(event.at_us)
+        released += self._consumers.drop_away(event.at_us)
+        released += self._consumers.save_again()
         was_merging = self._stream.merging
-        self._stream.skip_silent(event.at_us)
-        return [*released, *self._consumers.save_again(), *self._went_on(was_merging)]
+        if self._stream.skip_silent(event.at_us):
+            return [*released, *self._rewind(event.at_us)]
+        settled = () if self._consumers.settled else self._consumers.settle()
+        return [*released, *settled, *self._went_on(was_merging)]
+
+    @_on.register
+    def _(self, event: ShardPolicyGiven) -> list[Instruction]:
+        shard = self._stream.index_of(event.name)
+        was_merging = self._stream.merging
+        rewind = self._stream.give_policy(shard, event.policy, event.at_us)
+        moved = self._rewind(event.at_us) if rewind else self._went_on(was_merging)
+        return [*moved, Reply(event.call, self._describe_shard(shard, event.at_us))]
+
+    @_on.register
+    def _(self, event: ShardAdded) -> list[Instruction]:
+        shard = self._stream.add(event.name, event.start)
+        merging = self._stream.merging
+        opening = [self._stream.open_new(shard, event.at_us)] if merging else self._rewind(event.at_us)
+        return [*opening, Reply(event.call, self._describe_shard(shard, event.at_us))]
+
+    @_on.register
+    def _(self, event: ShardRemoved) -> list[Instruction]:
+        if event.name in self._stream.orphans:
+            return self._remove_orphan(event)
+        shard = self._stream.index_of(event.name)
+        if self._stream.last_but(shard):
+            raise UsageError(f"{event.name} is the only shard.", hint="Stop the instance instead.")
+        if self._stream.members[shard].role is Role.JOINING:
+            self._stream.retire(event.name)
+            self._settling.append(CloseShard(shard))
+            self._settling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
+            return self._consumers.settle()
+        if not event.now:
+            self._stream.drain(shard, event.until_us)
+            return [Reply(event.call, self._describe_shard(shard, event.at_us))]
+        dropped = {
+            "shard": event.name,
+            "role": Role.LEFT.value,
+            "rows_dropped": self._stream.rows_of(shard),
+            "left_at": self._consumers.places_of(event.name),
+        }
+        self._stream.retire(event.name)
+        self._settling += [CloseShard(shard), Reply(event.call, dropped)]
+        return [*self._consumers.settle(), *self._rewind(event.at_us)]
+
+    def _remove_orphan(self, event: ShardRemoved) -> list[Instruction]:
+        """Let go of a shard that the cursors hold and the settings lack."""
+        if not event.now:
+            raise UsageError(
+                f"Shard {event.name} cannot be drained: the settings do not have it.",
+                hint="Put it back into the instance file, or remove it with --now.",
+            )
+        left_at = self._consumers.places_of(event.name)
+        self._stream.retire(event.name)
+        dropped = {"shard": event.name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
+        self._settling.append(Reply(event.call, dropped))
+        return [*self._consumers.settle(), *self._rewind(event.at_us)]
+
+    def _describe_shard(self, shard: int, at_us: int) -> dict[str, Any]:
+        found: dict[str, Any] = self.describe(at_us)["shards"][shard]
+        return found
 
     def _rewind(self, at_us: int) -> list[Instruction]:
         """Forget what is not acknowledged and open every shard at the oldest cursor."""
@@ -136,11 +227,21 @@ class Group:
         placed = self._consumers.place() if self._stream.merging and not was_merging else []
         return [*placed, *self._consumers.serve()]
 
+    @property
+    def gone(self) -> list[str]:
+        """Names of the shards that left and that no cursor holds any more, as far as that is known."""
+        return self._stream.retired if self._stream.merging and self._consumers.settled else []
+
+    def check_name(self, shard: str) -> None:
+        """Return if a shard of this name can be added; raises as `Stream.check_name`."""
+        self._stream.check_name(shard)
+
     def describe(self, at_us: int) -> dict[str, Any]:
         """Return the group's state as a JSON object: shards, who holds the group, subscribers."""
         return {
             "destination": self.settings.destination,
             "epoch": self.epoch,
-            **self._stream.describe(at_us),
+            **describe_stream(self._stream, at_us),
+            "settled": self._consumers.settled,
             "clients": self._consumers.describe(),
         }

@@ -42,6 +42,8 @@ class Batch:
     log_stop: int
     #: incarnation of the shards' rings that hold its rows
     generation: int
+    #: names of the shards by shard_index, as the server that delivered it knew them
+    shards: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

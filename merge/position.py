@@ -130,6 +130,8 @@ class GroupPosition:
     shards: Mapping[str, Position] = field(default_factory=dict)
     #: number of row changes (and statements) that the merged stream has passed
     sequence: int = 0
+    #: names of the shards that left the stream, sorted; their names are not given again
+    retired: tuple[str, ...] = ()
 
     def with_shard(self, shard: str, position: Position) -> GroupPosition:
         """Return a copy in which `shard` stands at `position`."""
@@ -137,10 +139,12 @@ class GroupPosition:
 
     def to_json(self) -> str:
         """Return the position as JSON text with stable key order; equal positions give equal text."""
-        value = {
+        value: dict[str, Any] = {
             "sequence": self.sequence,
             "shards": {name: position.to_dict() for name, position in self.shards.items()},
         }
+        if self.retired:
+            value["retired"] = list(self.retired)
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -153,6 +157,9 @@ class GroupPosition:
         try:
             value = json.loads(text)
             shards, sequence = dict(value["shards"]), int(value["sequence"])
+            retired = tuple(sorted(str(name) for name in value.get("retired", ())))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{text!r} is no group position ({error}).") from error
-        return cls({name: Position.from_dict(position) for name, position in shards.items()}, sequence)
+        return cls(
+            {name: Position.from_dict(position) for name, position in shards.items()}, sequence, retired
+        )

@@ -63,7 +63,9 @@ class Progress:
         sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
         whole = np.flatnonzero(ended)
         acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
-        return Progress(GroupPosition(ack, acked), GroupPosition(end, sequence))
+        return Progress(
+            replace(self.ack, shards=ack, sequence=acked), replace(self.end, shards=end, sequence=sequence)
+        )
 
 
 def gtids_after(

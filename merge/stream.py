@@ -4,26 +4,37 @@ Rules:
 
 1. There is one recovery: a *rewind*. Everything that came in is forgotten and every shard is opened again,
    under a new generation. What carries an older generation is ignored.
-2. Merging begins when it is known where every shard stands. What shards report before is kept until then.
+2. Merging begins when it is known where every member stands. What shards report before is kept until then.
+   A shard that the cursors do not know joins a stream that goes on: nobody waits for it until it has caught
+   up. Cursors that know a shard which is none keep the stream from beginning.
 3. A shard that is silent for longer than the policy allows does not count until it is back, and no further
-   behind than that: what it brings meanwhile may be late. While all are silent nobody is left to go on.
+   behind than that: what it brings meanwhile may be late. While all are silent nobody is left to go on. One
+   that an operator skips does not count until it is resumed, and one that is held always does.
+4. A transaction that is out in part when its shard is skipped is taken back by a rewind: the others go on,
+   and it comes again whole.
+5. A shard leaves when everything that it committed before its removal was asked for is freed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from merge.errors import CanalGroupError
+from merge.errors import CanalGroupError, ConfigError, UsageError
 from merge.events import FreeRing, OpenShard, ShardFailed, ShardOpened, ShardReported
+from merge.header import Flag, HeaderRun
+from merge.member import CAUGHT_UP_US, MEMBERS_MAX, Member, Policy, Role
 from merge.merged_log import MergedLog
 from merge.position import GroupPosition, Position, file_order
 from merge.progress import Progress
 from merge.timeline import END_OF_TIME_US, Timeline
+
+#: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
+#: microseconds
+PATIENCE_US = 5_000_000
 
 
 class ShardState(StrEnum):
@@ -38,7 +49,9 @@ class ShardState(StrEnum):
 
 
 @dataclass(slots=True)
-class _Shard:
+class ShardStanding:
+    """What is known of a shard in this generation."""
+
     state: ShardState = ShardState.OPENING
     #: when the state was entered
     since_us: int = 0
@@ -55,6 +68,9 @@ class _Shard:
     #: why it is not open
     error: CanalGroupError | None = None
     reason: str = ""
+    #: sequence of the last header that was taken, and of the last that was freed; -1: none
+    taken: int = -1
+    freed: int = -1
 
 
 class Stream:
@@ -66,18 +82,32 @@ class Stream:
     """
 
     def __init__(self, shards: tuple[str, ...], skip_after_us: int | None) -> None:
+        #: names by shard_index, those of shards that join or left included
         self.shards = shards
+        #: by shard_index
+        self.members = [Member(name) for name in shards]
         #: grows with each rewind
         self.generation = 0
         #: what went out of the timeline and is not done with
         self.log = MergedLog()
-        #: where the log begins
+        #: where the log begins; its positions are those of the members
         self.base = Progress.at(GroupPosition())
-        self._skip_after_us = skip_after_us
-        self._shards = [_Shard() for _ in shards]
-        self._timeline: Timeline | None = None
+        #: shards that the cursors hold and that are none of ours
+        self.orphans: tuple[str, ...] = ()
+        #: by shard_index
+        self.standings = [ShardStanding() for _ in shards]
         #: late transactions of earlier generations
-        self._late = 0
+        self.late_before = 0
+        self._skip_after_us = skip_after_us
+        self._timeline: Timeline | None = None
+        self._retired: set[str] = set()
+        #: shards that leave and of which nothing more is taken
+        self._drained: set[int] = set()
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """What merges in this generation; None: merging has not begun."""
+        return self._timeline
 
     @property
     def merging(self) -> bool:
@@ -92,134 +122,387 @@ class Stream:
     @property
     def servers(self) -> tuple[str, ...]:
         """Identities of the servers that the log's headers are of, by shard_index."""
-        return tuple(shard.server for shard in self._shards)
+        return tuple(standing.server for standing in self.standings)
+
+    @property
+    def draining(self) -> bool:
+        """Whether a shard is to leave, and only waits until what it brought is acknowledged."""
+        return bool(self._drained)
 
     @property
     def failure(self) -> CanalGroupError | None:
-        """Why a shard stopped at its data and holds the others; None: none does."""
-        for index, shard in enumerate(self._shards):
+        """Why the stream stands still until an operator acts; None: it does not."""
+        if self.orphans:
+            return ConfigError(
+                f"The cursors hold shard {self.orphans[0]}, which the settings do not have.",
+                hint="Put it back into the instance file, or let go of what it has not delivered: "
+                f"canal-group shard remove --now {self.orphans[0]}.",
+                shard=self.orphans[0],
+            )
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
-            if shard.state is ShardState.FAILED and not skipped:
-                return shard.error
+            if member.counted and standing.state is ShardState.FAILED and not skipped:
+                return standing.error
         return None
+
+    @property
+    def retired(self) -> list[str]:
+        """Names of the shards that left, sorted."""
+        return sorted(self._retired)
+
+    def index_of(self, name: str) -> int:
+        """Return the shard_index of a shard that has not left.
+
+        Raises:
+            UsageError: there is none of this name.
+        """
+        for index, member in enumerate(self.members):
+            if member.name == name and member.role is not Role.LEFT:
+                return index
+        known = ", ".join(member.name for member in self.members if member.role is not Role.LEFT)
+        raise UsageError(f"There is no shard {name}.", hint=f"The shards are {known}.")
+
+    def last_but(self, shard: int) -> bool:
+        """Return whether nobody is left without this shard."""
+        stays = (Role.MEMBER, Role.JOINING)
+        return not any(member.role in stays for index, member in enumerate(self.members) if index != shard)
 
     # ---- recovery --------------------------------------------------------------------------------------
 
     def rewind(self, cursors: Sequence[GroupPosition], at_us: int) -> list[OpenShard]:
         """Forget what came in and open every shard at the oldest of the cursors, under a new generation."""
+        skipped = self._skipped()
         self.generation += 1
-        self._late += self._timeline.late if self._timeline is not None else 0
-        self._timeline, self.log = None, MergedLog()
+        self.late_before += self._timeline.late if self._timeline is not None else 0
+        self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
+        self._take_roles(cursors)
         # Without a cursor a shard goes on where the log began.
-        self.base = Progress.at(GroupPosition(self.base.ack.shards, sequence))
-        for index, name in enumerate(self.shards):
-            shard = self._shards[index]
-            known = [cursor.shards[name] for cursor in cursors if name in cursor.shards]
-            asked_at = _oldest(known) if known else self.base.ack.shards.get(name)
-            asked_at = asked_at or shard.opened_at or shard.asked_at
-            self._shards[index] = _Shard(since_us=at_us, moved_us=at_us, asked_at=asked_at)
-        return [OpenShard(index, self.generation, shard.asked_at) for index, shard in enumerate(self._shards)]
+        self.base = Progress.at(self._without_retired(replace(self.base.ack, sequence=sequence)))
+        opening: list[OpenShard] = []
+        for index, member in enumerate(self.members):
+            before = self.standings[index]
+            known = [cursor.shards[member.name] for cursor in cursors if member.name in cursor.shards]
+            asked_at = _oldest(known) if known else self.base.ack.shards.get(member.name)
+            asked_at = asked_at or before.opened_at or before.asked_at or member.start
+            moved_us = before.moved_us if index in skipped else at_us
+            self.standings[index] = ShardStanding(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
+            if member.role is not Role.LEFT:
+                opening.append(OpenShard(index, self.generation, asked_at))
+        return opening
+
+    def _skipped(self) -> set[int]:
+        """Return the shards that the group goes on without."""
+        timeline = self._timeline
+        if timeline is None:
+            return set()
+        return {index for index in range(len(self.members)) if timeline.excluded(index)}
+
+    def _take_roles(self, cursors: Sequence[GroupPosition]) -> None:
+        """Go by what the cursors say: who left, who is new, and whom the settings lack."""
+        known = {name for cursor in cursors for name in cursor.shards} | self.base.ack.shards.keys()
+        self._retired.update(*(cursor.retired for cursor in cursors))
+        self.orphans = tuple(sorted(known - set(self.shards) - self._retired))
+        anybody = any(member.name in known for member in self.members)
+        for member in self.members:
+            if member.name in self._retired:
+                member.role = Role.LEFT
+            elif member.role is not Role.LEAVING:
+                # Where no cursor knows anybody, all begin together.
+                new = anybody and member.name not in known
+                member.role = Role.JOINING if new else Role.MEMBER
+                member.catching_up = anybody and (member.catching_up or new)
 
     def note_loss(self, shard: int, reason: str) -> None:
         """Note, for people, why a shard is being opened again."""
-        self._shards[shard].reason = reason
+        self.standings[shard].reason = reason
+
+    def _begin_if_known(self, at_us: int, dead: set[int]) -> bool:
+        """Start merging if it is known of every member where it stands; `dead` ones need not be open."""
+        if self.orphans or self._timeline is not None:
+            return False
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            may_lack = standing.asked_at is not None and (index in dead or member.policy is Policy.SKIP)
+            if member.counted and standing.opened_at is None and not may_lack:
+                return False
+        self._begin(at_us)
+        return True
 
     def _begin(self, at_us: int) -> None:
-        """Start merging: of every shard it is known where it stands."""
         positions: dict[str, Position] = {}
-        for name, shard in zip(self.shards, self._shards, strict=True):
-            position = shard.opened_at or shard.asked_at
-            assert position is not None, "merging begins at known positions"
-            positions[name] = position
-            if shard.opened_at is not None:
-                shard.moved_us = at_us
-        self.base = Progress.at(GroupPosition(positions, self.base.ack.sequence))
-        self._timeline = Timeline([position.key_us for position in positions.values()])
-        for shard in self._shards:
-            early, shard.early = shard.early, []
+        for member, standing in zip(self.members, self.standings, strict=True):
+            position = standing.opened_at or standing.asked_at
+            if member.counted:
+                assert position is not None, "merging begins at known positions"
+                positions[member.name] = position
+            if standing.opened_at is not None:
+                standing.moved_us = at_us
+        self.base = Progress.at(replace(self.base.ack, shards=positions))
+        timeline = self._timeline = Timeline(
+            [positions[name].key_us if name in positions else 0 for name in self.shards]
+        )
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            if not member.counted or member.policy is Policy.SKIP or member.catching_up:
+                timeline.exclude(index)
+            if member.role is Role.JOINING and standing.opened_at is not None:
+                self._join(timeline, index, standing.opened_at)
+        for standing in self.standings:
+            early, standing.early = standing.early, []
             for report in early:
-                self._take(self._timeline, report)
+                self._take(timeline, report)
+        self._advance()
+
+    # ---- members ---------------------------------------------------------------------------------------
+
+    def settled(self, cursor: GroupPosition) -> GroupPosition:
+        """Return a cursor with the shards of this moment: who joined, where it did, and nobody who left."""
+        members = self.base.ack.shards
+        if members.keys() <= cursor.shards.keys() and self._retired <= set(cursor.retired):
+            return cursor
+        # Who lacks a shard has acknowledged nothing of it, so the log's base is still where it joined.
+        return self._without_retired(replace(cursor, shards={**members, **cursor.shards}))
+
+    def _without_retired(self, cursor: GroupPosition) -> GroupPosition:
+        if not self._retired:
+            return cursor
+        left = {name: position for name, position in cursor.shards.items() if name not in self._retired}
+        return replace(cursor, shards=left, retired=tuple(sorted({*cursor.retired, *self._retired})))
+
+    def check_name(self, name: str) -> None:
+        """Return if a shard of this name can be added.
+
+        Raises:
+            UsageError: the name is taken, or was.
+        """
+        if name in self._retired or name in self.shards:
+            left = name in self._retired
+            raise UsageError(
+                f"The name {name} belongs to a shard that {'left' if left else 'is there'}.",
+                hint="A name is given once, so that rows and cursors stay unambiguous: choose another one.",
+                shard=name,
+            )
+
+    def add(self, name: str, start: Position | None) -> int:
+        """Enter a shard, with the next index; a rewind, or `open_new`, has to follow.
+
+        Raises:
+            UsageError: the name is taken, or was; or there is no index left. Nothing was changed.
+        """
+        self.check_name(name)
+        if len(self.members) == MEMBERS_MAX:
+            raise UsageError(
+                f"No more than {MEMBERS_MAX} shards can be known.",
+                hint="Those that left are counted until the server's next start.",
+            )
+        self.shards = (*self.shards, name)
+        self.members.append(Member(name, Role.JOINING, start=start, catching_up=True))
+        self.standings.append(ShardStanding())
+        return len(self.members) - 1
+
+    def open_new(self, shard: int, at_us: int) -> OpenShard:
+        """Open a shard that was added while the others are being merged."""
+        assert self._timeline is not None, "there is something to join"
+        start = self.members[shard].start
+        self.standings[shard] = ShardStanding(since_us=at_us, moved_us=at_us, asked_at=start)
+        self._timeline.join(shard, 0)
+        return OpenShard(shard, self.generation, start)
+
+    def _join(self, timeline: Timeline, shard: int, position: Position) -> None:
+        """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
+        member = self.members[shard]
+        member.role = Role.MEMBER
+        self.base = Progress(
+            self.base.ack.with_shard(member.name, position), self.base.end.with_shard(member.name, position)
+        )
+        timeline.join(shard, position.key_us)
+
+    def drain(self, shard: int, until_us: int) -> None:
+        """Take nothing more that the shard commits from `until_us` on, and let it leave behind that."""
+        member = self.members[shard]
+        if member.role is not Role.LEAVING:
+            member.role, member.until_us = Role.LEAVING, until_us
+            if self._timeline is not None and self._at_end(shard):
+                self._drained.add(shard)
+                self._timeline.exclude(shard)
+
+    def drained(self) -> list[int]:
+        """Return the shards of which everything that was taken is freed."""
+        standings = self.standings
+        return [shard for shard in sorted(self._drained) if standings[shard].taken == standings[shard].freed]
+
+    def retire(self, name: str) -> None:
+        """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
+        self._retired.add(name)
+        self.orphans = tuple(orphan for orphan in self.orphans if orphan != name)
+        for index, member in enumerate(self.members):
+            if member.name == name:
+                member.role = Role.LEFT
+                self.standings[index] = ShardStanding()
+                self._drained.discard(index)
+                if self._timeline is not None:
+                    self._timeline.exclude(index)
+        self.base = Progress(self._without_retired(self.base.ack), self._without_retired(self.base.end))
+
+    def rows_of(self, shard: int) -> int:
+        """Return how many row changes of a shard came out and are not freed."""
+        kept = self.log.slice(self.log.base, self.log.tip)
+        return int(kept["rows"][kept["shard"] == shard].sum())
+
+    # ---- policy ----------------------------------------------------------------------------------------
+
+    def give_policy(self, shard: int, policy: Policy, at_us: int) -> bool:
+        """Say whether a silent shard holds the group; return whether a rewind has to follow (rule 4).
+
+        Raises:
+            UsageError: nobody would be left to go on; nothing was changed.
+        """
+        member = self.members[shard]
+        if policy is Policy.SKIP and not any(
+            other.counted and other.policy is not Policy.SKIP for other in self.members if other is not member
+        ):
+            raise UsageError(
+                f"{member.name} is the last shard that is not skipped.",
+                hint="Resume another one first: somebody has to give the time.",
+                shard=member.name,
+            )
+        member.policy, member.policy_since_us = policy, at_us
+        timeline = self._timeline
+        if timeline is None:
+            self._begin_if_known(at_us, set())
+            return False
+        if policy is Policy.SKIP:
+            timeline.exclude(shard)
+        elif self._may_count(timeline, shard, at_us):
+            timeline.include(shard)
+        self._advance()
+        return policy is Policy.SKIP and timeline.open_shard == shard
+
+    def _may_count(self, timeline: Timeline, shard: int, at_us: int) -> bool:
+        """Return whether the others wait again for a shard that does not count."""
+        member = self.members[shard]
+        if not member.counted or member.policy is Policy.SKIP or shard in self._drained:
+            return False
+        if member.catching_up:
+            if timeline.lag_us(shard) > CAUGHT_UP_US:
+                return False
+            member.catching_up = False
+        if member.policy is Policy.HOLD or self._skip_after_us is None:
+            return True
+        return not self._is_silent(shard, at_us) and timeline.lag_us(shard) <= self._skip_after_us
+
+    def _open_is_dead(self, at_us: int) -> bool:
+        """Return whether a transaction is out in part whose shard nobody waits for, and brings nothing."""
+        timeline = self._timeline
+        if timeline is None or timeline.open_shard is None or not timeline.excluded(timeline.open_shard):
+            return False
+        by_settings = self.members[timeline.open_shard].policy is Policy.RESUME
+        patience_us = self._skip_after_us if by_settings else None
+        silent_us = at_us - self.standings[timeline.open_shard].moved_us
+        return silent_us > (PATIENCE_US if patience_us is None else patience_us)
+
+    def skip_silent(self, at_us: int) -> bool:
+        """Go on without shards that were silent for too long, if that is the policy.
+
+        Returns:
+            Whether a rewind has to follow (rule 4).
+        """
+        silent = self._silent(at_us)
+        counted = {index for index, member in enumerate(self.members) if member.counted}
+        skipped = {index for index in counted if self.members[index].policy is Policy.SKIP}
+        if silent and not counted <= silent | skipped:
+            if self._begin_if_known(at_us, silent):
+                silent = self._silent(at_us)
+            if self._timeline is not None:
+                for index in silent:
+                    self._timeline.exclude(index)
+                self._advance()
+        return self._open_is_dead(at_us)
+
+    def _silent(self, at_us: int) -> set[int]:
+        """Return the shards that were silent for longer than the settings allow."""
+        return {
+            index
+            for index, member in enumerate(self.members)
+            if member.counted and member.policy is Policy.RESUME and self._is_silent(index, at_us)
+        }
+
+    def _is_silent(self, shard: int, at_us: int) -> bool:
+        """Return whether a shard is silent for too long; one that is at its end has nothing more to say."""
+        if self._skip_after_us is None or self._at_end(shard):
+            return False
+        return at_us - self.standings[shard].moved_us > self._skip_after_us
+
+    def _at_end(self, shard: int) -> bool:
+        """Return whether a shard has said that nothing comes any more."""
+        return self._timeline is not None and self._timeline.frontier_us(shard) == END_OF_TIME_US
 
     # ---- events of shards ------------------------------------------------------------------------------
 
-    def opened(self, event: ShardOpened) -> None:
-        """Take note that a shard reads, and begin merging if it was the last one missing."""
-        shard = self._shards[event.shard]
-        if event.generation != self.generation or shard.opened_at is not None:
-            return
-        shard.state, shard.since_us, shard.moved_us = ShardState.OPEN, event.at_us, event.at_us
-        shard.opened_at, shard.error, shard.reason = event.position, None, ""
-        if self._timeline is None and all(other.opened_at is not None for other in self._shards):
-            self._begin(event.at_us)
-            self._advance()
+    def opened(self, event: ShardOpened) -> bool:
+        """Take note that a shard reads, and begin merging if it was the last one missing.
+
+        Returns:
+            Whether it joined.
+        """
+        standing, member = self.standings[event.shard], self.members[event.shard]
+        if event.generation != self.generation or standing.opened_at is not None or member.role is Role.LEFT:
+            return False
+        standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
+        standing.opened_at, standing.error, standing.reason = event.position, None, ""
+        if self._timeline is None:
+            self._begin_if_known(event.at_us, set())
+        elif member.role is Role.JOINING:
+            self._join(self._timeline, event.shard, event.position)
+            return True
+        return False
 
     def reported(self, event: ShardReported) -> None:
         """Take what a shard brings, and let out what may go out."""
-        if event.generation != self.generation:
+        if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
             return
-        shard = self._shards[event.shard]
-        if shard.state is ShardState.FAILED:
-            shard.state, shard.since_us, shard.error = ShardState.OPEN, event.at_us, None
+        standing = self.standings[event.shard]
+        if standing.state is ShardState.FAILED:
+            standing.state, standing.since_us, standing.error = ShardState.OPEN, event.at_us, None
         if self._timeline is None:
-            shard.early.append(event)
-            shard.moved_us = event.at_us
+            standing.early.append(event)
+            standing.moved_us = event.at_us
             return
         self._take(self._timeline, event)
         self._advance()
 
     def failed(self, event: ShardFailed) -> None:
         """Take note that a shard stopped at its data."""
-        shard = self._shards[event.shard]
+        standing = self.standings[event.shard]
         if event.generation != self.generation:
             return
-        if shard.state is not ShardState.FAILED:
-            shard.state, shard.since_us = ShardState.FAILED, event.at_us
-        shard.error = event.error
-
-    def skip_silent(self, at_us: int) -> None:
-        """Go on without shards that were silent for too long, if that is the policy."""
-        if self._skip_after_us is None:
-            return
-        silent = self._silent(at_us, self._skip_after_us)
-        if all(silent):
-            return
-        if self._timeline is None:
-            unread = [
-                (shard, dead) for shard, dead in zip(self._shards, silent, strict=True) if not shard.opened_at
-            ]
-            if any(shard.asked_at is None or not dead for shard, dead in unread):
-                return
-            self._begin(at_us)
-            silent = self._silent(at_us, self._skip_after_us)
-        assert self._timeline is not None
-        for index, dead in enumerate(silent):
-            if dead:
-                self._timeline.exclude(index)
-        self._advance()
-
-    def _silent(self, at_us: int, skip_after_us: int) -> list[bool]:
-        """Return which shards were silent for too long; one that is at its end has nothing more to say."""
-        return [
-            at_us - shard.moved_us > skip_after_us
-            and not (self._timeline is not None and self._timeline.frontier_us(index) == END_OF_TIME_US)
-            for index, shard in enumerate(self._shards)
-        ]
+        if standing.state is not ShardState.FAILED:
+            standing.state, standing.since_us = ShardState.FAILED, event.at_us
+        standing.error = event.error
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Enter a shard's headers, then its promise, which was made after them."""
+        member, standing = self.members[event.shard], self.standings[event.shard]
+        if event.shard in self._drained:
+            return
+        run = event.run
+        if member.role is Role.LEAVING:
+            run, more = _before(run, member.until_us)
+            if more or (event.frontier_us or 0) >= member.until_us:
+                self._drained.add(event.shard)
         moved = False
-        self._shards[event.shard].server = event.server
-        if event.run is not None and len(event.run):
-            timeline.append(event.shard, event.run)
+        standing.server = event.server
+        if run is not None and len(run):
+            timeline.append(event.shard, run)
+            standing.taken = int(run.headers["sequence"][-1])
             moved = True
-        if event.frontier_us is not None:
+        if event.shard in self._drained:
+            timeline.exclude(event.shard)
+        elif event.frontier_us is not None:
             moved |= timeline.promise(event.shard, event.frontier_us)
         if not moved:
             return
-        shard = self._shards[event.shard]
-        shard.moved_us = max(shard.moved_us, event.at_us)
-        if self._skip_after_us is not None and timeline.lag_us(event.shard) <= self._skip_after_us:
+        standing.moved_us = max(standing.moved_us, event.at_us)
+        if timeline.excluded(event.shard) and self._may_count(timeline, event.shard, event.at_us):
             timeline.include(event.shard)
 
     def _advance(self) -> None:
@@ -235,48 +518,21 @@ class Stream:
         if not len(gone):
             return []
         self.base = self.base.past(gone, self.names, self.shards, self.servers)
-        return [
-            FreeRing(shard, self.generation, int(gone["sequence"][gone["shard"] == shard][-1]))
-            for shard in np.unique(gone["shard"]).tolist()
-        ]
+        freed: list[FreeRing] = []
+        for shard in np.unique(gone["shard"]).tolist():
+            sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
+            freed.append(FreeRing(shard, self.generation, sequence))
+        return freed
 
-    # ---- for people ------------------------------------------------------------------------------------
 
-    def describe(self, at_us: int) -> dict[str, Any]:
-        """Return the stream's state as a JSON object: its shards, and who holds the others up."""
-        timeline = self._timeline
-        if timeline is not None:
-            held = timeline.held_by()
-            watermark_us = timeline.watermark_us
-        else:
-            held = next((index for index, shard in enumerate(self._shards) if shard.opened_at is None), None)
-            watermark_us = END_OF_TIME_US
-        return {
-            "generation": self.generation,
-            "merging": timeline is not None,
-            "watermark_us": watermark_us if watermark_us != END_OF_TIME_US else None,
-            "headers_pending": timeline.pending if timeline is not None else 0,
-            "headers_kept": self.log.tip - self.log.base,
-            "late": self._late + (timeline.late if timeline is not None else 0),
-            "held_by": self.shards[held] if held is not None else None,
-            "held_since_s": (at_us - self._shards[held].moved_us) / 1e6 if held is not None else None,
-            "shards": [self._describe_shard(index, at_us) for index in range(len(self._shards))],
-        }
-
-    def _describe_shard(self, index: int, at_us: int) -> dict[str, Any]:
-        shard, timeline = self._shards[index], self._timeline
-        position = self.base.ack.shards.get(self.shards[index]) if timeline is not None else None
-        frontier_us = timeline.frontier_us(index) if timeline is not None else None
-        return {
-            "shard": self.shards[index],
-            "state": shard.state.value,
-            "state_since_s": (at_us - shard.since_us) / 1e6,
-            "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
-            "frontier_still_s": (at_us - shard.moved_us) / 1e6,
-            "skipped": timeline.excluded(index) if timeline is not None else False,
-            "acked_position": str(position) if position is not None else None,
-            "error": str(shard.error) if shard.error is not None else shard.reason or None,
-        }
+def _before(run: HeaderRun | None, until_us: int) -> tuple[HeaderRun | None, bool]:
+    """Return the transactions before the first that commits at `until_us` or later, and whether that came."""
+    if run is None:
+        return None, False
+    late = (run.headers["flags"] & Flag.BEGIN != 0) & (run.headers["commit_us"] >= until_us)
+    if not late.any():
+        return run, False
+    return HeaderRun(run.headers[: int(np.argmax(late))], run.names), True
 
 
 def _oldest(positions: Sequence[Position]) -> Position:

@@ -7,27 +7,48 @@ Rules:
 3. What stands at or before the cursor is never delivered, whatever comes out of the log again.
 4. Keys never fall below what the cursor has passed: what comes out of the log below it is raised to it and
    flagged LATE.
-5. One write at a time is on its way to the cursor store, and no other follows until it is known whether it
-   arrived: the cursor would move backwards. While it acknowledges a batch that was lost meanwhile, nothing is
-   delivered: whether that batch is behind the cursor is not known yet.
+5. One write at a time is on its way to the cursor store. None follows one that acknowledges until it is known
+   whether that arrived: the cursor would move backwards. While the batch that it acknowledges was lost
+   meanwhile, nothing is delivered: whether that batch is behind the cursor is not known yet.
+6. That shards joined or left, or that it was dropped, is written until a write which says so has arrived.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from merge.cut import cut
-from merge.errors import ConsumerActive, FencedError, NotSubscribed, RolledBack
-from merge.events import GetRequested, Instruction, Reply, SaveCursor
+from merge.errors import (
+    ConsumerActive,
+    FencedError,
+    NotSubscribed,
+    RolledBack,
+    SubscriptionDropped,
+)
+from merge.events import (
+    AckRequested,
+    GetRequested,
+    Instruction,
+    Reply,
+    Resume,
+    RollbackRequested,
+    SaveCursor,
+    UnsubscribeRequested,
+)
 from merge.header import WHOLE, Flag, Headers
 from merge.ledger import Batch, Ledger
 from merge.position import GroupPosition, Position, file_order
 from merge.progress import Progress
 from merge.stream import Stream
 
+#: calls that wait for a write which nobody asked for
+Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
+#: call of a write that nobody asked for: shards joined or left
+OWN_CALL = 0
 #: headers looked at for one batch
 HEADERS_MAX = 16_384
 
@@ -53,6 +74,7 @@ class BatchLimits:
 class Saving:
     """A write that is on its way to the cursor store, or may be there."""
 
+    #: whom it answers; `OWN_CALL`: nobody
     call: int
     #: what it acknowledges; None: it stores a subscription
     batch: Batch | None
@@ -60,6 +82,8 @@ class Saving:
     unsure: bool = False
     #: False: it waits to be repeated
     under_way: bool = True
+    #: whether no write before it is known to have told the store what rule 6 is about
+    unsaved: bool = False
 
 
 class Subscriber:
@@ -92,6 +116,14 @@ class Subscriber:
         self.subscribing: int | None = None
         #: what is on its way to the cursor store
         self.saving: Saving | None = None
+        #: whether it was away for too long: no ring is kept for it until it says where to go on
+        self.dropped = False
+        #: whether it has a place in the merged log
+        self.placed = False
+        #: whether the stored subscription lacks that shards joined or left, or that it was dropped
+        self.unsaved = False
+        #: calls that came during a write that nobody asked for
+        self.deferred: list[Deferrable] = []
         #: told to the consumer with its next get: its outstanding batches were lost
         self.notice: RolledBack | None = None
         self._limits = limits
@@ -160,11 +192,50 @@ class Subscriber:
         batch = self.saving.batch if self.saving is not None and not self.saving.under_way else None
         return batch is not None and batch.batch_id == batch_id and self.ledger.holds(batch)
 
-    def save(self, saving: Saving) -> list[Instruction]:
-        """Write subscription and cursor; with a batch, the cursor behind it."""
-        self.saving = saving
-        cursor = self.cursor if saving.batch is None else saving.batch.ack
-        return [SaveCursor(saving.call, self.client_id, self.filter, cursor)]
+    def save(self, saving: Saving, stream: Stream) -> list[Instruction]:
+        """Write subscription and cursor; with a batch, the cursor behind it. What was not stored is in it."""
+        self.saving, self.unsaved = replace(saving, unsaved=self.lacks_shards), False
+        cursor = self.cursor if saving.batch is None else stream.settled(saving.batch.ack)
+        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, self.dropped)]
+
+    @property
+    def lacks_shards(self) -> bool:
+        """Whether the store is not known to have what rule 6 is about."""
+        return self.unsaved or (self.saving is not None and self.saving.unsaved)
+
+    @property
+    def follows_shards(self) -> bool:
+        """Whether its cursor is being written because shards joined or left; calls wait for that."""
+        return self.saving is not None and self.saving.call == OWN_CALL
+
+    def check_kept(self, resume: Resume | None, at_us: int) -> None:
+        """Return if it goes on at its cursor, or it was said where else.
+
+        Raises:
+            SubscriptionDropped: it was away for too long; nothing is lost yet.
+        """
+        if self.dropped and resume is None:
+            away_s = (at_us - self.seen_us) / 1e6
+            raise SubscriptionDropped(
+                f"Client {self.client_id} was away for too long: its rows are no longer held.",
+                hint="Subscribe with resume='cursor' to have the sources read again from its cursor, as far"
+                " as they still have it (every consumer is rolled back), or with resume='now' to go on where"
+                " the others are and miss what is between.",
+                away_s=away_s,
+                cursor=self.cursor.to_json() if self.cursor is not None else None,
+            )
+
+    def drop(self) -> None:
+        """Keep nothing for it any more; its cursor stays."""
+        self.dropped = self.unsaved = True
+        self.placed = False
+
+    def take_up(self, resume: Resume | None) -> None:
+        """Go on after a drop; `stand_at` has to follow."""
+        if self.dropped:
+            self.dropped, self.unsaved = False, True
+            if resume is Resume.NOW:
+                self.cursor = None
 
     # ---- place in the stream ---------------------------------------------------------------------------
 
@@ -182,6 +253,7 @@ class Subscriber:
 
     def rewind(self) -> None:
         """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow."""
+        self.placed = False
         if self.ledger.rollback():
             self.notice = RolledBack(
                 f"Batches of client {self.client_id} were rolled back: a shard or the group restarted.",
@@ -195,16 +267,26 @@ class Subscriber:
             cursor: shards that it does not name stand where the log begins.
             stream: one that merges and stands between two transactions.
         """
+        self.placed = True
         begin = stream.base.ack.shards
-        self.cursor = GroupPosition({**begin, **cursor.shards}, cursor.sequence)
+        self.unsaved |= self.cursor is not None and not _same_shards(cursor, stream.settled(cursor))
+        self.cursor = stream.settled(cursor)
         self._read, self._progress = stream.log.base, Progress.at(self.cursor)
         self._passed_us = max(position.key_us for position in self.cursor.shards.values())
         # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
         self._behind = {
             index: self.cursor.shards[shard]
             for index, shard in enumerate(stream.shards)
-            if self.cursor.shards[shard] != begin[shard]
+            if shard in begin and self.cursor.shards[shard] != begin[shard]
         }
+
+    def settle(self, stream: Stream) -> None:
+        """Take note that shards joined or left; those that joined stand where they did."""
+        if self.cursor is None:
+            return
+        settled = stream.settled(self.cursor)
+        self.unsaved |= not _same_shards(self.cursor, settled)
+        self.cursor = settled
 
     def skip_behind(self, stream: Stream) -> None:
         """Read past headers that are behind the cursor, so that they hold no ring."""
@@ -242,18 +324,21 @@ class Subscriber:
         # A copy: what is delivered outlives the window it was cut from.
         headers = headers[:count].copy()
         may_wait = self._read + stop == stream.log.tip and count < self._limits.empty_headers_max
-        if may_wait and not _matter(headers):
+        if may_wait and not stream.draining and not _matter(headers):
             return None
         self._raise_keys(headers)
+        # A batch that was taken back may be older than a shard that joined.
+        before = Progress(stream.settled(self._progress.ack), stream.settled(self._progress.end))
         batch = Batch(
             batch_id=self.ledger.next_id,
-            before=self._progress,
-            after=self._progress.past(headers, stream.names, stream.shards, stream.servers),
+            before=before,
+            after=before.past(headers, stream.names, stream.shards, stream.servers),
             headers=headers,
             names=stream.names,
             log_start=self._read,
             log_stop=self._read + stop,
             generation=stream.generation,
+            shards=stream.shards,
         )
         self.ledger.deliver(batch)
         self._read, self._progress = batch.log_stop, batch.after
@@ -277,16 +362,17 @@ class Subscriber:
         """Move the cursor past a batch: the cursor store has it."""
         if self.ledger.holds(batch):
             self.ledger.ack(batch.batch_id)
-            self.cursor = batch.ack
+            self.cursor = stream.settled(batch.ack)
             for shard in np.unique(batch.headers["shard"]).tolist():
                 self._behind.pop(shard, None)
         elif batch.generation == stream.generation:
             # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
-            self.cursor, self._read, self._progress = batch.ack, batch.log_stop, batch.after
+            self._read, self._progress = batch.log_stop, batch.after
+            self.cursor = stream.settled(batch.ack)
         elif stream.merging:
             self.stand_at(batch.ack, stream)
         else:
-            self.cursor = batch.ack
+            self.cursor = stream.settled(batch.ack)
 
     def _count(self, headers: Headers, rows_max: int) -> int:
         """Return how many of the headers leave together."""
@@ -348,6 +434,10 @@ def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArr
         its = headers["gtid_source"] == source
         held[its] = position.gtid_set.holds(names[source], headers["gtid_number"][its])
     return held
+
+
+def _same_shards(one: GroupPosition, other: GroupPosition) -> bool:
+    return one.shards.keys() == other.shards.keys() and one.retired == other.retired
 
 
 def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:

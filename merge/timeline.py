@@ -16,7 +16,8 @@ Rules:
 
 Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
 Not guaranteed: the order of equal keys of different shards when they go out in different calls; that the
-others go on while a transaction is out in part and its shard is silent, whether that shard counts or not.
+others go on while a transaction is out in part and its shard is silent, whether that shard counts or not: it
+would be split. `merge.stream` takes such a transaction back instead.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class _Lane:
     counts: bool = True
     #: whether the last transaction that came in (perhaps still open) is late
     late: bool = False
+    #: transactions flagged LATE so far, and their row changes
+    late_transactions: int = 0
+    late_rows: int = 0
 
     @property
     def frontier_us(self) -> int:
@@ -80,8 +84,30 @@ class Timeline:
         self._out_us = passed_us
         #: strings that the headers in and out of here point to
         self.names = Names()
-        #: transactions flagged LATE so far
-        self.late = 0
+
+    def join(self, shard: int, key_us: int) -> None:
+        """Let a shard join whose last transaction before its start has this key; it does not count yet.
+
+        Args:
+            shard: the next shard_index, or one that has brought nothing so far.
+            key_us: of the last transaction before the shard's start; 0 unknown.
+        """
+        lane = _Lane(last_key_us=key_us, promised_us=self._out_us, heard_us=key_us, counts=False)
+        if shard == len(self._lanes):
+            self._lanes.append(lane)
+            self._frontiers_us = np.append(self._frontiers_us, END_OF_TIME_US)
+        self._lanes[shard] = lane
+        self._moved(shard)
+
+    @property
+    def late(self) -> int:
+        """Transactions flagged LATE so far."""
+        return sum(lane.late_transactions for lane in self._lanes)
+
+    def late_of(self, shard: int) -> tuple[int, int]:
+        """Return how many transactions of a shard were flagged LATE so far, and their row changes."""
+        lane = self._lanes[shard]
+        return lane.late_transactions, lane.late_rows
 
     def append(self, shard: int, run: HeaderRun) -> None:
         """Take the next headers of a shard, in its order.
@@ -96,10 +122,11 @@ class Timeline:
         floor_us = lane.promised_us if lane.counts else max(lane.promised_us, self._out_us)
         begins = (headers["flags"] & Flag.BEGIN) != 0
         late = begins & (headers["commit_us"] < floor_us)
-        self.late += int(late.sum())
+        lane.late_transactions += int(late.sum())
         # A fragment shares the fate of its transaction's first one, which may have come in an earlier run.
         first = np.maximum.accumulate(np.where(begins, np.arange(len(headers)), -1))
         late = np.where(first >= 0, late[first], lane.late)
+        lane.late_rows += int(headers["rows"][late].sum())
         headers["flags"] |= np.where(late, np.uint16(Flag.LATE), np.uint16(0))
         lowest_us = max(floor_us, lane.last_key_us)
         keys = np.where(begins, np.maximum(headers["commit_us"], lowest_us), lane.last_key_us)
@@ -163,6 +190,11 @@ class Timeline:
     def frontier_us(self, shard: int) -> int:
         """Return the shard's frontier, microseconds since 1970 UTC."""
         return self._lanes[shard].frontier_us
+
+    @property
+    def open_shard(self) -> int | None:
+        """The shard whose transaction is out in part; None: none is."""
+        return self._open
 
     @property
     def watermark_us(self) -> int:

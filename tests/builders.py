@@ -6,8 +6,8 @@ keeps what their rings hold, stores cursors, gives leases, and writes down every
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from merge.errors import CanalGroupError
 from merge.group import Group, GroupSettings
 from merge.header import HEADER, Flag, HeaderRun, Headers
 from merge.ledger import Batch
+from merge.member import Policy
 from merge.position import GroupPosition, Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -167,6 +168,8 @@ class World:
     done: list[ev.Instruction] = field(default_factory=list)
     stored: dict[str, ev.SaveCursor] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
+    #: shards that were ended
+    closed: list[int] = field(default_factory=list)
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -193,7 +196,7 @@ class World:
     def start(self, *consumers: ev.ConsumerState) -> None:
         """Tell the group that it is active, with stored subscriptions if there are any."""
         known = consumers or tuple(
-            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0))
+            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped)
             for client, save in self.stored.items()
         )
         self.tell(ev.Started(self.now_us, known))
@@ -222,6 +225,9 @@ class World:
             case ev.ForgetClient(call, client_id):
                 self.stored.pop(client_id, None)
                 self.answer(call, None)
+            case ev.CloseShard(shard):
+                self.opening.pop(shard, None)
+                self.closed.append(shard)
             case ev.ReleaseConsumer():
                 pass
             case ev.Reply(call, value):
@@ -280,6 +286,32 @@ class World:
         """Let a shard's ring be lost."""
         self.tell(ev.ShardLost(shard, self.rings[shard].generation, reason, self.now_us))
 
+    def add(self, source: Source, start: Position | None = None, name: str = "") -> dict[str, Any]:
+        """Let a shard join, under a name by its index unless one is given; return the answer."""
+        name = name or f"s{len(self.sources)}"
+        self.sources.append(source)
+        self.rings.append(FakeRing(source))
+        self.settings = replace(self.settings, shards=(*self.settings.shards, name))
+        return self._operate(lambda call: ev.ShardAdded(call, name, start, self.now_us))
+
+    def remove(self, name: str, *, now: bool = False, until_us: int = 0) -> dict[str, Any] | None:
+        """Remove a shard; return the answer, None if there is none yet."""
+        return self._operate(lambda call: ev.ShardRemoved(call, name, now, until_us, self.now_us))
+
+    def policy(self, name: str, policy: Policy) -> dict[str, Any]:
+        """Say whether a shard holds the group; return what is told of it."""
+        return self._operate(lambda call: ev.ShardPolicyGiven(call, name, policy, self.now_us))
+
+    def _operate(self, make: Callable[[int], ev.Event]) -> Any:
+        call = self.call()
+        self.tell(make(call))
+        return self.result(call) if call in self.answers else None
+
+    def status(self, shard: int) -> dict[str, Any]:
+        """Return what the group tells of a shard."""
+        found: dict[str, Any] = self.group.describe(self.now_us)["shards"][shard]
+        return found
+
     # ---- consumers ---------------------------------------------------------------------------------------
 
     def call(self) -> int:
@@ -302,15 +334,17 @@ class World:
         else:
             self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
 
-    def request_subscribe(self, client: str = "c", holder: str = "h") -> int:
+    def request_subscribe(self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
-        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us))
+        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us, resume))
         return call
 
-    def subscribe(self, client: str = "c", holder: str = "h") -> GroupPosition:
+    def subscribe(
+        self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None
+    ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
-        call = self.request_subscribe(client, holder)
+        call = self.request_subscribe(client, holder, resume)
         if self.leasing:
             self.lease()
         if self.opening:

@@ -42,6 +42,7 @@ class _Content:
             subscription.client_id: {
                 "cursor": None if subscription.cursor is None else subscription.cursor.to_json(),
                 "filter": subscription.filter,
+                **({"dropped": True} if subscription.dropped else {}),
             }
             for subscription in self.subscriptions.values()
         }
@@ -137,6 +138,9 @@ class FileCursorStore:
     def flush(self, epoch: int) -> None:
         """Do nothing: a save is durable when it returns."""
 
+    def close(self) -> None:
+        """Do nothing: whatever was saved is kept."""
+
     # ---- inside
 
     def _read(self) -> _Content:
@@ -176,8 +180,9 @@ def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
     pattern, cursor = entry["filter"], entry["cursor"]
     if not isinstance(pattern, str):
         raise TypeError(f"{pattern!r} is no filter")
+    dropped = entry.get("dropped", False) is True
     if cursor is None:
-        return Subscription(client_id, pattern, None)
+        return Subscription(client_id, pattern, None, dropped)
     if not isinstance(cursor, str):
         raise TypeError(f"{cursor!r} is no cursor")
-    return Subscription(client_id, pattern, GroupPosition.from_json(cursor))
+    return Subscription(client_id, pattern, GroupPosition.from_json(cursor), dropped)

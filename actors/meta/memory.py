@@ -54,6 +54,9 @@ class MemoryCursorStore:
             self._subscriptions.pop(client_id, None)
 
     def flush(self, epoch: int) -> None:
+        """Do nothing: there is nothing more durable than this."""
+
+    def close(self) -> None:
         """Do nothing: whatever was saved is kept."""
 
     def _advance(self, epoch: int, what: str) -> None:

@@ -1,10 +1,12 @@
 """Cursors in ZooKeeper: `filter` and `cursor` below each client id's node, where canal keeps them.
 
-A cursor's text is a GroupPosition as JSON, not canal's LogPosition: it has one position for each shard.
+A cursor's text is a GroupPosition as JSON, not canal's LogPosition: it has one position for each shard. One
+with thousands of shards, or with long GTID sets, is compressed: a node, and a request, hold less than 1 MiB.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,6 +17,10 @@ from merge.position import GroupPosition
 #: bytes of one subscription's filter and cursor; a node, and a request to ZooKeeper, hold less than 1 MiB
 #: altogether
 BYTES_MAX = 1_000_000
+#: bytes from which a cursor is compressed; a smaller one can be read in its node by people
+COMPRESSED_FROM = 64 << 10
+#: how a compressed cursor begins; a plain one begins with a brace
+_COMPRESSED = b"zlib\n"
 
 
 class FencedNodes(Protocol):
@@ -95,16 +101,19 @@ class ZooKeeperCursorStore:
         """
         node = self._tree.client(subscription.client_id)
         pattern = subscription.filter.encode()
-        cursor = None if subscription.cursor is None else subscription.cursor.to_json().encode()
+        cursor = None if subscription.cursor is None else _packed(subscription.cursor)
         size = len(pattern) + len(cursor or b"")
         if size > BYTES_MAX:
             raise ConfigError(
                 f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
-                hint="Its GTID sets are very fragmented: keep cursors in a file (`cursor: kind: file`).",
+                hint="It has very many shards, or GTID sets full of gaps, and was compressed already: keep"
+                " cursors in a file (`cursor: kind: file`).",
                 bytes=size,
                 bytes_max=BYTES_MAX,
             )
-        self._nodes.write(epoch, [(f"{node}/filter", pattern), (f"{node}/cursor", cursor)])
+        dropped = b"" if subscription.dropped else None
+        changes = [(f"{node}/filter", pattern), (f"{node}/cursor", cursor), (f"{node}/dropped", dropped)]
+        self._nodes.write(epoch, changes)
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one.
@@ -116,7 +125,10 @@ class ZooKeeperCursorStore:
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
         node = self._tree.client(client_id)
-        self._nodes.write(epoch, [(f"{node}/filter", None), (f"{node}/cursor", None)])
+        self._nodes.write(epoch, [(f"{node}/{kept}", None) for kept in ("filter", "cursor", "dropped")])
+
+    def close(self) -> None:
+        """Do nothing: whatever was saved is kept."""
 
     def flush(self, epoch: int) -> None:
         """Do nothing: a save is durable when it returns."""
@@ -127,10 +139,20 @@ class ZooKeeperCursorStore:
         if pattern is None:
             return None
         try:
-            position = None if cursor is None else GroupPosition.from_json(cursor)
-            return Subscription(client_id, pattern.decode(), position)
-        except (UsageError, ValueError) as error:
+            position = None if cursor is None else GroupPosition.from_json(_unpacked(cursor))
+            dropped = self._nodes.read(f"{node}/dropped") is not None
+            return Subscription(client_id, pattern.decode(), position, dropped)
+        except (UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
                 f"{node} holds no subscription of ours ({error}).",
                 hint="Another program's destination has this name: choose another prefix or destination.",
             ) from error
+
+
+def _packed(cursor: GroupPosition) -> bytes:
+    text = cursor.to_json().encode()
+    return text if len(text) < COMPRESSED_FROM else _COMPRESSED + zlib.compress(text)
+
+
+def _unpacked(data: bytes) -> bytes:
+    return zlib.decompress(data.removeprefix(_COMPRESSED)) if data.startswith(_COMPRESSED) else data

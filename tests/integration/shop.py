@@ -63,6 +63,8 @@ class Shop:
             "destination": self.destination,
             "shards": shards,
             "coordination": {"kind": "zookeeper", "hosts": self._hosts, "session_timeout_s": 4},
+            # Each before its acknowledgement is answered: what was acknowledged never comes twice.
+            "cursor": {"flush_s": None},
             "gateway": {"port": 0},
             "consumer": {"lease_s": 3},
             "filter": {"white": r"shop_\d+\..*", "routes": [{"match": r"shop_\d+\.(\w+)", "to": r"shop.\1"}]},

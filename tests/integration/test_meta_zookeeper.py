@@ -10,6 +10,7 @@ from integration.zookeeper_fixtures import coordinate, destination, zookeeper
 from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
 from actors.ports import Subscription
 from merge.errors import ConfigError, FencedError
+from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
 
 
@@ -66,6 +67,29 @@ def test_the_largest_cursor_that_is_sent_is_one_that_zookeeper_takes(store, epoc
     with pytest.raises(ConfigError):
         store.save(Subscription("1001", "x" * (room + 1), at(4)), epoch)
     assert store.load() == [largest]
+
+
+def test_a_cursor_of_thousands_of_shards_with_long_gtid_sets_fits(store, epoch):
+    """2 MB of JSON: twice what a node may hold."""
+
+    def gtid_set(shard):
+        sources = (f"3e11fa47-71ca-11e1-9e33-{shard * 3 + place:012x}" for place in range(3))
+        ranges = f"1-9:11-{shard + 20}:{shard + 30}-99999"
+        return parse_gtid_set(",".join(f"{source}:{ranges}" for source in sources))
+
+    many = GroupPosition(
+        {
+            f"shard-{n}": Position(f"mysql-bin.{n:06}", n * 977, gtid_set(n), commit_us=n * 1_234_567_891)
+            for n in range(7_000)
+        },
+        sequence=1 << 40,
+    )
+    assert len(many.to_json()) > 2 * BYTES_MAX
+    store.save(Subscription("1001", "", at(4)), epoch)
+    store.save(Subscription("1001", "", many), epoch)
+    assert store.load() == [Subscription("1001", "", many)]
+    store.save(Subscription("1001", "", at(9)), epoch)
+    assert store.load() == [Subscription("1001", "", at(9))]
 
 
 def test_first_saves_of_one_client_id_from_several_threads_do_not_fail(store, epoch):

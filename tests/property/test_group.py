@@ -17,16 +17,20 @@ from merge.errors import (
     RetryableError,
     RolledBack,
     UnknownBatch,
+    UsageError,
 )
 from merge.group import GroupSettings
 from merge.header import Flag
-from merge.subscriber import BatchLimits
+from merge.member import Policy
+from merge.position import GroupPosition
+from merge.subscriber import OWN_CALL, BatchLimits
 
 CLIENTS = ("one", "two")
 RING_SIZE = 4
 EMPTY_MAX = 2
 LEASE_US = 1_000
 SKIP_AFTER_US = 400
+SHARDS_MAX = 4
 
 transactions = st.builds(
     Tx,
@@ -164,6 +168,34 @@ class GroupMachine(RuleBasedStateMachine):
         run = self.sources[shard].run(0, len(self.sources[shard].headers))
         assert self.world.tell(ev.ShardReported(shard, generation, run, 99, self.world.now_us)) == []
 
+    @rule(data=st.data(), policy=st.sampled_from(Policy))
+    def give_policy(self, data, policy):
+        shard = data.draw(st.sampled_from(range(len(self.sources))))
+        self._may_rewind(lambda: self._policy(shard, policy))
+
+    def _policy(self, shard, policy):
+        try:
+            self.world.policy(f"s{shard}", policy)
+        except UsageError:
+            assert policy is Policy.SKIP
+
+    def _may_rewind(self, do):
+        generation = self.world.group.generation
+        do()
+        if self.world.group.generation != generation:
+            self._rewound()
+
+    @precondition(lambda self: len(self.sources) < SHARDS_MAX)
+    @rule(source=sources)
+    def join(self, source):
+        """One more shard, from its beginning on, for consumers that are there and for those to come."""
+        added = Source(*source, server=len(self.sources))
+        self._may_rewind(lambda: self.world.add(added))
+        self.expected[:] = all_places(self.sources)
+        for consumer in self.consumers.values():
+            if consumer.begin is not None:
+                consumer.begin.append(0)
+
     @rule(sure=st.integers(0, 3))
     def restart(self, sure):
         if sure:
@@ -244,13 +276,13 @@ class GroupMachine(RuleBasedStateMachine):
                     consumer.epoch, cursor = answer
                     if consumer.begin is None:
                         consumer.begin = [
-                            source.index_after(cursor.shards[f"s{index}"])
+                            source.index_after(cursor.shards.get(f"s{index}", source.start))
                             for index, source in enumerate(self.sources)
                         ]
         for client, (call, batch) in list(self.acking.items()):
             if call in self.world.answers:
                 del self.acking[client]
-                if self.world.answers[call] == batch.ack:
+                if isinstance(self.world.answers[call], GroupPosition):
                     self._acked(client, batch)
 
     def _acked(self, client, batch):
@@ -292,7 +324,8 @@ class GroupMachine(RuleBasedStateMachine):
         assert all(keys[1:] >= keys[:-1]), "keys decrease in a batch"
         assert keys[0] >= lowest, "keys decrease"
         if before is not None:
-            assert batch.start == before.end
+            assert batch.start.sequence == before.end.sequence
+            assert before.end.shards.items() <= batch.start.shards.items(), "who joined meanwhile is added"
         self._check_whole(before, batch)
         consumer.outstanding.append(batch)
 
@@ -382,6 +415,8 @@ class GroupMachine(RuleBasedStateMachine):
         consumer = self.consumers[client]
         if client in self.subscribing or (which is not None and which >= len(consumer.outstanding)):
             return
+        if any((save.client_id, save.call) == (client, OWN_CALL) for save in self.world.saving):
+            return
         batch_id = None if which is None else consumer.outstanding[which].batch_id
         try:
             count = self.world.rollback(batch_id, client)
@@ -394,7 +429,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(after_us=st.integers(1, LEASE_US))
     def tick(self, after_us):
         holders = self._holders()
-        self.world.tick(after_us)
+        self._may_rewind(lambda: self.world.tick(after_us))
         for client, holder in self._holders().items():
             if holder is None and holders[client] is not None:
                 self.consumers[client].forget()
@@ -446,6 +481,8 @@ class GroupMachine(RuleBasedStateMachine):
         """Whatever happened: once everybody is well again, everybody gets everything."""
         if not hasattr(self, "world"):
             return
+        for shard in range(len(self.sources)):
+            self._may_rewind(lambda shard=shard: self._policy(shard, Policy.RESUME))
         for _ in range(2 * len(CLIENTS)):
             self._mend()
         assert all(holder is not None for holder in self._holders().values())

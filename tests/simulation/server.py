@@ -169,6 +169,7 @@ class Server(Process):
                 found.cursor,
                 holder=leases[found.client_id].holder if found.client_id in leases else "",
                 epoch=leases[found.client_id].epoch if found.client_id in leases else 0,
+                dropped=found.dropped,
             )
             for found in subscriptions
         )
@@ -214,8 +215,11 @@ class Server(Process):
                 self._follow_anew(shard, generation, position)
             case ev.FreeRing(shard, generation, sequence):
                 self._call(shard, "free", generation, sequence)
-            case ev.SaveCursor(call, client_id, table_filter, cursor):
-                self._chore(self._save(call, Subscription(client_id, table_filter, cursor)))
+            case ev.CloseShard(shard):
+                self._unfollow(shard)
+                self._leave(shard)
+            case ev.SaveCursor(call, client_id, table_filter, cursor, dropped):
+                self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
             case ev.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
             case ev.ReleaseConsumer(client_id):
@@ -283,10 +287,17 @@ class Server(Process):
         return self.around.network.call(self, self.shards[shard], method, self.epoch, generation, *arguments)
 
     def _follow_anew(self, shard: int, generation: int, position: Position | None) -> None:
+        self._unfollow(shard)
+        self._following[shard] = self._chore(self._follow(shard, generation, position))
+
+    def _unfollow(self, shard: int) -> None:
         before = self._following.pop(shard, None)
         if before is not None:
             before.cancel()
-        self._following[shard] = self._chore(self._follow(shard, generation, position))
+
+    def _leave(self, shard: int) -> None:
+        """Tell a shard to leave its source."""
+        self.around.network.call(self, self.shards[shard], "close", self.epoch)
 
     async def _follow(self, shard: int, generation: int, position: Position | None) -> None:
         opened = await self._open(shard, generation, position)

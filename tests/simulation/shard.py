@@ -146,6 +146,13 @@ class Shard(Process):
             raise ShardUnavailable(f"{self.name} has not reached its source yet.", retry_after_s=0.5)
         return position or intake.opened
 
+    async def close(self, epoch: int) -> None:
+        """Leave the source, unless a group with a newer epoch was here."""
+        if epoch >= self._term[0] and self._intake is not None:
+            self.note("leaves its source for epoch {}", epoch)
+            self._intake.close()
+            self._intake = None
+
     async def poll(self, epoch: int, generation: int, items_max: int, wait_us: int) -> ShardReport:
         """Return new headers or a new promise, waiting so long for either."""
         intake = self._current(epoch, generation)

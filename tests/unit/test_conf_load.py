@@ -31,7 +31,7 @@ def instance(preset="memory", **values):
 PRESET_PARTS = {
     "memory": (LocalSettings(), MemoryCursorSettings()),
     "file": (LocalSettings(folder=Path("data")), FileCursorSettings(folder=Path("data"))),
-    "default": (ZookeeperSettings(hosts="127.0.0.1:2181"), ZookeeperCursorSettings()),
+    "default": (ZookeeperSettings(hosts="127.0.0.1:2181"), ZookeeperCursorSettings(flush_s=1.0)),
     "group": (EmbeddedSettings(folder=Path("data/zookeeper")), ZookeeperCursorSettings()),
 }
 

@@ -84,6 +84,19 @@ def test_a_left_over_temporary_file_is_harmless(tmp_path):
     assert store.load() == [reader(5)]
 
 
+def test_a_crash_after_any_byte_of_a_write_leaves_the_old_value(tmp_path):
+    store = FileCursorStore("shop", tmp_path)
+    store.save(reader(5), 2)
+    new = store.file.read_bytes()
+    store.file.unlink()
+    store.save(reader(4), 1)
+    for length in range(len(new) + 1):
+        (tmp_path / "shop.cursors.json.tmp").write_bytes(new[:length])
+        assert FileCursorStore("shop", tmp_path).load() == [reader(4)]
+    FileCursorStore("shop", tmp_path).save(reader(6), 2)
+    assert store.load() == [reader(6)]
+
+
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_old_value(tmp_path, monkeypatch, step):
     store = FileCursorStore("shop", tmp_path)

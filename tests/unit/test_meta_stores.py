@@ -1,9 +1,10 @@
-"""What memory and file store have in common, and what a ZooKeeper store asks of ZooKeeper."""
+"""What the stores have in common, and what a ZooKeeper store asks of ZooKeeper."""
 
 import pytest
 
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import BYTES_MAX, ZooKeeperCursorStore
 from actors.ports import Subscription
 from merge.epoch import fenced
@@ -54,9 +55,15 @@ class Nodes:
                 self.data[path] = data
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(params=["memory", "file", "periodic"])
 def store(request, tmp_path):
-    return MemoryCursorStore() if request.param == "memory" else FileCursorStore("shop", tmp_path)
+    made = {
+        "memory": MemoryCursorStore,
+        "file": lambda: FileCursorStore("shop", tmp_path),
+        "periodic": lambda: PeriodicCursorStore(MemoryCursorStore(), 3_600),
+    }[request.param]()
+    yield made
+    made.close()
 
 
 def test_it_begins_without_subscriptions(store):
@@ -74,6 +81,14 @@ def test_a_save_replaces_the_client_ids_last_one(store):
     changed = Subscription("1001", "", LATER)
     store.save(changed, 1)
     assert store.load() == [changed]
+
+
+def test_that_it_was_dropped_is_kept_and_taken_back(store):
+    dropped = Subscription("1001", "", CURSOR, dropped=True)
+    store.save(dropped, 1)
+    assert store.load() == [dropped]
+    store.save(READER, 1)
+    assert store.load() == [READER]
 
 
 def test_forget_removes_one_subscription(store):
@@ -137,6 +152,8 @@ def test_a_cursor_that_is_taken_away_is_deleted():
     nodes = Nodes(epoch=4)
     store = ZooKeeperCursorStore(nodes, Tree("shop"))
     store.save(READER, 4)
+    store.save(Subscription("1001", "", None, dropped=True), 4)
+    assert store.load() == [Subscription("1001", "", None, dropped=True)]
     store.save(Subscription("1001", "", None), 4)
     assert store.load() == [Subscription("1001", "", None)]
     store.forget("1001", 4)
@@ -152,6 +169,22 @@ def test_a_cursor_near_a_nodes_limit_is_refused_before_it_is_sent():
         store.save(Subscription("1001", "x" * (room + 1), CURSOR), 4)
     assert refusal.value.details == {"bytes": BYTES_MAX + 1, "bytes_max": BYTES_MAX}
     assert nodes.writes == 1
+
+
+def test_a_cursor_of_thousands_of_shards_is_compressed_and_a_small_one_can_be_read():
+    many = GroupPosition(
+        {f"shard-{number}": Position(f"mysql-bin.{number:06}", number * 977) for number in range(20_000)}, 5
+    )
+    assert len(many.to_json()) > 2 * BYTES_MAX
+    nodes = Nodes(epoch=4)
+    store = ZooKeeperCursorStore(nodes, Tree("shop"))
+    store.save(Subscription("1001", "", many), 4)
+    assert store.load() == [Subscription("1001", "", many)]
+    node = "/otter/canal/destinations/shop/1001/cursor"
+    assert len(nodes.data[node]) < BYTES_MAX
+    nodes.data[node] = nodes.data[node][:-1]
+    with pytest.raises(ConfigError, match="/otter/canal/destinations/shop/1001"):
+        store.load()
 
 
 def test_a_client_id_that_is_no_node_of_its_own_is_refused():

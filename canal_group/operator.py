@@ -1,0 +1,117 @@
+"""An operator's calls: which shards a running instance has, and which of them it waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from canal_group.door import GatewayDoor
+from merge.errors import ServerUnavailable
+from merge.position import Position
+
+#: how often it is looked whether something has come about, seconds
+LOOK_EVERY_S = 0.3
+
+
+class Operator:
+    """Changes a running instance through its gateway. Safe to use from several threads.
+
+    Args:
+        uri: the gateway, "grpc://host:port".
+        destination: the logical instance.
+        token: shared with the gateway; None: none.
+    """
+
+    def __init__(self, uri: str, destination: str, token: str | None = None) -> None:
+        self._door = GatewayDoor(uri, destination, token)
+
+    def hold(self, shard: str) -> dict[str, Any]:
+        """Wait for a shard that brings nothing, whatever the settings say; return its state.
+
+        Holds, as `skip` does, until another word or until the server changes.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        return self._policy(shard, "hold")
+
+    def skip(self, shard: str) -> dict[str, Any]:
+        """Go on without a shard; what it brings meanwhile is flagged late. Return its state.
+
+        If a transaction of it is out in part, that is taken back: consumers hear RolledBack, and it comes
+        again whole.
+
+        Raises:
+            UsageError: there is no such shard, or nobody would be left.
+        """
+        return self._policy(shard, "skip")
+
+    def resume(self, shard: str) -> dict[str, Any]:
+        """Treat a shard as the settings say again; return its state."""
+        return self._policy(shard, "resume")
+
+    def add(self, shard: Mapping[str, Any], start: Position | None = None) -> dict[str, Any]:
+        """Let one more shard join the stream that goes on; return its state.
+
+        It has joined, for good, when `joined` says so; what it begins with is raised to what is out already.
+
+        Args:
+            shard: as an entry of `shards` in an instance file; the server reads its secrets.
+            start: where it begins; None: where `shard` says.
+
+        Raises:
+            ConfigError: the definition cannot hold.
+            UsageError: the name belongs to a shard that is there, or that left.
+        """
+        begin = None if start is None else start.to_dict()
+        state: dict[str, Any] = self._door.ask("shard_add", wait_s=20, shard=dict(shard), start=begin)
+        return state
+
+    def remove(self, shard: str, *, now: bool = False) -> dict[str, Any]:
+        """Let a shard leave, and return its state, or what was dropped.
+
+        Args:
+            shard: its name; it is not given again.
+            now: drop what is not acknowledged (`rows_dropped` of them had been read, `left_at` says where
+                each cursor stood); consumers hear RolledBack. Otherwise it leaves when what it has committed
+                by now is acknowledged, and `left` says so.
+
+        Raises:
+            UsageError: there is no such shard, it is the only one, or it cannot be drained.
+        """
+        state: dict[str, Any] = self._door.ask("shard_remove", shard=shard, now=now)
+        return state
+
+    def joined(self, shard: str, timeout_s: float) -> bool:
+        """Wait until a shard is a member that every cursor holds; return whether it is one in time."""
+        return self._became(shard, "member", timeout_s)
+
+    def left(self, shard: str, timeout_s: float) -> bool:
+        """Wait until no cursor holds a shard that is to leave; return whether that is so in time."""
+        return self._became(shard, "left", timeout_s)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._door.close()
+
+    def _policy(self, shard: str, policy: str) -> dict[str, Any]:
+        state: dict[str, Any] = self._door.ask("shard_policy", shard=shard, policy=policy)
+        return state
+
+    def _became(self, shard: str, role: str, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self._is(shard, role):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY_S)
+
+    def _is(self, shard: str, role: str) -> bool:
+        try:
+            group = self._door.ask("status")["group"]
+        except ServerUnavailable:
+            return False
+        known = {one["shard"]: one["role"] for one in group.get("shards", [])}
+        return bool(group.get("settled")) and known.get(shard, "left") == role

@@ -1,0 +1,128 @@
+"""Client ids without a consumer: held for, or dropped after a while, as numbered stories."""
+
+import pytest
+from builders import Source, Tx, World, places
+
+from merge import events as ev
+from merge.errors import RolledBack, SubscriptionDropped
+
+SECOND = 1_000_000
+LEASE = 100 * SECOND
+
+
+def release(world, client):
+    call = world.call()
+    world.tell(ev.ReleaseRequested(call, client, world.epochs[client], world.now_us))
+    world.result(call)
+
+
+def away(**settings):
+    """A world in which `old` went away behind its first row, and `new` read all three."""
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), lease_us=LEASE, **settings)
+    world.subscribe("old")
+    world.subscribe("new")
+    world.report(0)
+    world.ack(world.get("old", 1).batch_id, "old")
+    release(world, "old")
+    world.ack(world.get("new").batch_id, "new")
+    return world
+
+
+def dropped(**settings):
+    world = away(drop_after_us=30 * SECOND, **settings)
+    world.tick(30 * SECOND + 1)
+    world.save()
+    return world
+
+
+def test_it_holds_the_rings_for_ever_by_default():
+    world = away()
+    world.now_us += 10_000 * SECOND
+    world.subscribe("new")
+    world.tick(1)
+    assert world.rings[0].freed == 1
+
+
+def test_it_is_dropped_after_a_while_and_the_rings_are_freed():
+    world = away(drop_after_us=30 * SECOND)
+    world.tick(30 * SECOND)
+    assert world.rings[0].freed == 1
+    world.tick(1)
+    assert world.rings[0].freed == 3
+    (asked,) = world.saving
+    assert (asked.client_id, asked.dropped) == ("old", True)
+    assert asked.cursor.shards["s0"].offset == 104, "its cursor stays"
+
+
+def test_while_nobody_else_consumes_it_holds_up_nobody_and_stays():
+    world = away(drop_after_us=30 * SECOND)
+    release(world, "new")
+    world.tick(1_000 * SECOND)
+    assert world.rings[0].freed == 1
+    assert not world.saving
+
+
+def test_a_consumer_that_is_slow_is_not_away():
+    world = World.of(Source(Tx(10)), lease_us=LEASE, drop_after_us=SECOND)
+    world.subscribe("old")
+    world.subscribe("new")
+    world.tick(50 * SECOND)
+    assert not world.saving
+
+
+def test_its_next_call_says_what_happened_and_changes_nothing():
+    world = dropped()
+    before = world.group.describe(0)
+    call = world.request_subscribe("old")
+    with pytest.raises(SubscriptionDropped, match="no longer held") as refusal:
+        world.result(call)
+    assert '"offset":104' in refusal.value.details["cursor"]
+    assert refusal.value.details["away_s"] == pytest.approx(30, abs=0.01)
+    assert world.group.describe(0) == before
+
+
+def test_it_can_go_on_at_its_cursor_and_everybody_is_rolled_back():
+    """The sources are read again from there; the other one gets nothing twice that it acknowledged."""
+    world = dropped()
+    world.request_subscribe("old", resume=ev.Resume.CURSOR)
+    world.lease()
+    assert world.opening[0].position.offset == 104
+    world.open_all()
+    while world.saving:
+        world.save()
+    assert not world.stored["old"].dropped
+    world.report(0)
+    assert [place[2] for place in places(world.get("old"))] == [104, 204]
+    assert world.get("new") is None
+
+
+def test_it_can_go_on_where_the_others_are_and_nobody_is_rolled_back():
+    world = dropped()
+    generation = world.group.generation
+    world.request_subscribe("old", resume=ev.Resume.NOW)
+    world.lease()
+    while world.saving:
+        world.save()
+    assert world.group.generation == generation
+    assert world.stored["old"].cursor.shards["s0"].offset == 304
+    assert not world.stored["old"].dropped
+    assert world.get("old") is None
+
+
+def test_a_rewind_and_a_restart_do_not_read_back_to_it():
+    """A purged binlog behind a client id that nobody uses any more stops nobody."""
+    world = dropped()
+    end = world.stored["new"].cursor.shards["s0"]
+    world.lose(0)
+    assert world.opening[0].position == end
+    world.open_all()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    assert world.opening[0].position == end
+    world.open_all()
+    with pytest.raises(SubscriptionDropped):
+        world.result(world.request_subscribe("old"))
+    world.subscribe("new")
+    with pytest.raises(RolledBack):
+        world.ack(1, "new")
