@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from actors.coordination.tree import Tree
+from merge.tree import Tree
 
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
