@@ -9,6 +9,10 @@ was counted. With --json one object a line for each row change and each definiti
 an image that there is not is null. `pos` is where the transaction begins, as in every other output of this
 project. A definition has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
 
+A statement that changed rows which are in no event (`binlog_format` STATEMENT or MIXED) is printed the same
+way, with INSERT, UPDATE, DELETE or QUERY as `op`, and counted apart. So is a ROLLBACK or a ROLLBACK TO over
+rows that stand in the file: tables without transactions keep theirs, and which are such it does not say.
+
 Columns that a file does not name are called @1, @2 and so on. Strings whose charset it does not say are
 printed as UTF-8 where they are, else each byte as the ISO-8859-1 character of its number.
 """
@@ -61,19 +65,24 @@ def show(paths: list[Path], write: Write, *, as_json: bool) -> None:
         CorruptEvent, UnsupportedEvent, UsageError: see `BinlogFiles`; everything before was printed.
     """
     files = [file for path in paths for file in (files_in(path) if path.is_dir() else [path])]
-    source = BinlogFiles(files, TableName)
+    source = BinlogFiles(files, TableName, verbatim=True)
     counted: Counter[str] = Counter()
     try:
         for chunk in source:
             for header, changes in _transactions(chunk):
                 for line in (_json_lines if as_json else _lines)(chunk, header, changes):
                     write(line)
-                counted.update(f"{change.op} {change.name}" for change in changes)
+                counted.update(_kind(change) for change in changes)
                 counted["transactions"] += int(header["flags"]) & 2 != 0
     finally:
         if not as_json:
             for line in _summary(source, counted):
                 write(line)
+
+
+def _kind(change: Change) -> str:
+    as_text = change.sql is not None and change.op in Op.__members__
+    return f"{change.op} {change.name}{' (statement without rows)' if as_text else ''}"
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:

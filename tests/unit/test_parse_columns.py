@@ -10,9 +10,9 @@ import row_images
 from row_images import integer, sized
 
 from actors.parse.charsets import charset_of, text_decoder
-from actors.parse.columns import field_of
+from actors.parse.columns import field_of, plan_of
 from actors.parse.json_binary import decimal_text, double_text, json_text
-from actors.parse.table_map import Column, ColumnType
+from actors.parse.table_map import Column, ColumnType, parse_table_map
 from merge.chunk import MYSQL_TYPE
 from merge.errors import CorruptEvent, UnsupportedEvent
 
@@ -157,3 +157,29 @@ def test_decimals_in_json():
 def test_damaged_json_is_corrupt(value):
     with pytest.raises(CorruptEvent):
         json_text(value)
+
+
+def table_of(columns):
+    """Return the columns of a hand-made MySQL table map; `columns` are (type, metadata bytes)."""
+    body = bytes(8) + b"\3app\0\1t\0" + bytes([len(columns)]) + bytes(kind for kind, _ in columns)
+    meta = b"".join(each for _, each in columns)
+    body += bytes([len(meta)]) + meta + bytes((len(columns) + 7) // 8)
+    return parse_table_map(body, mariadb=False, names_needed=False).columns
+
+
+def test_types_that_few_servers_write():
+    """A multi-valued index's hidden column is JSON of any element; NEWDATE is a DATE."""
+    arrays = [b"\x0f\0\1\0", b"\xf6\x05\x02", b"\x12\x06", b"\x08", b"\x0e"]
+    columns = table_of([*((ColumnType.TYPED_ARRAY, meta) for meta in arrays), (14, b""), (3, b"")])
+    assert [column.type for column in columns] == [ColumnType.JSON] * 5 + [ColumnType.DATE, ColumnType.LONG]
+    assert plan_of(columns[0]) == ("json", 4, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("column", "hint"),
+    [((0, b"\5"), "MySQL 4.1"), ((200, b""), "newer servers"), ((20, b"\3"), "newer servers")],
+)
+def test_types_that_are_refused(column, hint):
+    with pytest.raises(UnsupportedEvent) as caught:
+        table_of([column])
+    assert hint in caught.value.hint

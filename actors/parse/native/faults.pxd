@@ -17,3 +17,5 @@ cdef enum Fault:
     BAD_ENUM
     BAD_VECTOR
     BAD_JSON
+    BAD_MOMENT
+    BAD_PACKED
