@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
+from actors.parse.charset_codecs import PREFIX
 from merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
@@ -25,7 +26,7 @@ class Charset(NamedTuple):
     """A server's charset."""
 
     name: str
-    #: Python's codec; empty where Python has none
+    #: Python's codec, or our own (`charset_codecs`); empty for bytes
     codec: str
     #: most bytes of one character
     width: int
@@ -44,7 +45,7 @@ _CHARSETS = {
     charset.name: charset
     for charset in (
         Charset("ascii", "ascii", 1),
-        Charset("armscii8", "", 1),
+        Charset("armscii8", PREFIX + "armscii8", 1),
         Charset("big5", "big5", 2),
         Charset("binary", "", 1),
         Charset("cp1250", "cp1250", 1),
@@ -53,32 +54,32 @@ _CHARSETS = {
         Charset("cp1257", "cp1257", 1),
         Charset("cp850", "cp850", 1),
         Charset("cp852", "cp852", 1),
-        Charset("cp866", "cp866", 1),
+        Charset("cp866", PREFIX + "cp866", 1),
         Charset("cp932", "cp932", 2),
-        Charset("dec8", "", 1),
-        Charset("eucjpms", "euc_jp", 3),
-        Charset("euckr", "euc_kr", 2),
-        Charset("gb18030", "gb18030", 4),
+        Charset("dec8", PREFIX + "dec8", 1),
+        Charset("eucjpms", PREFIX + "eucjpms", 3),
+        Charset("euckr", "cp949", 2),
+        Charset("gb18030", PREFIX + "gb18030", 4),
         Charset("gb2312", "gb2312", 2),
         Charset("gbk", "gbk", 2),
-        Charset("geostd8", "", 1),
-        Charset("greek", "iso8859_7", 1),
-        Charset("hebrew", "iso8859_8", 1),
+        Charset("geostd8", PREFIX + "geostd8", 1),
+        Charset("greek", PREFIX + "greek", 1),
+        Charset("hebrew", PREFIX + "hebrew", 1),
         Charset("hp8", "hp_roman8", 1),
-        Charset("keybcs2", "", 1),
+        Charset("keybcs2", PREFIX + "keybcs2", 1),
         Charset("koi8r", "koi8_r", 1),
-        Charset("koi8u", "koi8_u", 1),
+        Charset("koi8u", PREFIX + "koi8u", 1),
         Charset("latin1", "cp1252", 1),
         Charset("latin2", "iso8859_2", 1),
         Charset("latin5", "iso8859_9", 1),
         Charset("latin7", "iso8859_13", 1),
         Charset("macce", "mac_latin2", 1),
         Charset("macroman", "mac_roman", 1),
-        Charset("sjis", "shift_jis", 2),
-        Charset("swe7", "", 1),
+        Charset("sjis", PREFIX + "sjis", 2),
+        Charset("swe7", PREFIX + "swe7", 1),
         Charset("tis620", "tis_620", 1),
         Charset("ucs2", "utf_16_be", 2),
-        Charset("ujis", "euc_jp", 3),
+        Charset("ujis", PREFIX + "ujis", 3),
         Charset("utf16", "utf_16_be", 4),
         Charset("utf16le", "utf_16_le", 4),
         Charset("utf32", "utf_32_be", 4),
@@ -168,7 +169,7 @@ def text_decoder(charset: Charset) -> tuple[str, str]:
     """Return the codec and the error handler that read a charset's text.
 
     Raises:
-        UnsupportedEvent: Python has no codec for it.
+        UnsupportedEvent: it is no charset of text.
     """
     if not charset.codec:
         raise UnsupportedEvent(

@@ -227,7 +227,8 @@ def parse_table_map(
 
     Args:
         body: the event without header and checksum.
-        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
+        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset, and MySQL's
+            vectors.
         post_header_size: as the format description says.
         names_needed: whether an event without its columns' names is refused.
 
@@ -348,7 +349,7 @@ def _described(
         if len(set(meta.names)) != len(meta.names):
             raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
         columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
-    character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
+    character = _CHARACTER | {ColumnType.GEOMETRY if mariadb else ColumnType.VECTOR}
     columns = _with_unsigned(columns, meta)
     columns = _with_collations(columns, character, meta.collations)
     columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, meta.enum_collations)
