@@ -20,6 +20,8 @@ _NOPAD = 1024
 _UCA14 = 2048
 _UCA14_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 _C1 = "canal_group_c1"
+_ETEN = "canal_group_eten"
+_ETEN_FIRST, _ETEN_LAST = b"\xf9\xd6", b"\xf9\xdc"
 
 
 class Charset(NamedTuple):
@@ -40,6 +42,19 @@ def _c1_for_undefined(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(_C1, _c1_for_undefined)
+
+
+def _eten_for_undefined(error: UnicodeError) -> tuple[str, int]:
+    """Decode the seven characters of big5 that the servers have from ETEN, and Python in code page 950 only."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    pair = error.object[error.start : error.start + 2]
+    if not _ETEN_FIRST <= pair <= _ETEN_LAST:
+        raise error
+    return pair.decode("cp950"), error.start + 2
+
+
+codecs.register_error(_ETEN, _eten_for_undefined)
 
 _CHARSETS = {
     charset.name: charset
@@ -176,4 +191,6 @@ def text_decoder(charset: Charset) -> tuple[str, str]:
             f"Charset {charset.name} cannot be decoded.",
             hint="Convert the column to utf8mb4, or leave its table out.",
         )
+    if charset.name == "big5":
+        return charset.codec, _ETEN
     return charset.codec, _C1 if charset.codec.startswith("cp12") else "strict"

@@ -44,6 +44,7 @@ def test_binary_is_no_text():
         ("swe7", b"@[a]~", "ÉÄaÅü"),
         ("keybcs2", b"\x80a\x87", "Čač"),
         ("koi8u", b"\x95", "•"),
+        ("big5", b"a\xf9\xdc\xa4\xf9\xd6@", "a嫺片淐"),
         ("euckr", b"\x81\x41", "갂"),
         ("sjis", b"\x81\x5f", "\\"),
         ("ujis", b"\xa1\xc0a", "\\a"),

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import json
 
 import pytest
 import row_images
@@ -12,6 +14,7 @@ from row_images import integer, sized
 from actors.parse.charsets import charset_of
 from actors.parse.columns import field_of, plan_of
 from actors.parse.json_binary import decimal_text, double_text, json_text
+from actors.parse.native import images
 from actors.parse.table_map import Column, ColumnType, parse_table_map
 from merge.chunk import MYSQL_TYPE
 from merge.errors import CorruptEvent, UnsupportedEvent
@@ -181,3 +184,16 @@ def test_types_that_are_refused(column, hint):
     with pytest.raises(UnsupportedEvent) as caught:
         table_of([column])
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 114, 200])
+def test_long_opaque_values_have_line_breaks_as_mysql_prints_them(size):
+    value = bytes(range(size))
+    length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+    stored = b"\x0f\x0f" + length + value
+    shown = json_text(stored)
+    kind, _, printed = json.loads(shown).rpartition(":")
+    assert (kind, base64.b64decode(printed)) == ("base64:type15", value)
+    assert all(len(line) == 76 for line in printed.split("\n")[:-1])
+    assert max(map(len, printed.split("\n"))) <= 76
+    assert images.json_text(stored) == shown
