@@ -45,7 +45,7 @@ codecs.register_error(_C1, _c1_for_undefined)
 
 
 def _eten_for_undefined(error: UnicodeError) -> tuple[str, int]:
-    """Decode the seven characters of big5 that the servers have from ETEN, and Python in code page 950 only."""
+    """Decode seven characters of big5 that the servers have from ETEN, and Python in code page 950 only."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     pair = error.object[error.start : error.start + 2]
