@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from merge.tree import Tree
-
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import CursorStore, Subscription
+from merge.tree import Tree
 from simulation.channel import Channel, Line
 from simulation.invariants import Invariants
 from simulation.loop import Future
