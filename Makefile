@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test sim bench check asan format clean
+.PHONY: help setup demo recorded test sim bench check fuzz asan format clean
 
 BIN := .venv/bin
 
@@ -30,7 +30,11 @@ check: setup ## lint, formatting, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-asan: setup ## run damaged rows events through a decoder compiled with AddressSanitizer
+fuzz: setup ## damage binlogs, and compare rows by chance with SELECT (MINUTES=1 SEEDS=20)
+	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/test_parse_differential.py
+
+asan: setup ## run damaged rows events and binlogs through a decoder compiled with AddressSanitizer
 	@scripts/asan.sh
 
 format: setup ## format, and mend what can be mended

@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 POLL_HEADERS_MAX = 65_536
 #: how long a shard may keep a poll waiting, seconds
 POLL_WAIT_S = 1.0
+#: a shard is asked at most that often, seconds: a call costs as much as the merging of thousands of headers
+POLL_EVERY_S = 0.01
 #: pause before an opening that failed is tried again, seconds
 REOPEN_S = 0.2
 #: how long what a ring may forget waits for a poll that takes it along, seconds
@@ -70,7 +72,9 @@ class Follower:
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, now_us()))
         try:
             while True:
+                asked_us = now_us()
                 self._pass_on(await self._poll())
+                await asyncio.sleep(max(0.0, POLL_EVERY_S - (now_us() - asked_us) / 1e6))
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), now_us()))

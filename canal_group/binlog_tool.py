@@ -10,6 +10,10 @@ an image that there is not is null. A column that an image does not say is not i
 `pos` is where the transaction begins, as in every other output of this project. A definition has canal's name
 of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
 
+A statement that changed rows which are in no event (`binlog_format` STATEMENT or MIXED) is printed the same
+way, with INSERT, UPDATE, DELETE or QUERY as `op`, and counted apart. So is a ROLLBACK or a ROLLBACK TO over
+rows that stand in the file: tables without transactions keep theirs, and which are such it does not say.
+
 Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them; of events
 inside a transaction payload both are counted, the payload and they. Strings whose charset it does not say are
 printed as UTF-8 where they are, else each byte as the ISO-8859-1 character of its number.
@@ -95,19 +99,24 @@ def server_at(text: str, password: str) -> SourceAddress:
 
 
 def _show(files: list[Path], write: Write, lookup: TableLookup, *, as_json: bool) -> None:
-    source = BinlogFiles(files, TableName, lookup=lookup, count_packed=not as_json)
+    source = BinlogFiles(files, TableName, lookup=lookup, count_packed=not as_json, verbatim=True)
     counted: Counter[str] = Counter()
     try:
         for chunk in source:
             for header, changes in _transactions(chunk):
                 for line in (_json_lines if as_json else _lines)(chunk, header, changes):
                     write(line)
-                counted.update(f"{change.op} {change.name}" for change in changes)
+                counted.update(_kind(change) for change in changes)
                 counted["transactions"] += int(header["flags"]) & 2 != 0
     finally:
         if not as_json:
             for line in _summary(source, counted):
                 write(line)
+
+
+def _kind(change: Change) -> str:
+    as_text = change.sql is not None and change.op in Op.__members__
+    return f"{change.op} {change.name}{' (statement without rows)' if as_text else ''}"
 
 
 def _transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:

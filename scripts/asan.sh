@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compiles the row decoder with the address and undefined-behaviour sanitizers, in build/asan, and runs damaged rows
-# events and the property tests through it. The decoder in the source tree is left as it is.
+# events, damaged binlogs (MINUTES=1) and the property tests through it. The decoder in the source tree is left as it is.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,6 +23,7 @@ preload=$(gcc -print-file-name=libasan.so):$(gcc -print-file-name=libubsan.so)
 export LD_PRELOAD=$preload ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 PYTHONMALLOC=malloc PYTHONPATH=$PWD
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POOL=system
 "$python" tests/rows_corpus.py
+"$python" tests/fuzz.py "${MINUTES:-1}" 1
 "$python" -m pytest -q -p no:cacheprovider tests/unit/test_parse_rows.py tests/unit/test_parse_columns.py \
     tests/unit/test_parse_partial_images.py \
     tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py

@@ -69,6 +69,7 @@ class BinlogDecoder:
         builder: gathers what was read.
         checksum: of the events before the first format description: 0 none, 1 CRC32.
         lookup: who is asked for what table maps do not say; None: such a table map is refused.
+        verbatim: see `Transactions`.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class BinlogDecoder:
         *,
         checksum: int,
         lookup: TableLookup | None = None,
+        verbatim: bool = False,
     ) -> None:
         #: file of the last event
         self.file = start.file
@@ -94,7 +96,9 @@ class BinlogDecoder:
         self._tables = Tables(select, lookup)
         xa = XaTransactions()
         self._lead_in: LeadIn | None = LeadIn(self._tables, xa)
-        self._transactions = Transactions(self._tables, xa, select, builder, skip=start.rows_into_transaction)
+        self._transactions = Transactions(
+            self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
+        )
         #: the file that is read from a disk, relay log or not; None: events come from a server
         self._on_disk = False
         self._relay_log = False

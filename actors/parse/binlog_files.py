@@ -79,6 +79,8 @@ class BinlogFiles:
         start: where to begin; files before it are to be left out. Default: at the first file's beginning.
         count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
             more for it.
+        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED) are
+            handed on as text, and likewise a ROLLBACK of rows that are. Else both are refused.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class BinlogFiles:
         lookup: TableLookup | None = None,
         start: Position | None = None,
         count_packed: bool = False,
+        verbatim: bool = False,
     ) -> None:
         #: how many events of each type were read
         self.events: Counter[int] = Counter()
@@ -98,7 +101,13 @@ class BinlogFiles:
         self._builder = ChunkBuilder(limits)
         first = Position(files[0].name if files else "", len(MAGIC))
         self._decoder = BinlogDecoder(
-            "", start or first, select, self._builder, checksum=CHECKSUM_NONE, lookup=lookup or NoLookup()
+            "",
+            start or first,
+            select,
+            self._builder,
+            checksum=CHECKSUM_NONE,
+            lookup=lookup or NoLookup(),
+            verbatim=verbatim,
         )
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
+from actors.parse.charset_codecs import PREFIX
 from merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
@@ -19,13 +20,15 @@ _NOPAD = 1024
 _UCA14 = 2048
 _UCA14_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 _C1 = "canal_group_c1"
+_ETEN = "canal_group_eten"
+_ETEN_FIRST, _ETEN_LAST = b"\xf9\xd6", b"\xf9\xdc"
 
 
 class Charset(NamedTuple):
     """A server's charset."""
 
     name: str
-    #: Python's codec; empty where Python has none
+    #: Python's codec, or our own (`charset_codecs`); empty for bytes
     codec: str
     #: most bytes of one character
     width: int
@@ -40,11 +43,24 @@ def _c1_for_undefined(error: UnicodeError) -> tuple[str, int]:
 
 codecs.register_error(_C1, _c1_for_undefined)
 
+
+def _eten_for_undefined(error: UnicodeError) -> tuple[str, int]:
+    """Decode seven characters of big5 that the servers have from ETEN, and Python in code page 950 only."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    pair = error.object[error.start : error.start + 2]
+    if not _ETEN_FIRST <= pair <= _ETEN_LAST:
+        raise error
+    return pair.decode("cp950"), error.start + 2
+
+
+codecs.register_error(_ETEN, _eten_for_undefined)
+
 _CHARSETS = {
     charset.name: charset
     for charset in (
         Charset("ascii", "ascii", 1),
-        Charset("armscii8", "", 1),
+        Charset("armscii8", PREFIX + "armscii8", 1),
         Charset("big5", "big5", 2),
         Charset("binary", "", 1),
         Charset("cp1250", "cp1250", 1),
@@ -53,32 +69,32 @@ _CHARSETS = {
         Charset("cp1257", "cp1257", 1),
         Charset("cp850", "cp850", 1),
         Charset("cp852", "cp852", 1),
-        Charset("cp866", "cp866", 1),
+        Charset("cp866", PREFIX + "cp866", 1),
         Charset("cp932", "cp932", 2),
-        Charset("dec8", "", 1),
-        Charset("eucjpms", "euc_jp", 3),
-        Charset("euckr", "euc_kr", 2),
-        Charset("gb18030", "gb18030", 4),
+        Charset("dec8", PREFIX + "dec8", 1),
+        Charset("eucjpms", PREFIX + "eucjpms", 3),
+        Charset("euckr", "cp949", 2),
+        Charset("gb18030", PREFIX + "gb18030", 4),
         Charset("gb2312", "gb2312", 2),
         Charset("gbk", "gbk", 2),
-        Charset("geostd8", "", 1),
-        Charset("greek", "iso8859_7", 1),
-        Charset("hebrew", "iso8859_8", 1),
+        Charset("geostd8", PREFIX + "geostd8", 1),
+        Charset("greek", PREFIX + "greek", 1),
+        Charset("hebrew", PREFIX + "hebrew", 1),
         Charset("hp8", "hp_roman8", 1),
-        Charset("keybcs2", "", 1),
+        Charset("keybcs2", PREFIX + "keybcs2", 1),
         Charset("koi8r", "koi8_r", 1),
-        Charset("koi8u", "koi8_u", 1),
+        Charset("koi8u", PREFIX + "koi8u", 1),
         Charset("latin1", "cp1252", 1),
         Charset("latin2", "iso8859_2", 1),
         Charset("latin5", "iso8859_9", 1),
         Charset("latin7", "iso8859_13", 1),
         Charset("macce", "mac_latin2", 1),
         Charset("macroman", "mac_roman", 1),
-        Charset("sjis", "shift_jis", 2),
-        Charset("swe7", "", 1),
+        Charset("sjis", PREFIX + "sjis", 2),
+        Charset("swe7", PREFIX + "swe7", 1),
         Charset("tis620", "tis_620", 1),
         Charset("ucs2", "utf_16_be", 2),
-        Charset("ujis", "euc_jp", 3),
+        Charset("ujis", PREFIX + "ujis", 3),
         Charset("utf16", "utf_16_be", 4),
         Charset("utf16le", "utf_16_le", 4),
         Charset("utf32", "utf_32_be", 4),
@@ -168,11 +184,13 @@ def text_decoder(charset: Charset) -> tuple[str, str]:
     """Return the codec and the error handler that read a charset's text.
 
     Raises:
-        UnsupportedEvent: Python has no codec for it.
+        UnsupportedEvent: it is no charset of text.
     """
     if not charset.codec:
         raise UnsupportedEvent(
             f"Charset {charset.name} cannot be decoded.",
             hint="Convert the column to utf8mb4, or leave its table out.",
         )
+    if charset.name == "big5":
+        return charset.codec, _ETEN
     return charset.codec, _C1 if charset.codec.startswith("cp12") else "strict"

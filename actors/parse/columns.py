@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.parse.addresses import address_text
 from actors.parse.charsets import BINARY_COLLATION, charset_of
 from actors.parse.native.images import Layout
 from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
@@ -43,6 +44,12 @@ _TEMPORAL: dict[ColumnType, tuple[str, Any]] = {
     ColumnType.TIMESTAMP: ("timestamp", pa.timestamp("us", tz="UTC")),
     ColumnType.TIMESTAMP2: ("timestamp", pa.timestamp("us", tz="UTC")),
 }
+#: temporal types without a fraction -> how they are stored with one, in old MariaDB
+_HIRES = {
+    ColumnType.TIME: "time_hires",
+    ColumnType.DATETIME: "datetime_hires",
+    ColumnType.TIMESTAMP: "timestamp_hires",
+}
 _PLAIN_SIZES = {
     ColumnType.TINY: 1,
     ColumnType.SHORT: 2,
@@ -51,7 +58,9 @@ _PLAIN_SIZES = {
     ColumnType.FLOAT: 4,
     ColumnType.DOUBLE: 8,
 }
-_STRINGS = {ColumnType.VARCHAR, ColumnType.STRING, ColumnType.VAR_STRING}
+_PACKED = {ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED}
+_STRINGS = {ColumnType.VARCHAR, ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR_COMPRESSED}
+_BLOBS = {ColumnType.BLOB, ColumnType.BLOB_COMPRESSED}
 #: longest CHAR or VARCHAR, in bytes, whose stored length has one byte
 _SHORT_MAX = 255
 _PADDED = {ColumnType.STRING, ColumnType.VAR_STRING}
@@ -124,16 +133,19 @@ def _types(column: Column) -> tuple[str, Any]:  # noqa: C901, PLR0911, PLR0912 -
 
 
 def _string_types(column: Column) -> tuple[str, Any]:
+    if column.address:
+        return column.address, pa.utf8()
     charset = charset_of(column.collation)
     binary = column.collation == BINARY_COLLATION
     if not binary:
         text_rule(charset)
     arrow = pa.binary() if binary else pa.utf8()
-    size = column.size // charset.width
+    # The size of a compressed VARCHAR counts the byte that says how it is.
+    size = (column.size - (column.type is ColumnType.VARCHAR_COMPRESSED)) // charset.width
     match column.type:
-        case ColumnType.BLOB:
+        case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED:
             return (_BLOB_NAMES if binary else _TEXT_NAMES)[column.size], arrow
-        case ColumnType.VARCHAR:
+        case ColumnType.VARCHAR | ColumnType.VARCHAR_COMPRESSED:
             return f"{'varbinary' if binary else 'varchar'}({size})", arrow
         case _:
             return f"{'binary' if binary else 'char'}({size})", arrow
@@ -143,7 +155,7 @@ def _quoted(values: tuple[str, ...]) -> str:
     return ",".join("'" + value.replace("'", "''") + "'" for value in values)
 
 
-def plan_of(column: Column) -> ColumnPlan:  # noqa: PLR0911 - one branch a type
+def plan_of(column: Column) -> ColumnPlan:  # noqa: C901, PLR0911 - one branch a type
     """Return how a column's values are stored, see `ColumnPlan`."""
     kind, size = column.type, column.size
     match kind:
@@ -159,12 +171,18 @@ def plan_of(column: Column) -> ColumnPlan:  # noqa: PLR0911 - one branch a type
             return kind.name.lower(), size, 0, tuple(value.encode() for value in column.values)
         case ColumnType.JSON | ColumnType.VECTOR:
             return kind.name.lower(), size, 0, ()
+        case ColumnType.BLOB_COMPRESSED:
+            return "packed", size, 0, ()
         case ColumnType.BLOB | ColumnType.GEOMETRY:
             return "string", size, 0, ()
         case _ if kind in _STRINGS:
             padded = column.collation == BINARY_COLLATION and kind in _PADDED
             length = 1 if size <= _SHORT_MAX else 2
+            if kind in _PACKED:
+                return "packed", length, 0, ()
             return ("binary", length, size, ()) if padded else ("string", length, 0, ())
+        case _ if kind in _HIRES and column.decimals:
+            return _HIRES[kind], column.decimals, 0, ()
         case _:  # dates and times
             return kind.name.lower(), column.decimals, 0, ()
 
@@ -178,13 +196,17 @@ class Reading:
     text: TextRule | None = None
     #: ENUM's values; index 0 is the empty string that stands for a value the ENUM does not have
     dictionary: Any = None
+    #: see `Column.address`
+    address: str = ""
 
     @classmethod
     def of(cls, column: Column, arrow: Any) -> Reading:
         """Return the reading of a column, given its type from `field_of`."""
         if column.type is ColumnType.ENUM:
             return cls(arrow, dictionary=pa.array(["", *column.values], type=pa.utf8()))
-        if column.type in _STRINGS or column.type is ColumnType.BLOB:
+        if column.address:
+            return cls(arrow, address=column.address)
+        if column.type in _STRINGS or column.type in _BLOBS:
             binary = column.collation == BINARY_COLLATION
             return cls(arrow, text=None if binary else text_rule(charset_of(column.collation)))
         return cls(arrow)
@@ -212,6 +234,9 @@ def array_of(reading: Reading, rows: int, buffers: ColumnBuffers, losses: Losses
     if pa.types.is_list(arrow):
         floats = pa.Array.from_buffers(arrow.value_type, len(data) // 4, [None, pa.py_buffer(data)], 0)
         return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots)], nulls, children=[floats])
+    if reading.address:
+        stored = [validity, pa.py_buffer(slots), pa.py_buffer(data)]
+        return address_text(reading.address, pa.Array.from_buffers(pa.binary(), rows, stored, nulls))
     if reading.text is None:
         return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(slots), pa.py_buffer(data)], nulls)
     array, invalid = text_array(reading.text, rows, buffers)

@@ -59,9 +59,9 @@ _SAVEPOINT_NAME = re.compile(
 
 
 class Change(NamedTuple):
-    """One change of definitions, in canal's terms."""
+    """One change of definitions, or of rows by a statement, in canal's terms."""
 
-    #: CREATE ALTER ERASE RENAME TRUNCATE CINDEX DINDEX or QUERY
+    #: CREATE ALTER ERASE RENAME TRUNCATE CINDEX DINDEX or QUERY; INSERT UPDATE DELETE
     op: str
     schema: str
     #: empty where the statement is about no table
@@ -205,6 +205,36 @@ _TEMPORARY = re.compile(r"(CREATE|DROP)\s+(OR\s+REPLACE\s+)?TEMPORARY\b", re.IGN
 _TRAILING_RENAME = re.compile(
     rf"\bRENAME\s+(?:(?:TO|AS)\s+)?(?!COLUMN\b|INDEX\b|KEY\b){_TABLE}\s*(?:,|;|$)", re.IGNORECASE
 )
+
+
+_ROW_OPTIONS = r"(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|QUICK|CONCURRENT|LOCAL|IGNORE)\s+)*"
+_ROW_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), op)
+    for pattern, op in (
+        (rf"(?:INSERT|REPLACE)\s+{_ROW_OPTIONS}(?:INTO\s+)?{_TABLE}", "INSERT"),
+        (rf"UPDATE\s+{_ROW_OPTIONS}{_TABLE}", "UPDATE"),
+        (rf"DELETE\s+{_ROW_OPTIONS}(?:FROM\s+)?{_TABLE}", "DELETE"),
+        (rf"LOAD\s+DATA\s.*?\bINTO\s+TABLE\s+{_TABLE}", "INSERT"),
+    )
+)
+
+
+def row_change_of(sql: str, schema: str) -> Change:
+    """Return what a statement that changes rows does to the first table that it names.
+
+    Args:
+        sql: the statement, of kind ROWS.
+        schema: the schema it ran in, for tables named without one.
+
+    Returns:
+        INSERT (REPLACE and LOAD too), UPDATE or DELETE, or a QUERY without a table for what is none of them.
+    """
+    text = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or " ", strip_comments(sql))
+    for pattern, op in _ROW_PATTERNS:
+        match = pattern.match(text)
+        if match:
+            return _named(op, match[1], schema)
+    return Change("QUERY", schema, "")
 
 
 def _by_expressions(sql: str, schema: str) -> list[Change]:

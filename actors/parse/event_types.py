@@ -109,6 +109,9 @@ SKIPPED: dict[int, str] = {
     EventType.MARIADB_START_ENCRYPTION: "concerns files, which are refused; sent events are decrypted",
 }
 
+#: types that hold the data of a statement, whose own text comes in EXECUTE_LOAD_QUERY
+STATEMENT_INPUTS = frozenset({EventType.BEGIN_LOAD_QUERY, EventType.APPEND_BLOCK, EventType.DELETE_FILE})
+
 _STATEMENTS_HINT = (
     "Set binlog_format=ROW globally and in every session, and start behind the statements already logged."
 )

@@ -108,19 +108,20 @@ class Query(NamedTuple):
     sql: str
 
 
-def parse_query(body: bytes, *, packed: bool = False) -> Query:
+def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Query:
     """Return a QUERY event's schema and text; status variables are passed over.
 
     Args:
         body: the event without header and checksum.
         packed: whether the text is packed: a QUERY_COMPRESSED event of MariaDB.
+        loads: whether 13 bytes about a loaded file stand before the status: an EXECUTE_LOAD_QUERY event.
 
     Raises:
         CorruptEvent: its lengths do not fit, or it cannot be unpacked.
     """
     schema_size = body[8]
     (status_size,) = _U16.unpack_from(body, 11)
-    schema_at = 13 + status_size
+    schema_at = (26 if loads else 13) + status_size
     sql_at = schema_at + schema_size + 1
     if sql_at > len(body):
         raise CorruptEvent("A statement's lengths exceed its event.")

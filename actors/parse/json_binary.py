@@ -2,7 +2,7 @@
 
 Objects and arrays are written with ", " and ": ", keys in the stored order. Values that JSON has no type for
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
-"base64:typeN:...".
+"base64:typeN:...", with an escaped line break after every 76 characters.
 
 Layout: the comment at the top of MySQL's `sql-common/json_binary.h`. Nothing of it is read beyond the bytes
 given: a value that points outside is a CorruptEvent.
@@ -18,6 +18,8 @@ from collections.abc import Callable
 from actors.parse.table_map import ColumnType
 from merge.errors import CorruptEvent
 
+#: MySQL breaks base64 after 76 characters
+_LINE_BYTES, _LINE_BREAK = 57, "\\n"
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY = 0, 1, 2, 3
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING = 4, 5, 6, 7, 8, 9, 10, 11, 12
 _OPAQUE = 15
@@ -135,7 +137,8 @@ def _opaque(kind: int, data: bytes) -> str:
     printer = _OPAQUE_PRINTERS.get(kind)
     if printer is not None:
         return printer(data)
-    return f'"base64:type{kind}:{base64.b64encode(data).decode("ascii")}"'
+    lines = (data[at : at + _LINE_BYTES] for at in range(0, len(data), _LINE_BYTES))
+    return f'"base64:type{kind}:{_LINE_BREAK.join(base64.b64encode(line).decode("ascii") for line in lines)}"'
 
 
 def decimal_text(data: bytes, precision: int, scale: int) -> str:

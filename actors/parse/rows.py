@@ -15,6 +15,7 @@ from actors.parse.columns import Losses, TableSchema, array_of
 from actors.parse.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
 from actors.parse.native.images import Block, RowBuffers
 from actors.parse.native.shapes import SideBuffers
+from actors.parse.table_map import ColumnType
 from merge.chunk import Op, absent_type, partial_schema
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 
@@ -34,8 +35,15 @@ _CORRUPT = {
     "bad_vector": "hold a VECTOR whose size is no multiple of 4",
     "bad_json": "hold a JSON value that cannot be read",
     "bad_difference": "hold a JSON difference that cannot be read, or does not fit its document",
+    "bad_moment": "hold a date or time with digits that none has",
+    "bad_packed": "hold a compressed value that cannot be unpacked",
 }
 _OLD_POST_HEADER_SIZE = 6
+_OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
+_OLD_TEMPORAL_HINT = (
+    "MariaDB may store fractions of its times in the format of old (mysql56_temporal_format=OFF, or a table "
+    "made before 10.1) and does not log their digits: with it ON, ALTER TABLE ... FORCE; rewrites the table."
+)
 
 
 class RowsBuilder(RowBuffers):
@@ -108,7 +116,11 @@ class RowsBuilder(RowBuffers):
             return CorruptEvent(
                 f"{rows} have another number of columns than their table map, which has {len(table.columns)}."
             )
-        return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} behind the event's header).")
+        vague = any(column.type in _OLD_TEMPORAL and not column.decimals for column in table.columns)
+        return CorruptEvent(
+            f"{rows} {_CORRUPT[fault]} (byte {offset} behind the event's header).",
+            hint=_OLD_TEMPORAL_HINT if vague else "",
+        )
 
     def finish(self) -> Any:
         """Return the gathered rows as one record batch, see `merge.chunk`; the builder is used up.

@@ -16,7 +16,8 @@ from actors.parse.source import SourceAddress, translated
 from actors.parse.table_lookup import ColumnFacts
 
 _COLUMNS = (
-    "SELECT COLUMN_NAME AS name, COLUMN_TYPE AS type, COLUMN_KEY AS used, CHARACTER_SET_NAME AS charset "
+    "SELECT COLUMN_NAME AS name, COLUMN_TYPE AS type, COLUMN_KEY AS used, CHARACTER_SET_NAME AS charset, "
+    "DATA_TYPE AS plain, DATETIME_PRECISION AS decimals "
     "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
 )
 _VALUE = re.compile(r"'((?:[^']|'')*)'")
@@ -61,4 +62,6 @@ def _facts(row: dict[str, Any]) -> ColumnFacts:
         collation=collation_of(str(row["charset"])) if row["charset"] else BINARY_COLLATION,
         values=tuple(value.replace("''", "'") for value in _VALUE.findall(kind)) if listed else (),
         primary_key=row["used"] == "PRI",
+        type=str(row["plain"]).lower(),
+        decimals=int(row["decimals"] or 0),
     )

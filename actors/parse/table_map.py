@@ -34,11 +34,15 @@ class ColumnType(IntEnum):
     TIME = 11
     DATETIME = 12
     YEAR = 13
+    NEWDATE = 14
     VARCHAR = 15
     BIT = 16
     TIMESTAMP2 = 17
     DATETIME2 = 18
     TIME2 = 19
+    TYPED_ARRAY = 20
+    BLOB_COMPRESSED = 140
+    VARCHAR_COMPRESSED = 141
     VECTOR = 242
     JSON = 245
     NEWDECIMAL = 246
@@ -61,10 +65,18 @@ _NUMERIC = {
     ColumnType.DOUBLE,
     ColumnType.YEAR,
 }
-_CHARACTER = {ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR, ColumnType.BLOB}
+_CHARACTER = {
+    ColumnType.STRING,
+    ColumnType.VAR_STRING,
+    ColumnType.VARCHAR,
+    ColumnType.BLOB,
+    ColumnType.VARCHAR_COMPRESSED,
+    ColumnType.BLOB_COMPRESSED,
+}
 #: bytes of metadata per column type; types that are not named have none
 _META_SIZE = {
     ColumnType.VARCHAR: 2,
+    ColumnType.VARCHAR_COMPRESSED: 2,
     ColumnType.BIT: 2,
     ColumnType.NEWDECIMAL: 2,
     ColumnType.STRING: 2,
@@ -74,6 +86,7 @@ _META_SIZE = {
     ColumnType.FLOAT: 1,
     ColumnType.DOUBLE: 1,
     ColumnType.BLOB: 1,
+    ColumnType.BLOB_COMPRESSED: 1,
     ColumnType.JSON: 1,
     ColumnType.GEOMETRY: 1,
     ColumnType.VECTOR: 1,
@@ -81,6 +94,25 @@ _META_SIZE = {
     ColumnType.DATETIME2: 1,
     ColumnType.TIME2: 1,
 }
+#: element types of a multi-valued index (TYPED_ARRAY) -> bytes of metadata behind the type
+_ELEMENT_META_SIZE: dict[int, int] = {
+    ColumnType.VARCHAR: 3,
+    ColumnType.NEWDECIMAL: 2,
+    ColumnType.TIME2: 1,
+    ColumnType.DATETIME2: 1,
+    ColumnType.TIMESTAMP2: 1,
+    ColumnType.JSON: 1,
+    ColumnType.LONGLONG: 0,
+    ColumnType.NEWDATE: 0,
+    ColumnType.YEAR: 0,
+}
+#: bytes of the length before a TYPED_ARRAY's value
+_ARRAY_LENGTH_SIZE = 4
+_OLD_DECIMAL = 0
+_NEWER_HINT = "Types of newer servers are such; leave the table out."
+_OLD_DECIMAL_HINT = (
+    "A DECIMAL of MySQL 4.1 or earlier, whose size is not logged: ALTER TABLE ... FORCE; rewrites it."
+)
 _GEOMETRY_NAMES = (
     "geometry",
     "point",
@@ -127,6 +159,8 @@ class Column:
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...] = ()
     geometry: str = ""
+    #: uuid, inet4 or inet6: what a BINARY column's bytes are, on a server whose table maps do not say so
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +227,8 @@ def parse_table_map(
 
     Args:
         body: the event without header and checksum.
-        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset.
+        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset, and MySQL's
+            vectors.
         post_header_size: as the format description says.
         names_needed: whether an event without its columns' names is refused.
 
@@ -221,19 +256,23 @@ def parse_table_map(
     return _described(schema, table, columns, cursor, mariadb=mariadb, names_needed=names_needed)
 
 
-def _column(number: int, cursor: _Cursor, table: str) -> Column:
+def _column(number: int, cursor: _Cursor, table: str) -> Column:  # noqa: PLR0911 - one branch a type
     try:
         kind = ColumnType(number)
     except ValueError:
         raise UnsupportedEvent(
             f"A column of {table} has type {number}, which is not known.",
-            hint="Compressed columns and types of newer servers are such; leave the table out.",
+            hint=_OLD_DECIMAL_HINT if number == _OLD_DECIMAL else _NEWER_HINT,
         ) from None
     meta = cursor.take(_META_SIZE.get(kind, 0))
     match kind:
         case ColumnType.STRING | ColumnType.VAR_STRING:
             return _string_column(kind, meta)
-        case ColumnType.VARCHAR:
+        case ColumnType.TYPED_ARRAY:
+            return _array_column(cursor, table)
+        case ColumnType.NEWDATE:
+            return Column(ColumnType.DATE)
+        case ColumnType.VARCHAR | ColumnType.VARCHAR_COMPRESSED:
             return Column(kind, size=int.from_bytes(meta, "little"))
         case ColumnType.NEWDECIMAL:
             return Column(kind, precision=meta[0], decimals=meta[1])
@@ -254,6 +293,7 @@ _SIZES: dict[ColumnType, Container[int]] = {
     ColumnType.ENUM: (1, 2),
     ColumnType.SET: (1, 2, 3, 4, 8),
     ColumnType.BLOB: _LENGTHS,
+    ColumnType.BLOB_COMPRESSED: _LENGTHS,
     ColumnType.JSON: _LENGTHS,
     ColumnType.GEOMETRY: _LENGTHS,
     ColumnType.VECTOR: _LENGTHS,
@@ -269,6 +309,17 @@ def _possible(column: Column) -> bool:
         scale, precision = column.decimals, column.precision
         return 0 < precision <= _PRECISION_MAX and scale <= min(precision, _SCALE_MAX)
     return column.type not in _SIZES or column.size in _SIZES[column.type]
+
+
+def _array_column(cursor: _Cursor, table: str) -> Column:
+    """Return the hidden column of a multi-valued index: a JSON array, which some of MySQL 8.0 log."""
+    element = cursor.u8()
+    if element not in _ELEMENT_META_SIZE:
+        raise UnsupportedEvent(
+            f"A column of {table} is an array of type {element}, which is not known.", hint=_NEWER_HINT
+        )
+    cursor.take(_ELEMENT_META_SIZE[element])
+    return Column(ColumnType.JSON, size=_ARRAY_LENGTH_SIZE)
 
 
 def _string_column(kind: ColumnType, meta: bytes) -> Column:
@@ -298,7 +349,7 @@ def _described(
         if len(set(meta.names)) != len(meta.names):
             raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
         columns = [replace(column, name=name) for column, name in zip(columns, meta.names, strict=True)]
-    character = _CHARACTER | ({ColumnType.GEOMETRY} if mariadb else set())
+    character = _CHARACTER | {ColumnType.GEOMETRY if mariadb else ColumnType.VECTOR}
     columns = _with_unsigned(columns, meta)
     columns = _with_collations(columns, character, meta.collations)
     columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, meta.enum_collations)

@@ -97,8 +97,8 @@ class Tables:
             table = parse_table_map(
                 body, mariadb=self.mariadb, post_header_size=head, names_needed=self._lookup is None
             )
-            if self._lookup is not None and not table.named:
-                table = completed(table, self._lookup)
+            if self._lookup is not None:
+                table = completed(table, self._lookup, mariadb=self.mariadb)
             return _Table(version, TableSchema.of(name, table))
         except (KeyError, ValueError) as error:
             raise CorruptEvent(f"A table map describes columns that cannot be ({error}).") from error

@@ -32,12 +32,13 @@ from actors.parse.event_types import (
     REFUSED,
     ROWS,
     SKIPPED,
+    STATEMENT_INPUTS,
     UNKNOWN_HINT,
     UNPACKED_ROWS,
     EventType,
     type_name,
 )
-from actors.parse.events import HEADER_SIZE, Event, parse_header, parse_query
+from actors.parse.events import HEADER_SIZE, Event, Query, parse_header, parse_query
 from actors.parse.gtid_events import (
     Alter,
     TransactionStart,
@@ -52,6 +53,8 @@ from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 SECOND_US = 1_000_000
 
 _UNBEGUN_HINT = "A stream must begin where a transaction begins."
+#: a change that names no table
+_OF_NO_TABLE = ddl.Change("QUERY", "", "")
 #: events that a payload never holds: they are about files, or about the payload itself
 _NOT_IN_PAYLOAD = frozenset(
     {
@@ -87,16 +90,26 @@ class Transactions:
         select: which definition statements are handed on, and under which name.
         builder: gathers what was read.
         skip: rows of the first transaction that were handed over before.
+        verbatim: whether statements that change rows, and rows rolled back, are handed on as text; else they
+            are refused.
     """
 
     def __init__(
-        self, tables: Tables, xa: XaTransactions, select: Select, builder: ChunkBuilder, *, skip: int
+        self,
+        tables: Tables,
+        xa: XaTransactions,
+        select: Select,
+        builder: ChunkBuilder,
+        *,
+        skip: int,
+        verbatim: bool = False,
     ) -> None:
         self._tables = tables
         self._xa = xa
         self._select = select
         self._builder = builder
         self._skip = skip
+        self._verbatim = verbatim
         self._gathering = builder.gathering
         self._lane = builder.lane
         #: how many transactions had begun when those below were last forgotten
@@ -118,6 +131,9 @@ class Transactions:
             EventType.TRANSACTION_PAYLOAD: self._on_payload,
             **dict.fromkeys(ROWS | UNPACKED_ROWS.keys(), self._on_rows),
         }
+        if verbatim:
+            self._handlers[EventType.EXECUTE_LOAD_QUERY] = self._on_query
+            self._handlers |= dict.fromkeys(STATEMENT_INPUTS, lambda _event: None)
 
     @property
     def open(self) -> bool:
@@ -237,7 +253,11 @@ class Transactions:
     # ---- statements ----------------------------------------------------------------------------------------
 
     def _on_query(self, event: Event) -> None:
-        query = parse_query(event.body, packed=event.type == EventType.MARIADB_QUERY_COMPRESSED)
+        query = parse_query(
+            event.body,
+            packed=event.type == EventType.MARIADB_QUERY_COMPRESSED,
+            loads=event.type == EventType.EXECUTE_LOAD_QUERY,
+        )
         match ddl.kind_of(query.sql):
             case ddl.Kind.BEGIN:
                 if self._state == _State.IDLE:
@@ -248,12 +268,29 @@ class Transactions:
             case ddl.Kind.XA:
                 self._on_xa(query.sql, event)
             case ddl.Kind.ROWS:
-                raise UnsupportedEvent(
-                    f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
-                    hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
-                )
+                self._row_statement(query, event)
             case kind:
                 self._on_transaction_control(kind, query.sql, event)
+
+    def _row_statement(self, query: Query, event: Event) -> None:
+        """Hand on the text of a statement whose rows are not in the binlog, or refuse it."""
+        if not self._verbatim:
+            raise UnsupportedEvent(
+                f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
+                hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
+            )
+        alone = self._state != _State.INSIDE
+        if self._state == _State.IDLE:
+            self._begin(None, event)
+        change = ddl.row_change_of(query.sql, query.schema)
+        self._add_text(query.sql, change)
+        if alone:
+            self._end(event)
+
+    def _add_text(self, sql: str, change: ddl.Change = _OF_NO_TABLE) -> None:
+        name = self._select(change.schema, change.table)
+        if name is not None:
+            self._builder.add_statement(name, change.op, sql)
 
     def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
         """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
@@ -277,7 +314,9 @@ class Transactions:
     def _rollback(self, event: Event) -> None:
         """End a transaction that was rolled back: logged only where a part of it could not be undone."""
         self._require_inside("ROLLBACK")
-        if self._progress:
+        if self._progress and self._verbatim:
+            self._add_text("ROLLBACK")
+        elif self._progress:
             raise UnsupportedEvent(
                 "A transaction that was rolled back holds rows: which of them stayed is not known.",
                 hint="Tables without transactions, changed beside tables with them, cause this.",
@@ -287,6 +326,9 @@ class Transactions:
     def _rollback_to(self, name: str) -> None:
         """Pass over a return to a savepoint, provided that the undone rows are not in the binlog."""
         if self._progress > self._savepoints.get(name, 0):
+            if self._verbatim:
+                self._add_text(f"ROLLBACK TO {name}")
+                return
             raise UnsupportedEvent(
                 f"Rows behind savepoint {name!r} were rolled back, but stand in the binlog.",
                 hint="Tables without transactions, changed beside tables with them, cause this.",

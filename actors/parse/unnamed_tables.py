@@ -9,6 +9,10 @@ the bytes say what they say by themselves:
 - numbers without a known sign are signed;
 - ENUM and SET without their values are numbers: an ENUM's place in its list, a SET's bits;
 - strings without a known charset are binary, which loses nothing.
+
+No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, nor how many digits of
+fractions the temporal types of old have (`mysql56_temporal_format=OFF`, and up to 10.0): that comes from a
+lookup too, also where columns are named. Without it addresses are bytes, and such times have no fraction.
 """
 
 from __future__ import annotations
@@ -16,9 +20,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from actors.parse.addresses import ADDRESS_SIZES
+from actors.parse.charsets import BINARY_COLLATION
 from actors.parse.table_lookup import ColumnFacts, TableLookup
 from actors.parse.table_map import Column, ColumnType, TableMap
 
+_OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
+_TEMPORAL_NAMES = {"time", "datetime", "timestamp"}
 _WHOLE_BY_SIZE = {
     1: ColumnType.TINY,
     2: ColumnType.SHORT,
@@ -28,17 +36,24 @@ _WHOLE_BY_SIZE = {
 }
 
 
-def completed(table: TableMap, lookup: TableLookup) -> TableMap:
+def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMap:
     """Return a table map with a name for each column.
 
     Args:
-        table: a table map without names.
-        lookup: who is asked for the table; an answer with another number of columns is of another version of
-            the table, and is not used.
+        table: a table map, with names or without.
+        lookup: who is asked for what it does not say; an answer with another number of columns, or about a
+            column of another name, is of another version of the table, and is not used.
+        mariadb: whether MariaDB wrote it.
     """
+    if table.named and not (mariadb and any(_is_vague(column) for column in table.columns)):
+        return table
     facts = lookup.columns(table.schema, table.table)
     if facts is not None and len(facts) == len(table.columns):
-        return _with_facts(table, facts)
+        if mariadb:
+            table = replace(table, columns=tuple(map(_sharpened, table.columns, facts)))
+        return table if table.named else _with_facts(table, facts)
+    if table.named:
+        return table
     columns = (
         _bare(column, f"@{place}", charsets_known=table.charsets_known)
         for place, column in enumerate(table.columns, start=1)
@@ -59,6 +74,26 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
         columns.append(_bare(whole, fact.name, charsets_known=True))
     key = tuple(fact.name for fact in facts if fact.primary_key)
     return replace(table, columns=tuple(columns), primary_key=key, named=True)
+
+
+def _is_vague(column: Column) -> bool:
+    return column.type in _OLD_TEMPORAL or _may_be_address(column)
+
+
+def _may_be_address(column: Column) -> bool:
+    is_binary = column.type is ColumnType.STRING and column.collation == BINARY_COLLATION
+    return is_binary and column.size in ADDRESS_SIZES.values()
+
+
+def _sharpened(column: Column, fact: ColumnFacts) -> Column:
+    """Return a column of MariaDB's with what its table map has no place for."""
+    if column.name not in ("", fact.name):
+        return column
+    if column.type in _OLD_TEMPORAL:
+        return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
+    if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
+        return replace(column, address=fact.type)
+    return column
 
 
 def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:

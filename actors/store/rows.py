@@ -12,14 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from actors.store.ring import Stored
 from merge.assemble import ShardRows, ShardTable
 from merge.chunk import ABSENT, Op, TableName
+
+#: slices that are smaller on average travel as one: a quiet source makes chunks of single transactions, and
+#: each record batch costs as much as many rows
+SMALL_ROWS = 1_024
 
 STREAMS = pa.schema(
     [
@@ -42,20 +47,22 @@ class Wanted:
 
 def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows of consecutive parts of chunks, as record batches of `STREAMS` with one row."""
-    versions: dict[tuple[TableName, pa.Schema], list[pa.RecordBatch]] = {}
-    statements: list[pa.RecordBatch] = []
+    versions: dict[tuple[TableName, pa.Schema], list[_Slice]] = {}
+    statements: list[_Slice] = []
     for part in stored:
         for table in part.chunk.tables:
             if wanted.table in (None, table.name):
-                rows = _sequenced(table.rows, part)
-                if rows.num_rows:
-                    versions.setdefault((table.name, table.rows.schema), []).append(rows)
+                found = _slice(table.rows, part)
+                if len(found.sequence):
+                    versions.setdefault((table.name, table.rows.schema), []).append(found)
         if part.chunk.statements is not None and wanted.table is None:
-            statements.append(_sequenced(part.chunk.statements, part))
-    for (name, _), batches in versions.items():
-        yield _message(name, _thinned(batches, wanted))
+            said = _slice(part.chunk.statements, part)
+            if len(said.sequence):
+                statements.append(said)
+    for (name, _), slices in versions.items():
+        yield _message(name, _sequenced(_thinned(slices, wanted)))
     if statements:
-        yield _message(None, statements)
+        yield _message(None, _sequenced(statements))
 
 
 def scattered(streams: Iterable[pa.RecordBatch]) -> ShardRows:
@@ -73,25 +80,40 @@ def scattered(streams: Iterable[pa.RecordBatch]) -> ShardRows:
     return ShardRows(tuple(tables), statements)
 
 
-def _sequenced(rows: pa.RecordBatch, part: Stored) -> pa.RecordBatch:
-    """Return the part's rows of a chunk's table, with sequences in place of header indexes."""
+class _Slice(NamedTuple):
+    """Rows of a chunk's table, and the ring's sequence of the header of each."""
+
+    rows: pa.RecordBatch
+    sequence: NDArray[np.int64]
+
+
+def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
+    """Return the part's rows of a chunk's table."""
     header = rows.column("_header").to_numpy()
     begin, end = np.searchsorted(header, [part.header_begin, part.header_end])
-    cut = rows.slice(begin, end - begin)
     sequence = header[begin:end].astype(np.int64) + (part.first_sequence - part.header_begin)
-    return cut.set_column(0, pa.field("_sequence", pa.int64(), nullable=False), pa.array(sequence))
+    return _Slice(rows.slice(begin, end - begin), sequence)
 
 
-def _thinned(batches: list[pa.RecordBatch], wanted: Wanted) -> list[pa.RecordBatch]:
+def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:
     """Return the rows of a table without the images before them, if nobody will look at those."""
     if wanted.before:
-        needed = any(batch.column("before").null_count < batch.num_rows for batch in batches)
+        needed = any(rows.column("before").null_count < rows.num_rows for rows, _ in slices)
     else:
-        needed = any(pc.any(pc.equal(batch.column("_op"), int(Op.DELETE))).as_py() for batch in batches)
+        needed = any((rows.column("_op").to_numpy() == Op.DELETE).any() for rows, _ in slices)
     if needed:
-        return batches
-    needless = [name for name in ("before", ABSENT["before"]) if name in batches[0].schema.names]
-    return [batch.drop_columns(needless) for batch in batches]
+        return slices
+    needless = [name for name in ("before", ABSENT["before"]) if name in slices[0].rows.schema.names]
+    return [_Slice(rows.drop_columns(needless), sequence) for rows, sequence in slices]
+
+
+def _sequenced(slices: list[_Slice]) -> list[pa.RecordBatch]:
+    """Return the rows with sequences in place of header indexes."""
+    if len(slices) * SMALL_ROWS > sum(len(sequence) for _, sequence in slices):
+        together = pa.Table.from_batches([rows for rows, _ in slices]).combine_chunks()
+        slices = [_Slice(together.to_batches()[0], np.concatenate([sequence for _, sequence in slices]))]
+    field = pa.field("_sequence", pa.int64(), nullable=False)
+    return [rows.set_column(0, field, pa.array(sequence)) for rows, sequence in slices]
 
 
 def _message(name: TableName | None, batches: list[pa.RecordBatch]) -> pa.RecordBatch:

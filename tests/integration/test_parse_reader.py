@@ -46,13 +46,17 @@ class Recorder:
         self.events = []
         self.gate = threading.Event()
         self.gate.set()
+        #: the chunk that is held up
+        self.held = None
         self.error = None
 
     def opened(self, position):
         self.events.append(("opened", position))
 
     def chunk_read(self, chunk):
+        self.held = chunk
         self.gate.wait()
+        self.held = None
         self.events.append(("chunk", chunk))
 
     def caught_up(self, frontier_us):
@@ -320,11 +324,11 @@ def test_connection_lost_inside_a_transaction(own_mariadb, source_address):
     count = 5000
     server = own_mariadb
     with reading(source_address(server), limits=Limits(rows_max=500)) as recorder:
+        server.execute("CREATE TABLE app.h (id INT PRIMARY KEY, v VARCHAR(3000))")
+        await_true(lambda: recorder.statements, "the table")
         recorder.gate.clear()
-        server.execute(
-            "CREATE TABLE app.h (id INT PRIMARY KEY, v VARCHAR(3000))",
-            f"INSERT INTO app.h SELECT seq, REPEAT('x', 3000) FROM app.seq_1_to_{count}",
-        )
+        server.execute(f"INSERT INTO app.h SELECT seq, REPEAT('x', 3000) FROM app.seq_1_to_{count}")
+        await_true(lambda: recorder.held, "a part of the transaction")
         server.kill()
         server.start()
         recorder.gate.set()

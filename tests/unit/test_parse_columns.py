@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import json
 
 import pytest
 import row_images
 from row_images import integer, sized
 
-from actors.parse.charsets import charset_of, text_decoder
-from actors.parse.columns import field_of
+from actors.parse.charsets import charset_of
+from actors.parse.columns import field_of, plan_of
 from actors.parse.json_binary import decimal_text, double_text, json_text
-from actors.parse.table_map import Column, ColumnType
+from actors.parse.native import images
+from actors.parse.table_map import Column, ColumnType, parse_table_map
 from merge.chunk import MYSQL_TYPE
 from merge.errors import CorruptEvent, UnsupportedEvent
 
@@ -132,9 +135,7 @@ def test_collations(collation, name):
     assert charset_of(collation).name == name
 
 
-def test_charsets_that_cannot_be_decoded_are_refused():
-    with pytest.raises(UnsupportedEvent, match="swe7"):
-        text_decoder(charset_of(10))
+def test_a_collation_that_no_server_has_is_refused():
     with pytest.raises(UnsupportedEvent, match="9999"):
         charset_of(9999)
 
@@ -157,3 +158,42 @@ def test_decimals_in_json():
 def test_damaged_json_is_corrupt(value):
     with pytest.raises(CorruptEvent):
         json_text(value)
+
+
+def table_of(columns):
+    """Return the columns of a hand-made MySQL table map; `columns` are (type, metadata bytes)."""
+    body = bytes(8) + b"\3app\0\1t\0" + bytes([len(columns)]) + bytes(kind for kind, _ in columns)
+    meta = b"".join(each for _, each in columns)
+    body += bytes([len(meta)]) + meta + bytes((len(columns) + 7) // 8)
+    return parse_table_map(body, mariadb=False, names_needed=False).columns
+
+
+def test_types_that_few_servers_write():
+    """A multi-valued index's hidden column is JSON of any element; NEWDATE is a DATE."""
+    arrays = [b"\x0f\0\1\0", b"\xf6\x05\x02", b"\x12\x06", b"\x08", b"\x0e"]
+    columns = table_of([*((ColumnType.TYPED_ARRAY, meta) for meta in arrays), (14, b""), (3, b"")])
+    assert [column.type for column in columns] == [ColumnType.JSON] * 5 + [ColumnType.DATE, ColumnType.LONG]
+    assert plan_of(columns[0]) == ("json", 4, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("column", "hint"),
+    [((0, b"\5"), "MySQL 4.1"), ((200, b""), "newer servers"), ((20, b"\3"), "newer servers")],
+)
+def test_types_that_are_refused(column, hint):
+    with pytest.raises(UnsupportedEvent) as caught:
+        table_of([column])
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("size", [0, 1, 56, 57, 58, 114, 200])
+def test_long_opaque_values_have_line_breaks_as_mysql_prints_them(size):
+    value = bytes(range(size))
+    length = bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])
+    stored = b"\x0f\x0f" + length + value
+    shown = json_text(stored)
+    kind, _, printed = json.loads(shown).rpartition(":")
+    assert (kind, base64.b64decode(printed)) == ("base64:type15", value)
+    assert all(len(line) == 76 for line in printed.split("\n")[:-1])
+    assert max(map(len, printed.split("\n"))) <= 76
+    assert images.json_text(stored) == shown

@@ -11,14 +11,28 @@ from libc.stdlib cimport realloc
 from libc.string cimport memcpy, memset
 
 from actors.parse.native.decimals cimport read_decimal
-from actors.parse.native.faults cimport BAD_ENUM, BAD_VECTOR, FINE, NO_MEMORY, TOO_LARGE, TRUNCATED
+from actors.parse.native.faults cimport (
+    BAD_ENUM,
+    BAD_MOMENT,
+    BAD_VECTOR,
+    FINE,
+    NO_MEMORY,
+    TOO_LARGE,
+    TRUNCATED,
+)
 from actors.parse.native.json_text cimport put_json
 from actors.parse.native.memory cimport Bytes, append, clear_bit, fill_bits, reserve
 from actors.parse.native.numbers cimport load32, load64, load_big, load_little
+from actors.parse.native.packed cimport put_unpacked
 from actors.parse.native.temporal cimport (
     SECOND_US,
+    is_old_datetime,
+    is_old_time,
     read_date,
     read_datetime2,
+    read_hires_datetime,
+    read_hires_time,
+    read_hires_timestamp,
     read_old_datetime,
     read_old_time,
     read_time2,
@@ -42,6 +56,9 @@ cdef enum Kind:
     TIME2
     DATETIME2
     TIMESTAMP2
+    TIME_HIRES
+    DATETIME_HIRES
+    TIMESTAMP_HIRES
     YEAR
     BIT
     ENUM
@@ -51,6 +68,7 @@ cdef enum Kind:
     BINARY
     JSON
     VECTOR
+    PACKED
 
 
 cdef struct Plan:
@@ -60,7 +78,7 @@ cdef struct Plan:
     #: bytes of a slot
     size_t width
     #: BINARY: bytes at least; ENUM: values; BIT: bits; DECIMAL: digits before the point;
-    #: TIME2 and the like: bytes of the fraction
+    #: TIME2 and the like: bytes of the fraction; TIME_HIRES and the like: its digits
     size_t size
     #: DECIMAL: digits behind the point
     size_t scale
@@ -215,6 +233,8 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
         return TRUNCATED
     if plan.kind == JSON:
         fault = put_json(data, value, size)
+    elif plan.kind == PACKED:
+        fault = put_unpacked(data, value, size)
     elif plan.kind == BINARY and size < plan.size:
         pad = plan.size - size  # the binlog trims trailing zeros
         fault = reserve(data, plan.size)
@@ -268,8 +288,12 @@ cdef inline int put_value(
     elif kind == DATE:
         is_date = read_date(data, <int32_t*>slot)
     elif kind == TIME:
+        if not is_old_time(data):
+            return BAD_MOMENT
         (<int64_t*>slot)[0] = read_old_time(data)
     elif kind == DATETIME:
+        if not is_old_datetime(load64(data)):
+            return BAD_MOMENT
         is_date = read_old_datetime(load64(data), <int64_t*>slot)
     elif kind == TIMESTAMP:
         stored = load32(data)
@@ -281,6 +305,12 @@ cdef inline int put_value(
         is_date = read_datetime2(data, plan.size, <int64_t*>slot)
     elif kind == TIMESTAMP2:
         is_date = read_timestamp2(data, plan.size, <int64_t*>slot)
+    elif kind == TIME_HIRES:
+        (<int64_t*>slot)[0] = read_hires_time(data, plan.stored, plan.size)
+    elif kind == DATETIME_HIRES:
+        is_date = read_hires_datetime(data, plan.stored, plan.size, <int64_t*>slot)
+    elif kind == TIMESTAMP_HIRES:
+        is_date = read_hires_timestamp(data, plan.stored, plan.size, <int64_t*>slot)
     elif kind == YEAR:
         (<int16_t*>slot)[0] = data[0] + 1900 if data[0] else 0
     elif kind == BIT:

@@ -21,3 +21,5 @@ cdef enum Fault:
     NO_DOCUMENT
     #: values are stored in a way that is not known
     VALUE_OPTIONS
+    BAD_MOMENT
+    BAD_PACKED

@@ -41,10 +41,18 @@ FAULTS = {
     f.BAD_DIFFERENCE: "bad_difference",
     f.NO_DOCUMENT: "no_document",
     f.VALUE_OPTIONS: "value_options",
+    f.BAD_MOMENT: "bad_moment",
+    f.BAD_PACKED: "bad_packed",
 }
 
 _PLAIN = {1: c.PLAIN1, 2: c.PLAIN2, 4: c.PLAIN4, 8: c.PLAIN8}
 _WHOLE = {"time2": (c.TIME2, 3), "datetime2": (c.DATETIME2, 5), "timestamp2": (c.TIMESTAMP2, 4)}
+#: kind -> number, bytes stored per number of digits of the fraction
+_HIRES = {
+    "time_hires": (c.TIME_HIRES, (3, 4, 4, 5, 5, 5, 6)),
+    "datetime_hires": (c.DATETIME_HIRES, (5, 6, 6, 7, 7, 7, 8)),
+    "timestamp_hires": (c.TIMESTAMP_HIRES, (4, 5, 5, 6, 6, 7, 7)),
+}
 #: kind -> number, bytes stored, bytes of a slot
 _FIXED = {
     "int24": (c.INT24, 3, 4),
@@ -55,7 +63,7 @@ _FIXED = {
     "timestamp": (c.TIMESTAMP, 4, 8),
     "year": (c.YEAR, 1, 2),
 }
-_SIZED = {"string": c.STRING, "binary": c.BINARY, "json": c.JSON, "vector": c.VECTOR}
+_SIZED = {"string": c.STRING, "binary": c.BINARY, "json": c.JSON, "vector": c.VECTOR, "packed": c.PACKED}
 
 
 cdef class Layout:
@@ -82,6 +90,9 @@ cdef class Layout:
             plan.kind, plan.stored = _WHOLE[kind]
             plan.size, plan.width = (size + 1) // 2, 8
             plan.stored += plan.size
+        elif kind in _HIRES and 1 <= size <= 6:
+            plan.kind, sizes = _HIRES[kind]
+            plan.stored, plan.size, plan.width = sizes[size], size, 8
         elif kind == "decimal" and 1 <= size <= DIGITS_MAX and 0 <= scale <= size:
             plan.kind, plan.size, plan.scale = c.DECIMAL, size - scale, scale
             plan.stored, plan.width = packed_size(size - scale, scale), 16 if size <= 38 else 32

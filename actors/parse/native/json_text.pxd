@@ -160,9 +160,9 @@ cdef inline int put_quoted(Json* json, const uint8_t* data, size_t size) noexcep
 
 
 cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t size) noexcept nogil:
-    """Print an opaque value as "base64:typeN:..."."""
+    """Print an opaque value as "base64:typeN:...", with a line break, escaped, after every 76 characters."""
     cdef const char* alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    cdef size_t index, left
+    cdef size_t index, left, line = 0
     cdef uint32_t three
     cdef uint8_t* to
     cdef int fault = put(json, b'"base64:type')
@@ -171,12 +171,17 @@ cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t siz
     if fault == FINE:
         fault = append(json.out, b":", 1)
     if fault == FINE:
-        fault = reserve(json.out, size // 3 * 4 + 5)
+        fault = reserve(json.out, size // 3 * 4 + size // 57 * 2 + 5)
     if fault:
         return fault
     to = json.out.data + json.out.size
     index = 0
     while index < size:
+        if line == 76:
+            memcpy(to, b"\\n", 2)
+            to += 2
+            line = 0
+        line += 4
         left = size - index
         three = <uint32_t>data[index] << 16
         if left > 1:

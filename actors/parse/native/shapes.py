@@ -14,12 +14,14 @@ from actors.parse.native.images import Block
 #:     date                            to days, int32
 #:     time datetime timestamp         as before MySQL 5.6, to microseconds, int64
 #:     time2 datetime2 timestamp2      size: digits of the fraction, to microseconds, int64
+#:     time_hires and the like          as in old MariaDB; size: digits of the fraction, likewise
 #:     year                            to int16
 #:     bit                             size: bits, to uint64
 #:     enum                            size in bytes, to int32; members: values, of which the count matters
 #:     set                             size in bytes, to text; members: its values in UTF-8
 #:     string                          size: bytes of the length before the value
 #:     binary                          likewise; scale: bytes it is padded to with zeros
+#:     packed                          likewise; the value is compressed, see `native.packed`
 #:     json                            likewise, to text
 #:     vector                          likewise, to lists of float32
 ColumnPlan: TypeAlias = tuple[str, int, int, tuple[bytes, ...]]

@@ -2,6 +2,10 @@
 
 Layouts: `my_time_packed_to_binary` and its like in MySQL's mysys/my_time.cc. Fractions of a second follow in
 (digits + 1) / 2 bytes, big-endian. Functions return False for what is no date: a zero or impossible part.
+
+Before MySQL 5.6 there were no fractions. MariaDB had them before (`mysql56_temporal_format=OFF`, and up to
+10.0): a date and time is one big-endian number, counted in units of the last digit of the fraction. Layouts:
+`Field_time_hires` and its like in MariaDB's field.cc.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -107,3 +111,56 @@ cdef inline int64_t read_old_time(const uint8_t* data) noexcept nogil:
     if stored & 0x800000:
         sign, stored = -1, 0x1000000 - stored
     return sign * (stored // 10000 * 3600 + stored // 100 % 100 * 60 + stored % 100) * SECOND_US
+
+
+cdef inline bint is_old_datetime(uint64_t stored) noexcept nogil:
+    """Return whether decimal digits are those of a DATETIME, be it a zero or an impossible date."""
+    cdef uint64_t date = stored // 1000000, clock = stored % 1000000
+    if date > 99991231 or date // 100 % 100 > 12 or date % 100 > 31:
+        return False
+    return clock // 10000 < 24 and clock // 100 % 100 < 60 and clock % 100 < 60
+
+
+cdef inline bint is_old_time(const uint8_t* data) noexcept nogil:
+    """Return whether decimal digits are those of a TIME."""
+    cdef int64_t stored = data[0] | data[1] << 8 | <int64_t>data[2] << 16
+    if stored & 0x800000:
+        stored = 0x1000000 - stored
+    return stored // 10000 <= 838 and stored // 100 % 100 < 60 and stored % 100 < 60
+
+
+cdef inline int64_t unit_us(size_t digits) noexcept nogil:
+    """Return the microseconds of one in the last of a fraction's digits."""
+    cdef int64_t unit = SECOND_US
+    cdef size_t index
+    for index in range(digits):
+        unit //= 10
+    return unit
+
+
+cdef inline int64_t read_hires_time(const uint8_t* data, size_t size, size_t digits) noexcept nogil:
+    """Read a number that is 0 for -838:59:59.999999, less one unit."""
+    cdef int64_t unit = unit_us(digits), zero = <int64_t>(838 * 3600 + 59 * 60 + 60) * (SECOND_US // unit)
+    return (<int64_t>load_big(data, size) - zero) * unit
+
+
+cdef inline bint read_hires_datetime(
+    const uint8_t* data, size_t size, size_t digits, int64_t* out
+) noexcept nogil:
+    """Read ((((year * 13 + month) * 32 + day) * 24 + hour) * 60 + minute) * 60 + second, and the fraction."""
+    cdef uint64_t units = <uint64_t>(SECOND_US // unit_us(digits))
+    cdef uint64_t stored = load_big(data, size), seconds = stored // units, days = seconds // 86400
+    cdef int64_t day = 0
+    if not day_of(days // 32 // 13, days // 32 % 13, days % 32, &day):
+        return False
+    out[0] = day * DAY_US + <int64_t>(seconds % 86400) * SECOND_US + <int64_t>(stored % units) * unit_us(digits)
+    return True
+
+
+cdef inline bint read_hires_timestamp(
+    const uint8_t* data, size_t size, size_t digits, int64_t* out
+) noexcept nogil:
+    """Read 4 bytes of seconds and the fraction, both big-endian; all zeros is the zero date."""
+    cdef uint64_t seconds = load_big(data, 4), behind = load_big(data + 4, size - 4)
+    out[0] = <int64_t>seconds * SECOND_US + <int64_t>behind * unit_us(digits)
+    return (seconds | behind) != 0

@@ -1,0 +1,67 @@
+"""Addresses: MariaDB's UUID, INET4 and INET6, from stored bytes to the text that MariaDB prints.
+
+Their table maps call them BINARY(16) and BINARY(4): only a table lookup knows what they are, and without one
+they stay bytes. In the binlog a UUID's bytes stand in the order of its text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+#: bytes of a value
+ADDRESS_SIZES = {"uuid": 16, "inet4": 4, "inet6": 16}
+_WORDS = 8
+#: words before the IPv4 address in an IPv6 address that holds one
+_MAPPED, _COMPATIBLE = (0, 0, 0, 0, 0, 0xFFFF), (0, 0, 0, 0, 0, 0)
+
+
+def address_text(kind: str, stored: Any) -> Any:
+    """Return the text of a column of addresses; each value that differs is printed once.
+
+    Args:
+        kind: uuid, inet4 or inet6.
+        stored: (n,) binary Array, all values of the kind's size.
+    """
+    distinct = stored.dictionary_encode()
+    texts = [None if value is None else _PRINTERS[kind](value) for value in distinct.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(distinct.indices, pa.array(texts, pa.utf8())).dictionary_decode()
+
+
+def _uuid(value: bytes) -> str:
+    return str(uuid.UUID(bytes=value))
+
+
+def _inet4(value: bytes) -> str:
+    return str(ipaddress.IPv4Address(value))
+
+
+def _inet6(value: bytes) -> str:
+    """Print an address as MariaDB does: a single zero word is left out too, unlike in RFC 5952."""
+    words = tuple(int.from_bytes(value[at : at + 2], "big") for at in range(0, 16, 2))
+    begin, size = _zeros(words)
+    if words[:6] == _MAPPED or (words[:6] == _COMPATIBLE and words[6]):
+        return ("::ffff:" if words[5] else "::") + _inet4(value[12:])
+    shown = [f"{word:x}" for word in words]
+    if not size:
+        return ":".join(shown)
+    return ":".join(shown[:begin]) + "::" + ":".join(shown[begin + size :])
+
+
+def _zeros(words: tuple[int, ...]) -> tuple[int, int]:
+    """Return where the first of the longest runs of zeros begins, and its length."""
+    best = (0, 0)
+    begin = 0
+    for place in range(_WORDS):
+        if words[place]:
+            begin = place + 1
+        elif place + 1 - begin > best[1]:
+            best = begin, place + 1 - begin
+    return best
+
+
+_PRINTERS: dict[str, Callable[[bytes], str]] = {"uuid": _uuid, "inet4": _inet4, "inet6": _inet6}

@@ -1,0 +1,54 @@
+"""Packed values: MariaDB's compressed columns, unpacked.
+
+A value that is not empty begins with a byte: 0, and the value follows as it is; or 8 in the upper four bits,
+for zlib. Then bit 3 says that the stream has no header and no checksum of its own, and the lowest three bits
+say in how many bytes, the highest first, the size unpacked follows; then the stream. Layout:
+`compress_zlib` in MariaDB's sql/field_comp.cc.
+
+Python's zlib unpacks: it is there wherever Python is, and takes longer than the call.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from actors.parse.native.faults cimport BAD_PACKED, FINE
+from actors.parse.native.memory cimport Bytes, append
+from actors.parse.native.numbers cimport load_big
+
+cdef enum:
+    ZLIB = 8
+    #: no value is larger: the servers' largest packet
+    VALUE_BYTES_MAX = 1 << 30
+
+
+cdef inline int put_unpacked(Bytes* out, const uint8_t* value, size_t size) noexcept nogil:
+    """Append a stored value, unpacked."""
+    cdef size_t width
+    cdef uint64_t expected
+    if not size:
+        return FINE
+    if not value[0]:
+        return append(out, value + 1, size - 1)
+    width = value[0] & 7
+    if value[0] >> 4 != ZLIB or width == 0 or size - 1 < width:
+        return BAD_PACKED
+    expected = load_big(value + 1, width)
+    if expected > VALUE_BYTES_MAX:
+        return BAD_PACKED
+    return put_inflated(out, value + 1 + width, size - 1 - width, expected, value[0] & 8)
+
+
+cdef inline int put_inflated(
+    Bytes* out, const uint8_t* packed, size_t size, size_t expected, bint raw
+) noexcept with gil:
+    cdef bytes unpacked
+    from zlib import MAX_WBITS, decompressobj, error
+
+    try:
+        stream = decompressobj(-MAX_WBITS if raw else MAX_WBITS)
+        # One byte more than expected is asked for: a stream that goes on is seen, and not unpacked.
+        unpacked = stream.decompress((<const char*>packed)[:size], expected + 1)
+        if len(unpacked) != expected or not stream.eof:
+            return BAD_PACKED
+    except (error, MemoryError):
+        return BAD_PACKED
+    return append(out, <const char*>unpacked, expected)
