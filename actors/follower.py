@@ -122,10 +122,16 @@ class Follower:
     def _pass_on(self, report: ShardReport) -> None:
         if report.error is not None:
             self._tell(ev.ShardFailed(self._shard, self._generation, report.error, now_us()))
-        if report.run is not None or report.frontier_us is not None:
+        if report.run is not None or report.frontier_us is not None or report.full:
             self._tell(
                 ev.ShardReported(
-                    self._shard, self._generation, report.run, report.frontier_us, now_us(), report.server
+                    self._shard,
+                    self._generation,
+                    report.run,
+                    report.frontier_us,
+                    now_us(),
+                    report.server,
+                    report.full,
                 )
             )
 

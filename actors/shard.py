@@ -81,6 +81,8 @@ class ShardReport:
     error: CanalGroupError | None
     #: identity of the server that is read; empty: not known
     server: str = ""
+    #: whether it reads no further until something is acknowledged
+    full: bool = False
 
 
 class Shard:
@@ -218,7 +220,7 @@ class Shard:
             promise_us = None
         else:
             self._reported_us = promise_us
-        return ShardReport(run if len(run) else None, promise_us, error, intake.server)
+        return ShardReport(run if len(run) else None, promise_us, error, intake.server, intake.ring.short)
 
     def rows_at(self) -> RowAddress:
         """Return where rows are handed out."""

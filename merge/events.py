@@ -61,7 +61,7 @@ class ShardOpened:
 
 @dataclass(frozen=True, slots=True)
 class ShardReported:
-    """A shard has new headers, or a new promise made after all of its headers, or both."""
+    """A shard has new headers, or a new promise made after all of its headers, or neither, being full."""
 
     shard: int
     generation: int
@@ -71,6 +71,8 @@ class ShardReported:
     at_us: int
     #: identity of the server that is read, the same for a whole generation; empty: not known
     server: str = ""
+    #: whether its ring is full, so that it brings nothing until something is acknowledged
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ Rules:
    up. Cursors that know a shard which is none keep the stream from beginning.
 3. A shard that is silent for longer than the policy allows does not count until it is back, and no further
    behind than that: what it brings meanwhile may be late. While all are silent nobody is left to go on. One
-   that an operator skips does not count until it is resumed, and one that is held always does.
+   whose ring is full is not silent: it waits for the consumers, not they for it. One that an operator skips
+   does not count until it is resumed, and one that is held always does.
 4. A transaction that is out in part when its shard is skipped is taken back by a rewind: the others go on,
    and it comes again whole.
 5. A shard leaves when everything that it committed before its removal was asked for is freed.
@@ -57,6 +58,8 @@ class ShardStanding:
     since_us: int = 0
     #: when it last brought a header or a greater promise
     moved_us: int = 0
+    #: when it last said that its ring is full
+    full_us: int = 0
     #: where it was opened; None until it was
     opened_at: Position | None = None
     #: identity of the server that its headers are of; empty: not known
@@ -397,7 +400,7 @@ class Stream:
             return False
         by_settings = self.members[timeline.open_shard].policy is Policy.RESUME
         patience_us = self._skip_after_us if by_settings else None
-        silent_us = at_us - self.standings[timeline.open_shard].moved_us
+        silent_us = self._silent_us(timeline.open_shard, at_us)
         return silent_us > (PATIENCE_US if patience_us is None else patience_us)
 
     def skip_silent(self, at_us: int) -> bool:
@@ -430,7 +433,12 @@ class Stream:
         """Return whether a shard is silent for too long; one that is at its end has nothing more to say."""
         if self._skip_after_us is None or self._at_end(shard):
             return False
-        return at_us - self.standings[shard].moved_us > self._skip_after_us
+        return self._silent_us(shard, at_us) > self._skip_after_us
+
+    def _silent_us(self, shard: int, at_us: int) -> int:
+        """Return for how long a shard has brought nothing though it could, microseconds."""
+        standing = self.standings[shard]
+        return at_us - max(standing.moved_us, standing.full_us)
 
     def _at_end(self, shard: int) -> bool:
         """Return whether a shard has said that nothing comes any more."""
@@ -463,6 +471,10 @@ class Stream:
         standing = self.standings[event.shard]
         if standing.state is ShardState.FAILED:
             standing.state, standing.since_us, standing.error = ShardState.OPEN, event.at_us, None
+        if event.full:
+            standing.full_us = event.at_us
+        if event.run is None and event.frontier_us is None:
+            return
         if self._timeline is None:
             standing.early.append(event)
             standing.moved_us = event.at_us

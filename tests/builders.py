@@ -275,6 +275,11 @@ class World:
         self.tell(ev.ShardReported(shard, ring.generation, run, promise_us, self.now_us))
         return moved
 
+    def full(self, shard: int) -> None:
+        """Let a shard say that its ring is full."""
+        ring = self.rings[shard]
+        self.tell(ev.ShardReported(shard, ring.generation, None, None, self.now_us, full=True))
+
     def report_all(self) -> None:
         """Let every shard report everything, and promise that this was all."""
         for shard, source in enumerate(self.sources):

@@ -90,6 +90,8 @@ class RingStore:
         self._not_full = threading.Condition(self._lock)
         self._not_empty = threading.Condition(self._lock)
         self._closed = False
+        #: whether a put waits for room
+        self._short = False
         self._wakes = 0
         #: grows with each rollback
         self._turn = 0
@@ -114,7 +116,8 @@ class RingStore:
             while done < len(chunk.headers):
                 self._check_open()
                 count = self._room(chunk.headers[done:])
-                if not count:
+                self._short = not count
+                if self._short:
                     self._not_full.wait()
                     continue
                 self._admit(chunk, done, done + count)
@@ -346,6 +349,12 @@ class RingStore:
         """The cursors (ack, get, put)."""
         with self._lock:
             return self._ack, self._get, self._put
+
+    @property
+    def short(self) -> bool:
+        """Whether a put waits until something is acknowledged."""
+        with self._lock:
+            return self._short
 
     @property
     def bytes_held(self) -> int:

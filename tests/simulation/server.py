@@ -307,9 +307,16 @@ class Server(Process):
                 report: ShardReport = await self._call(
                     shard, "poll", generation, POLL_HEADERS_MAX, POLL_WAIT_US
                 )
-                if report.run is not None or report.frontier_us is not None:
+                if report.run is not None or report.frontier_us is not None or report.full:
                     self._tell(
-                        ev.ShardReported(shard, generation, report.run, report.frontier_us, self.now_us)
+                        ev.ShardReported(
+                            shard,
+                            generation,
+                            report.run,
+                            report.frontier_us,
+                            self.now_us,
+                            full=report.full,
+                        )
                     )
         except CanalGroupError as error:
             self.note("loses shard {}: {}", shard, error.message)

@@ -71,6 +71,12 @@ class Intake:
         _, handed_out, stored = self.ring.cursors
         return promise_us if handed_out == stored == put else None
 
+    @property
+    def full(self) -> bool:
+        """Whether it reads no further because the ring is full."""
+        ack, _, put = self.ring.cursors
+        return self.at < len(self.source.records) and put - ack == ring_size(self.ring)
+
     def stands_at(self, position: Position) -> bool:
         """Return whether the ring, rolled back, would begin exactly there."""
         first = self.ring.first_position() or self.opened
@@ -167,7 +173,7 @@ class Shard(Process):
             promise_us = None
         else:
             self._reported_us = promise_us
-        return ShardReport(run if len(run) else None, promise_us, None)
+        return ShardReport(run if len(run) else None, promise_us, None, full=intake.full)
 
     async def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[Place]:
         """Return which rows of the source the sequences `begin <= sequence < end` are."""

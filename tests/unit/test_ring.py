@@ -95,6 +95,19 @@ def test_one_header_is_admitted_below_the_bound_however_large():
     assert ring.try_put(chunk_of(Tx(3, bytes_each=1)))
 
 
+def test_a_ring_is_short_while_a_put_waits_for_room():
+    ring = ring_of(size=2)
+    writer = outcome(lambda: ring.put(chunk_of(Tx(1), Tx(2), Tx(3))))
+    deadline = time.monotonic() + JOIN_S
+    while not ring.short:
+        assert time.monotonic() < deadline
+    ring.try_get()
+    assert ring.short, "handed out is not acknowledged"
+    ring.ack(1)
+    assert writer() is None
+    assert not ring.short
+
+
 def test_close_ends_a_put_that_waits():
     ring = ring_of(size=1)
     ring.put(chunk_of(Tx(1)))

@@ -181,3 +181,27 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     world.open(0)
     world.report(0)
     assert keys(world.get()) == [10, 90]
+
+
+def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
+    """1. Two of three fragments are out, and fill the ring. 2. The consumer takes its time: nothing is skipped
+    or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is taken back.
+    """
+    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (2, 2, 2))), skip_after_us=SECOND)
+    world.subscribe()
+    generation = world.group.generation
+    world.report(0)
+    world.report(1, 2)
+    slow = world.get()
+    for _ in range(5):
+        world.full(1)
+        world.tick(SECOND)
+        world.report(0, 0, promise_us=100 + world.now_us)
+    assert (world.group.generation, world.status(1)["skipped"]) == (generation, False)
+    world.full(1)
+    world.ack(slow.batch_id)
+    world.tick(SECOND)
+    world.report(0, 0, promise_us=100 + world.now_us)
+    assert world.group.generation == generation
+    world.tick(1)
+    assert world.group.generation == generation + 1
