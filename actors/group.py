@@ -28,7 +28,7 @@ from actors import wiring
 from actors.follower import Follower, now_us
 from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
-from conf.changes import added_shard
+from conf.changes import added_shard, is_same_shard
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge import events as ev
@@ -406,7 +406,7 @@ class GroupActor:
         """
         self._check_active()
         wanted = added_shard(self._settings, definition)
-        if wanted in self._settings.shards:
+        if any(is_same_shard(wanted, shard) for shard in self._settings.shards):
             return self._state_of(wanted.name)
         if self._machine is not None:
             self._machine.check_name(wanted.name)

@@ -124,7 +124,7 @@ def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, 
     if found is None:
         known = ", ".join(one.name for one in settings.shards)
         raise ConfigError(f"{config} has no shard {shard}.", hint=f"It has {known}.", shard=shard)
-    definition: dict[str, Any] = json.loads(found.model_dump_json(exclude_none=True))
+    definition: dict[str, Any] = json.loads(found.model_dump_json(exclude_defaults=True))
     if start in ("earliest", "latest"):
         return {**definition, "start": start}, None
     if start is None:

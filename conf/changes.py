@@ -47,7 +47,7 @@ def shard_changes(
     before = {shard.name: shard for shard in running.shards if shard.name not in left}
     after = {shard.name: shard for shard in changed.shards if shard.name not in left}
     for name, shard in after.items():
-        if name in before and before[name] != shard:
+        if name in before and not is_same_shard(before[name], shard):
             raise ConfigError(
                 f"Shard {name} is defined anew, which takes a restart.",
                 hint="Add it under another name, and remove this one, to replace it while it runs.",
@@ -67,6 +67,11 @@ def only_shards_differ(before: InstanceSettings, after: InstanceSettings) -> boo
     except ConfigError:
         return False
     return True
+
+
+def is_same_shard(one: ShardSettings, other: ShardSettings) -> bool:
+    """Return whether two definitions are of one shard; where one began is over once it has a cursor."""
+    return one.model_copy(update={"start": None}) == other.model_copy(update={"start": None})
 
 
 def added_shard(running: InstanceSettings, definition: Mapping[str, Any]) -> ShardSettings:

@@ -20,7 +20,7 @@ from canal_group.operator import Operator
 def definitions(shop: Shop) -> list[dict[str, Any]]:
     """Return the shop's shards as an instance file has them."""
     settings = shop.settings()
-    return [json.loads(shard.model_dump_json(exclude_none=True)) for shard in settings.shards]
+    return [json.loads(shard.model_dump_json(exclude_defaults=True)) for shard in settings.shards]
 
 
 def role(consumer: canal_group.Consumer, shard: str) -> str | None:

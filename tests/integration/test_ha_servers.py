@@ -26,6 +26,7 @@ import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.launch import Instance
 from canal_group.door import GatewayDoor
+from canal_group.operator import Operator
 from merge.tree import Tree
 
 
@@ -221,7 +222,7 @@ def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
         pid = int(str(state_of(instance)["pid"]))
         os.kill(pid, signal.SIGSTOP)
         try:
-            for shard in instance.shards:
+            for shard in instance.roster.actors:
                 eventually(
                     lambda shard=shard: ray.get(shard.status.remote())["state"] == "closed",
                     "the shard to leave its source",
@@ -306,6 +307,54 @@ def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offl
         assert json.loads(run("status", "-g", one, "-d", "one", "--json").stdout)["group"]["active"]
         assert sum(line.startswith("serving one") for line in serve.lines) == 1
         assert two
+        assert serve.end() == 0
+
+
+def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restarts_it(
+    offline: Shop, tmp_path: Path
+):
+    """1. a file of one shard is served; 2. it gains another one, which joins, and loses it again: a consumer
+    reads both and notices nothing; 3. a broken file changes nothing; 4. another start restarts the instance.
+    """
+    config = tmp_path / "shop.yaml"
+
+    def put(shards: int, more: str = "") -> None:
+        named = ", ".join(
+            f"{{name: s{index}, host: 127.0.0.1, port: {server.port}, user: canal,"
+            f" password_file: {tmp_path / 'password'}}}"
+            for index, server in enumerate(offline.servers[:shards])
+        )
+        config.with_suffix(".new").write_text(
+            f"preset: memory\ndestination: {offline.destination}\nshards: [{named}]\n"
+            f"gateway: {{port: 0}}\nray: {{num_cpus: 2}}\n{more}"
+        )
+        config.with_suffix(".new").rename(config)
+
+    put(1)
+    with Serve("-c", str(config), "--scan", "0.2") as serve:
+        uri = serve.says("serving", "1 shards").split()[-1]
+        with canal_group.connect(uri, destination=offline.destination, client_id=CLIENT) as consumer:
+            put(2)
+            serve.says("shard s1 joins")
+            serve.says("serving", "2 shards")
+            operator = Operator(uri, offline.destination)
+            assert operator.joined("s1", DEADLINE_S)
+            offline.write_everywhere(5)
+            reading = Reading(consumer)
+            reading.until(10)
+            put(1)
+            serve.says("shard s1 leaves when what it has committed is acknowledged")
+            assert operator.left("s1", DEADLINE_S)
+            operator.close()
+            offline.write(0, 5)
+            reading.until(15)
+            reading.check(offline)
+            config.write_text("{")
+            serve.says("shop.yaml", "still served")
+            assert not any(line.startswith("stopping") for line in serve.lines)
+        put(1, "start: earliest\n")
+        since = serve.lines.index(serve.says(f"stopping {offline.destination}"))
+        serve.says(f"serving {offline.destination}", since=since)
         assert serve.end() == 0
 
 

@@ -23,6 +23,14 @@ def test_nothing_follows_from_the_same_settings():
     assert (changes.added, changes.removed) == ((), ())
 
 
+def test_a_shard_that_was_added_by_command_is_the_one_that_the_file_has_then():
+    """A command says where it begins; the file need not, and it has begun by then."""
+    added = added_shard(instance("a"), {"name": "b", "host": "b", "user": "canal", "start": "earliest"})
+    running = instance("a").model_copy(update={"shards": (*instance("a").shards, added)})
+    changes = shard_changes(running, instance("a", "b"))
+    assert (changes.added, changes.removed) == ((), ())
+
+
 def test_who_left_stays_away_whether_the_file_has_it_or_not():
     for names in (("a",), ("a", "b")):
         changes = shard_changes(instance("a", "b"), instance(*names), left=["b"])

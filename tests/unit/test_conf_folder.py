@@ -41,6 +41,25 @@ def test_files_are_started_restarted_and_stopped_as_they_come_change_and_go(tmp_
     assert list(running) == [stock]
 
 
+def test_shards_that_are_appended_or_taken_out_are_adopted_and_anything_else_is_a_restart(tmp_path):
+    shop = tmp_path / "shop.yaml"
+
+    def said(*names: str, **more: str):
+        shards = ", ".join(f"{{name: {name}, host: {name}, user: u}}" for name in names)
+        extra = "".join(f"{key}: {value}\n" for key, value in more.items())
+        shop.write_text(f"preset: memory\ndestination: shop\nshards: [{shards}]\n{extra}")
+        return changes(running, read_folder(tmp_path))
+
+    shop.write_text("preset: memory\ndestination: shop\nshards: [{name: a, host: a, user: u}]\n")
+    _, running = applied(tmp_path)
+    for names in (("a", "b"), ("b",)):
+        found = said(*names)
+        assert ([*found.adopt], [*found.restart], [*found.start], found.stop) == ([shop], [], [], ())
+    assert [shard.name for shard in found.adopt[shop].shards] == ["b"]
+    for found in (said("b", "a"), said("a", "b", start="earliest")):
+        assert ([*found.adopt], [*found.restart]) == ([], [shop])
+
+
 def test_an_edited_comment_restarts_nothing_and_a_changed_password_does(tmp_path):
     (tmp_path / "secret").write_text("one")
     shop = tmp_path / "shop.yaml"

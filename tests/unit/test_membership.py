@@ -9,6 +9,7 @@ from merge.header import Flag
 from merge.member import CAUGHT_UP_US
 from merge.position import GroupPosition
 from merge.subscriber import OWN_CALL
+from merge.timeline import END_OF_TIME_US
 
 SECOND = 1_000_000
 
@@ -159,6 +160,49 @@ def test_a_join_that_could_not_be_written_is_written_later():
     assert "s1" in world.stored["c"].cursor.shards
 
 
+def test_an_acknowledgement_behind_a_join_that_could_not_be_written_takes_it_along():
+    """1. A shard joins; the write of it is lost, or its answer. 2. An acknowledgement follows, whose answer
+    is lost as well: the join is not written yet, as far as is known. 3. It is repeated, with the join in it.
+    """
+    world = running(Source(Tx(10)))
+    world.report(0)
+    batch = world.get()
+    source = Source(Tx(5), server=1)
+    world.add(source)
+    world.open(1)
+    world.save(CoordinatorUnavailable("away"))
+    world.request_ack(batch.batch_id)
+    assert [save.cursor.shards["s1"] for save in world.saving] == [source.start]
+    assert not world.group.describe(0)["settled"], "it is on its way"
+    world.save(CoordinatorUnavailable("away"))
+    assert not world.group.describe(0)["settled"]
+    world.tick(1)
+    world.save()
+    assert world.group.describe(0)["settled"]
+    assert world.saving == []
+    assert world.stored["c"].cursor == batch.ack.with_shard("s1", source.start)
+
+
+def test_a_shard_that_leaves_during_a_doubtful_acknowledgement_is_let_go_with_it():
+    """1. Nobody knows whether an acknowledgement is written. 2. A shard is removed: that is answered, and its
+    actor ends, when the cursor without it is written: by the repeated write.
+    """
+    world = running(Source(Tx(10)), Source(Tx(20)))
+    world.report(0, promise_us=30)
+    world.report(1, promise_us=30)
+    world.request_ack(world.get().batch_id)
+    world.save(CoordinatorUnavailable("away"))
+    assert world.remove("s1", now=True) is None
+    assert (world.saving, world.closed) == ([], [])
+    world.tick(1)
+    (asked,) = world.saving
+    assert (set(asked.cursor.shards), asked.cursor.retired) == ({"s0"}, ("s1",))
+    assert world.closed == []
+    world.save()
+    assert world.closed == [1]
+    assert world.stored["c"].cursor.shards["s0"].offset == 104
+
+
 def test_a_newcomer_is_a_member_after_a_rewind_and_after_a_restart():
     world = running(Source(Tx(10)), Source(Tx(20)))
     source = Source(Tx(5), Tx(30), server=2)
@@ -280,6 +324,16 @@ def test_a_removed_shard_that_is_quiet_leaves_at_its_next_promise():
     world.report(1, 0, promise_us=29)
     assert not world.saving
     world.report(1, 0, promise_us=30)
+    world.save()
+    assert world.closed == [1]
+
+
+def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
+    world = running(Source(Tx(10)), Source(Tx(20)))
+    world.report(0, promise_us=30)
+    world.report(1, promise_us=END_OF_TIME_US)
+    world.ack(world.get().batch_id)
+    world.remove("s1", until_us=99)
     world.save()
     assert world.closed == [1]
 

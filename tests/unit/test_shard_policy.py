@@ -184,8 +184,9 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
 
 
 def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
-    """1. Two of three fragments are out, and fill the ring. 2. The consumer takes its time: nothing is skipped
-    or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is taken back.
+    """1. Two of three fragments are out, and fill the ring. 2. The consumer takes its time: nothing is
+    skipped or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is
+    taken back.
     """
     world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (2, 2, 2))), skip_after_us=SECOND)
     world.subscribe()
