@@ -85,6 +85,8 @@ class Schedule:
     skews_us: tuple[int, ...] = (0, 0)
     coarse: tuple[bool, ...] = (False, False)
     gtids: bool = True
+    #: when the last shard joins the others; None: it is there from the beginning
+    joins_at_us: int | None = None
     commits: tuple[Commit, ...] = ()
     happenings: tuple[Happening, ...] = field(default=())
 
@@ -134,6 +136,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = tuple(Fault)) -> Schedule
         gtids=chance.random() < 0.5,
         commits=tuple(sorted(commits + statements, key=lambda commit: commit.at_us)),
         happenings=tuple(sorted(happenings, key=lambda happening: happening.at_us)),
+        joins_at_us=chance.randrange(FAULTS_US) if shards > 1 and chance.random() < 0.4 else None,
     )
 
 

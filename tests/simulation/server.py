@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -46,6 +46,8 @@ class Surroundings:
     zookeeper: ZooKeeper
     cursors: Cursors
     invariants: Invariants
+    #: names of the shards that joined since, in their order
+    joined: list[str] = field(default_factory=list)
 
 
 #: requests whose answers the invariants look at
@@ -179,8 +181,18 @@ class Server(Process):
         while True:
             self._coordinator.check_active()
             self._tell(ev.Ticked(self.now_us))
+            self._enrol()
             self.around.invariants.bounded(self.machine, sum(shard.ring_size for shard in self.shards))
             await self.sleep(TICK_US)
+
+    def _enrol(self) -> None:
+        """Tell the machine of shards that joined, as the roster does: one that was restarted knows none."""
+        assert self.machine is not None
+        known = {shard["shard"] for shard in self.machine.describe(self.now_us)["shards"]}
+        for name in self.around.joined:
+            if name not in known:
+                self.note("enrols {}", name)
+                self._tell(ev.ShardAdded(next(self._calls), name, None, self.now_us))
 
     def _stand_down(self) -> None:
         self.machine = None

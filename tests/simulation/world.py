@@ -67,7 +67,7 @@ class World:
             loop,
             self.sources,
             OUTSTANDING_MAX,
-            late=schedule.skip_after_us is not None,
+            late=schedule.skip_after_us is not None or schedule.joins_at_us is not None,
             elections_fence=schedule.cursors_in_zookeeper,
         )
         self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected)
@@ -102,6 +102,9 @@ class World:
             process.start()
         for commit in schedule.commits:
             loop.after(commit.at_us, self._committing(commit.shard, commit.rows, ddl=commit.ddl))
+        if schedule.joins_at_us is not None:
+            newcomer = f"s{schedule.shards - 1}"
+            loop.after(schedule.joins_at_us, lambda: around.joined.append(newcomer))
         for happening in schedule.happenings:
             loop.after(happening.at_us, lambda happening=happening: self._happen(happening))
 
@@ -109,7 +112,7 @@ class World:
         schedule = self.schedule
         return GroupSettings(
             DESTINATION,
-            tuple(f"s{index}" for index in range(schedule.shards)),
+            tuple(f"s{index}" for index in range(schedule.shards - (schedule.joins_at_us is not None))),
             BatchLimits(
                 rows_max=6,
                 bytes_max=800,
