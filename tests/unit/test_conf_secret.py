@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from conf.description import describe
+from conf.gateway_settings import GatewaySettings
 from conf.load import build_instance, load_instance
-from conf.server_settings import GatewaySettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
