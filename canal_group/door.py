@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from canal_group.tls import UNSAID, Tls
+from merge.access import is_header_text
 from merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -65,6 +66,11 @@ class GatewayDoor:
         for known in fixed:
             self._client(known)
         self._destination = destination
+        if token is not None and not is_header_text(token):
+            raise ConfigError(
+                "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
+                hint="A line end of its file, perhaps.",
+            )
         self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:

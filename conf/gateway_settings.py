@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from conf.secret import read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, is_loopback, unfit
+from merge.access import is_header_text
 
 
 class GatewaySslSettings(Settings):
@@ -39,7 +41,7 @@ class ClientSettings(Settings):
 
     @model_validator(mode="after")
     def _read_token(self) -> ClientSettings:
-        token = read_secret("token", self.token_env, self.token_file)
+        token = _token(self.token_env, self.token_file)
         if token is None:
             raise unfit("be given, or `token_file`", key="token_env", found="is missing")
         self._token = token
@@ -72,7 +74,7 @@ class GatewaySettings(Settings):
 
     @model_validator(mode="after")
     def _guarded(self) -> GatewaySettings:
-        self._token = read_secret("token", self.token_env, self.token_file)
+        self._token = _token(self.token_env, self.token_file)
         known = self._token is not None or self.clients or (self.ssl is not None and self.ssl.client_ca)
         if not known and not is_loopback(self.host):
             raise unfit(
@@ -103,3 +105,12 @@ class GatewaySettings(Settings):
     def token(self) -> SecretStr | None:
         """The token by which everything is allowed; None: there is none."""
         return self._token
+
+
+def _token(env: str | None, file: Path | None) -> SecretStr | None:
+    """Read a token, which travels in the header of a request."""
+    token = read_secret("token", env, file)
+    if token is not None and not is_header_text(token.get_secret_value()):
+        key = "token_env" if file is None else "token_file"
+        raise unfit("point to a token of printable ASCII characters", key=key, found="it has others")
+    return token

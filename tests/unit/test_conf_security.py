@@ -64,6 +64,15 @@ def test_clients_that_cannot_be_are_refused():
     assert shared.endswith("but the gateway has the same.")
 
 
+def test_a_token_that_no_header_can_carry_is_refused(tmp_path):
+    for text in (f"{SECRET}é", f" {SECRET}", f"{SECRET}\nmore"):
+        (tmp_path / "token").write_text(text)
+        told = refused(gateway={"token_file": str(tmp_path / "token")})
+        assert told == (
+            "`gateway.token_file` should point to a token of printable ASCII characters, but it has others."
+        )
+
+
 def test_clients_or_certificates_open_a_gateway_to_other_machines():
     ssl = {"cert": "c", "key": "k"}
     for known in ({"clients": [client()]}, {"ssl": {**ssl, "client_ca": "ca"}}):

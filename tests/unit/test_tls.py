@@ -121,6 +121,9 @@ def test_nobody_at_an_address_is_away_and_not_mistaken(authority):
 
 
 def test_files_that_cannot_be_are_refused(authority, tmp_path):
+    with pytest.raises(ConfigError, match="cannot be sent") as caught:
+        GatewayDoor("grpc://127.0.0.1:1", "shop", "s3cret\n")
+    assert "s3cret" not in str(caught.value)
     with pytest.raises(ConfigError, match="go together"):
         Tls(cert=authority.ca)
     with pytest.raises(ConfigError, match=r"none cannot be read \(No such file"):
