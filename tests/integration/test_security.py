@@ -404,8 +404,8 @@ class Served:
     """A `canal-group serve` process with all secrets there are."""
 
     serve: Serve
+    shop: Shop
     gateway: str
-    destination: str
     ca: Path
     secrets: list[str]
 
@@ -413,13 +413,19 @@ class Served:
 @pytest.fixture(scope="module")
 def served(two_servers: list[MariaDbServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
+    password = folder / "guarded"
+    password.write_text("source-s3cret-5")
     for server in two_servers:
         server.start()
+        server.execute(
+            f"CREATE OR REPLACE USER guarded@'127.0.0.1' IDENTIFIED BY '{password.read_text()}'",
+            "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO guarded@'127.0.0.1'",
+        )
     shop = Shop(two_servers, "", folder)
     authority = Authority(folder)
     shards = [
-        {"name": f"s{index}", "host": "127.0.0.1", "port": server.port, "user": "canal"}
-        | {"password_file": str(folder / "password")}
+        {"name": f"s{index}", "host": "127.0.0.1", "port": server.port, "user": "guarded"}
+        | {"password_file": str(password)}
         for index, server in enumerate(two_servers)
     ]
     instance = {
@@ -437,8 +443,8 @@ def served(two_servers: list[MariaDbServer], tmp_path_factory: pytest.TempPathFa
             patch.setenv(name, value)
         with Serve("-c", str(file)) as serve:
             gateway = serve.says("serving").split()[-1]
-            passwords = {server.address().password for server in two_servers}
-            yield Served(serve, gateway, shop.destination, authority.ca, [*SECRETS.values(), *passwords])
+            secrets = [*SECRETS.values(), password.read_text()]
+            yield Served(serve, shop, gateway, authority.ca, secrets)
             assert serve.end() == 0
 
 
@@ -446,17 +452,19 @@ def test_nothing_listens_beyond_this_machine(served: Served):
     """The gateway, the shards' doors for rows, the embedded ZooKeeper, and all of Ray's."""
     with canal_group.connect(
         served.gateway,
-        destination=served.destination,
+        destination=served.shop.destination,
         client_id=CLIENT,
         token=SECRETS["READER_TOKEN"],
         tls_ca=served.ca,
         wait_s=DEADLINE_S,
     ) as consumer:
-        consumer.status()
+        served.shop.write_everywhere(1)
+        # Each shard opens its door when rows are asked for first.
+        Reading(consumer).until(served.shop.rows)
     found = listening(family(served.serve.process.pid))
     port = int(served.gateway.rpartition(":")[2])
     assert port in {port for _, port in found}, "the gateway is among them"
-    assert len(found) >= 5, "and so are ZooKeeper and Ray"
+    assert len(found) >= 6, "and so are two shards, ZooKeeper and Ray"
     beyond = {
         (address, port)
         for address, port in found
@@ -471,13 +479,18 @@ def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     """1. commands that work, and that are refused; 2. all they print, all that runs, all that was logged."""
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    where = ["-d", served.destination, "-g", served.gateway]
+    where = ["-d", served.shop.destination, "-g", served.gateway]
     tls = ["--tls-ca", str(served.ca)]
-    status = run("status", "--json", *where, *tls, "--token-env", "READER_TOKEN")
-    assert json.loads(status.stdout)["group"]["active"]
+    answers = []
+
+    def streaming() -> bool:
+        answers.append(run("status", "--json", *where, *tls, "--token-env", "READER_TOKEN"))
+        return [shard["state"] for shard in json.loads(answers[-1].stdout)["shards"]] == ["streaming"] * 2
+
+    eventually(streaming, "both shards to be read")
     denied = run("consume", *where, *tls, "--token-env", "STOCK_TOKEN", "--timeout", "1", status=1)
     assert "AccessDenied" in denied.stderr
-    plain = ["-d", served.destination, "-g", served.gateway.replace("grpc+tls", "grpc")]
+    plain = ["-d", served.shop.destination, "-g", served.gateway.replace("grpc+tls", "grpc")]
     unencrypted = run("status", *plain, "--token-env", "READER_TOKEN", status=1)
     assert "speaks TLS only" in unencrypted.stderr
     lines = [command_line(pid) for pid in family(served.serve.process.pid)]
@@ -487,7 +500,7 @@ def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
         file.read_text(errors="replace") for folder in logs for file in folder.glob("*") if file.is_file()
     ]
     assert any("active destination=" in text for text in written), "the group's log is among them"
-    printed = [run_.stdout + run_.stderr for run_ in (status, denied, unencrypted)]
+    printed = [run_.stdout + run_.stderr for run_ in (*answers, denied, unencrypted)]
     texts = [*lines, *written, *printed, *served.serve.lines]
     for secret in served.secrets:
         assert not [text for text in texts if secret in text]
