@@ -130,7 +130,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             answer: dict[str, Any] = {"value": handle(body)}
         except CanalGroupError as error:
             answer = {"error": error.to_dict()}
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The request {action.type!r} is malformed: {type(error).__name__} {error}.")
             answer = {"error": wrong.to_dict()}
         return [json.dumps(answer).encode()]
@@ -266,7 +266,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             permit.check()
         except CanalGroupError as error:
             raise flight_error(error) from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
             raise flight_error(wrong) from error
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))

@@ -15,7 +15,16 @@ from rich.console import Console
 
 from canal_group import shard_cli
 from canal_group.demo.engine import Engine
-from canal_group.login_options import ZookeeperAuthEnv, ZookeeperCa, secret, zookeeper_login
+from canal_group.login_options import (
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TokenEnv,
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    secret,
+    zookeeper_login,
+)
 from canal_group.serve_command import serve
 from canal_group.switch_command import start, stop
 from merge.errors import CanalGroupError, RolledBack
@@ -44,17 +53,6 @@ Zookeeper = Annotated[
     typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
 ]
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
-TokenEnv = Annotated[
-    str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
-]
-TlsCa = Annotated[
-    Path | None,
-    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; it is reached by TLS."),
-]
-TlsCert = Annotated[
-    Path | None, typer.Option("--tls-cert", help="Our certificate, where the gateway asks for one.")
-]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="That certificate's key.")]
 
 
 def main() -> None:

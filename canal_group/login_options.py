@@ -10,6 +10,17 @@ import typer
 
 from merge.zookeeper_login import ZooKeeperLogin
 
+TokenEnv = Annotated[
+    str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
+]
+TlsCa = Annotated[
+    Path | None,
+    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; it is reached by TLS."),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option("--tls-cert", help="Our certificate, where the gateway asks for one.")
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="That certificate's key.")]
 ZookeeperAuthEnv = Annotated[
     str | None,
     typer.Option("--zookeeper-auth-env", help="Environment variable that holds ZooKeeper's user:password."),

@@ -139,6 +139,11 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
             with pytest.raises(UsageError, match="no action 'whatever'"):
                 door.ask("whatever")
             door.close()
+            asked = ["hold", "s0", "-d", shop.destination, "-g", instance.uri, "--tls-ca", str(authority.ca)]
+            held = run("shard", *asked, "--token-env", "OPS_TOKEN")
+            assert "s0 holds the group" in held.stdout
+            denied = run("shard", *asked, "--token-env", "READER_TOKEN", status=1)
+            assert "AccessDenied" in denied.stderr
             assert batch.envelope().num_rows == 5
 
 
