@@ -17,8 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from hmac import compare_digest
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,9 +28,12 @@ from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
 from actors.flight_errors import flight_error
+from actors.gateway_tls import GatewayTls
 from actors.permit import Permit
 from actors.ray_errors import translated
 from actors.shard_actors import ShardActors
+from actors.token_door import TokenDoor, grant_of
+from merge.access import Grant, Grants
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.ledger import Batch
@@ -44,40 +46,37 @@ _log = logging.getLogger(__name__)
 GET_TIMEOUT_MAX_S = 30.0
 #: how long any other call to the group may take, seconds
 CALL_TIMEOUT_S = 10.0
+#: requests that change nothing of what is served to others; whatever else there is, or will be, operates
+_READING = frozenset(
+    {
+        "subscribe",
+        "get",
+        "ack",
+        "rollback",
+        "touch",
+        "release",
+        "unsubscribe",
+        "outstanding",
+        "standing",
+        "status",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayWiring:
     """What a gateway is made of."""
 
-    #: where to listen, "grpc://host:port"
+    #: where to listen, "grpc://host:port", or "grpc+tls://host:port" with TLS
     location: str
     #: the only one it serves
     destination: str
-    #: shared with the consumers; None: none
-    token: str | None = field(repr=False)
+    #: who may come in, and for what
+    grants: Grants
+    #: None: connections are not encrypted
+    tls: GatewayTls | None
     #: about how many bytes one message of a stream may have
     reply_bytes_max: int
-
-
-class TokenDoor(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow is untyped
-    """Lets in who shows the shared token.
-
-    Args:
-        token: what consumers must show; None: everybody comes in.
-    """
-
-    def __init__(self, token: str | None) -> None:
-        super().__init__()
-        self._token = token
-
-    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> None:  # noqa: ARG002  Flight's signature
-        """Refuse a call without the token."""
-        if self._token is None:
-            return
-        shown = next(iter(headers.get("authorization", [])), "").removeprefix("Bearer ")
-        if not compare_digest(shown.encode(), self._token.encode()):
-            raise flight.FlightUnauthenticatedError("The gateway's token is missing or wrong.")
 
 
 class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -91,7 +90,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        super().__init__(wiring.location, middleware={"token": TokenDoor(wiring.token)})
+        tls = wiring.tls.server_options() if wiring.tls is not None else {}
+        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
@@ -118,23 +118,31 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     # ---- actions ---------------------------------------------------------------------------------------
 
-    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:  # noqa: ARG002  Flight's signature
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
         """Answer a request with one JSON object."""
         try:
             body = json.loads(action.body.to_pybytes() or b"{}")
-            self._check_destination(body)
+            operation = "" if action.type in _READING else action.type
+            self._check_allowed(grant_of(context), body, operation)
             handle = self._actions.get(action.type)
             if handle is None:
                 raise UsageError(f"The gateway has no action {action.type!r}.")
             answer: dict[str, Any] = {"value": handle(body)}
         except CanalGroupError as error:
             answer = {"error": error.to_dict()}
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The request {action.type!r} is malformed: {type(error).__name__} {error}.")
             answer = {"error": wrong.to_dict()}
         return [json.dumps(answer).encode()]
 
-    def _check_destination(self, body: Mapping[str, Any]) -> None:
+    def _check_allowed(self, grant: Grant, body: Mapping[str, Any], operation: str = "") -> None:
+        """Return if a request is for this gateway, and its caller may make it.
+
+        Raises:
+            AccessDenied: its caller may not.
+            UsageError: it is for another destination.
+        """
+        grant.check(self._destination, body.get("client_id"), operation=operation)
         if body.get("destination") != self._destination:
             raise UsageError(
                 f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
@@ -248,17 +256,17 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     # ---- rows ------------------------------------------------------------------------------------------
 
-    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Stream the rows of an outstanding batch."""
         try:
             named = json.loads(ticket.ticket)
-            self._check_destination(named)
+            self._check_allowed(grant_of(context), named)
             permit = self._permit(named["client_id"], named["epoch"], named["batch_id"])
             table = self._table(named)
             permit.check()
         except CanalGroupError as error:
             raise flight_error(error) from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
             raise flight_error(wrong) from error
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))

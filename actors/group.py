@@ -34,6 +34,7 @@ from conf.shard_settings import ShardSettings
 from merge import events as ev
 from merge.errors import (
     CanalGroupError,
+    ConfigError,
     CoordinatorUnavailable,
     FencedError,
     ServerUnavailable,
@@ -127,6 +128,11 @@ class GroupActor:
             _log.error("destination=%s cannot reach its coordinator: %s", self._settings.destination, error)
             await asyncio.sleep(1.0)
             self._end()
+        except ConfigError as error:
+            # An operator's matter, such as a password that ZooKeeper refuses: a sentence, not a traceback.
+            _log.error("destination=%s cannot be served: %s", self._settings.destination, error)
+            await asyncio.sleep(1.0)
+            await self._leave()
         except Exception:  # the process ends: nothing may end silently, whatever it was
             _log.exception("destination=%s group broke", self._settings.destination)
             await self._leave()

@@ -87,7 +87,7 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: "grpc://host:port" of the gateway, as others reach it
+    #: "grpc://host:port" of the gateway, as others reach it; "grpc+tls://" with TLS
     uri: str
     group: ActorHandle
     gateway: ActorHandle
@@ -164,8 +164,10 @@ def launch(
         status tells.
 
     Raises:
-        ConfigError: the gateway's port is taken, or Ray cannot be reached.
+        ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
     """
+    tls = wiring.gateway_tls(settings)
+    scheme = "grpc" if tls is None else "grpc+tls"
     port = _gateway_port(settings)
     address = f"{_advertised_host(settings)}:{port}"
     owns_ray = join_ray(settings, log_to_driver=log_to_driver)
@@ -193,11 +195,11 @@ def launch(
         begun += shards.values()
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
         begun.append(group)
-        token = settings.gateway.token
         door = GatewayWiring(
-            location=f"grpc://{_in_uri(settings.gateway.host)}:{port}",
+            location=f"{scheme}://{_in_uri(settings.gateway.host)}:{port}",
             destination=settings.destination,
-            token=token.get_secret_value() if token is not None else None,
+            grants=wiring.grants(settings),
+            tls=tls,
             reply_bytes_max=settings.gateway.reply_bytes_max,
         )
         known = [shard.name for shard in settings.shards]
@@ -216,7 +218,7 @@ def launch(
         raise
     return Instance(
         settings=settings,
-        uri=f"grpc://{address}",
+        uri=f"{scheme}://{address}",
         group=group,
         gateway=gateway,
         roster=Roster(group, shards, lambda shard: _late_shard(settings, names, shard)),

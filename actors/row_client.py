@@ -64,7 +64,8 @@ class RowClient:
         with self._lock:
             if self._door is None:
                 address = self._ask()
-                self._door = flight.FlightClient(address.location), address
+                client = flight.FlightClient(address.location, tls_root_certs=address.certificate)
+                self._door = client, address
             return self._door
 
     def _leave(self, door: _Door) -> None:

@@ -1,8 +1,11 @@
 """The row door of a shard: an Arrow Flight server in the shard's own process, for gateways only.
 
 Rows leave a ring through it by value. Through Ray they would pass its object store, and a call there costs
-more than the rows of a small batch. Ray only tells where the door is, and the secret that opens it; both are
-new with each incarnation of the shard.
+more than the rows of a small batch. Ray only tells where the door is, the secret that opens it, and the
+certificate by which it is known; all are new with each incarnation of the shard.
+
+A door that other machines can reach speaks TLS only. On loopback nobody listens in who could not read the
+shard's memory as well, and rows are spared the work.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ import pyarrow as pa
 import ray
 from pyarrow import flight
 
+from actors.door_certificate import DoorCertificate, door_certificate
 from actors.flight_errors import flight_error
 from actors.store.rows import STREAMS, Wanted
+from conf.value import is_loopback
 from merge.chunk import TableName
 from merge.errors import CanalGroupError
 
@@ -31,10 +36,13 @@ _SECRET_BYTES = 32
 class RowAddress:
     """Where a shard's rows are."""
 
-    #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one
+    #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one; "grpc+tls://"
+    #: with TLS
     location: str
     #: what every ticket has to show
     secret: str = field(repr=False)
+    #: PEM; the only one to be trusted there. None: without TLS
+    certificate: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +79,25 @@ class RowDoor:
         rows: finds the rows of a ticket, as record batches of `STREAMS`; called from several threads.
         host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
             loopback.
+        tls: whether it speaks TLS; None: where other machines can reach it.
     """
 
     def __init__(
-        self, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]], host: str | None = None
+        self,
+        rows: Callable[[RowTicket], Iterable[pa.RecordBatch]],
+        host: str | None = None,
+        *,
+        tls: bool | None = None,
     ) -> None:
         secret, host = secrets.token_hex(_SECRET_BYTES), host or ray.util.get_node_ip_address()
-        self._server = _Server(f"grpc://{host}:0", rows, secret)
+        proof = door_certificate(host) if tls or (tls is None and not is_loopback(host)) else None
+        place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
+        self._server = _Server(f"{place}:0", rows, secret, proof)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
         #: how to reach it
-        self.address = RowAddress(f"grpc://{host}:{self._server.port}", secret)
+        self.address = RowAddress(
+            f"{place}:{self._server.port}", secret, None if proof is None else proof.certificate
+        )
 
     def close(self) -> None:
         """Stop serving."""
@@ -89,9 +106,14 @@ class RowDoor:
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     def __init__(
-        self, location: str, rows: Callable[[RowTicket], Iterable[pa.RecordBatch]], secret: str
+        self,
+        location: str,
+        rows: Callable[[RowTicket], Iterable[pa.RecordBatch]],
+        secret: str,
+        proof: DoorCertificate | None,
     ) -> None:
-        super().__init__(location)
+        tls = {} if proof is None else {"tls_certificates": [(proof.certificate, proof.key)]}
+        super().__init__(location, **tls)
         self._rows = rows
         self._secret = secret.encode()
 

@@ -10,6 +10,7 @@ import ray
 
 from actors.launch import Instance, close_groups, join_ray, launch
 from actors.zookeepers import ZooKeepers
+from conf.cautions import cautions
 from conf.folder import Found, changes
 from conf.settings import InstanceSettings
 from merge.errors import CanalGroupError, ConfigError, RetryableError
@@ -51,6 +52,8 @@ class Server:
             ConfigError: it cannot be started as its settings say; nothing is left of it.
         """
         self._join(file, settings)
+        for sentence in cautions(settings):
+            self._say(f"caution, {settings.destination}: {sentence}")
         self._instances[file] = launch(
             settings, log_to_driver=self._log_to_driver, zookeepers=self._zookeepers
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.coordination.embedded import HOST as LOOPBACK
 from actors.coordination.local import LocalCoordinator
 from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
+from actors.gateway_tls import GatewayTls
 from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
@@ -18,12 +19,20 @@ from actors.parse.source import SourceAddress
 from actors.ports import Coordinator, CursorStore
 from actors.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
-from conf.server_settings import EmbeddedSettings, FileCursorSettings, LocalSettings, MemoryCursorSettings
+from conf.server_settings import (
+    EmbeddedSettings,
+    FileCursorSettings,
+    LocalSettings,
+    MemoryCursorSettings,
+    ZookeeperSettings,
+)
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings
+from merge.access import Grant, Grants
 from merge.errors import ConfigError
 from merge.group import GroupSettings
 from merge.subscriber import BatchLimits
+from merge.zookeeper_login import ZooKeeperLogin
 
 #: headers without rows that are gathered before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024
@@ -55,6 +64,7 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity) -> Coordin
         identity.owner,
         prefix=chosen.prefix,
         session_timeout_s=chosen.session_timeout_s,
+        login=zookeeper_login(chosen),
     )
 
 
@@ -98,8 +108,53 @@ def switch(settings: InstanceSettings) -> Switch:
                 f"{destination}'s embedded ZooKeeper takes a free port, which only its server knows.",
                 hint="Set coordination.port, or pass --zookeeper host:port.",
             )
-        return ZooKeeperSwitch(f"{LOOPBACK}:{chosen.port}", destination, chosen.prefix)
-    return ZooKeeperSwitch(chosen.hosts, destination, chosen.prefix)
+        hosts = f"{LOOPBACK}:{chosen.port}"
+    else:
+        hosts = chosen.hosts
+    return ZooKeeperSwitch(hosts, destination, chosen.prefix, zookeeper_login(chosen))
+
+
+def grants(settings: InstanceSettings) -> Grants:
+    """Return who may come in by the gateway, and for what."""
+    gateway = settings.gateway
+    tokens = [(gateway.token, Grant("the gateway", operate=True))] if gateway.token is not None else []
+    tokens += [
+        (
+            client.token,
+            Grant(
+                client.name,
+                destinations=frozenset(client.destinations or (settings.destination,)),
+                client_ids=frozenset(client.client_ids),
+                operate=client.operate,
+            ),
+        )
+        for client in gateway.clients
+    ]
+    return Grants.of((token.get_secret_value(), grant) for token, grant in tokens)
+
+
+def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:
+    """Return the gateway's certificate; None: it has none.
+
+    Raises:
+        ConfigError: its files cannot be used.
+    """
+    ssl = settings.gateway.ssl
+    if ssl is None:
+        return None
+    tls = GatewayTls(ssl.cert, ssl.key, ssl.client_ca)
+    tls.check()
+    return tls
+
+
+def zookeeper_login(chosen: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLogin:
+    """Return how to log in at the ZooKeeper of the settings."""
+    ssl = chosen.ssl if isinstance(chosen, ZookeeperSettings) else None
+    login = ZooKeeperLogin(chosen.user or "", chosen.password.get_secret_value())
+    if ssl is None:
+        return login
+    ca, cert, key = (None if file is None else str(file) for file in (ssl.ca, ssl.cert, ssl.key))
+    return replace(login, tls=True, verify=ssl.verify, ca=ca, cert=cert, key=key)
 
 
 def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:

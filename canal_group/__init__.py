@@ -10,6 +10,7 @@ with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id
 
 from canal_group.client import Batch, Consumer, connect
 from merge.errors import (
+    AccessDenied,
     AckOutOfOrder,
     CanalGroupError,
     ConfigError,
@@ -36,6 +37,7 @@ from merge.errors import (
 from merge.position import GroupPosition, Position
 
 __all__ = [
+    "AccessDenied",
     "AckOutOfOrder",
     "Batch",
     "CanalGroupError",

@@ -8,16 +8,30 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from canal_group import shard_cli
 from canal_group.demo.engine import Engine
+from canal_group.login_options import (
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TokenEnv,
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    secret,
+    zookeeper_login,
+)
 from canal_group.serve_command import serve
 from canal_group.switch_command import start, stop
 from merge.errors import CanalGroupError, RolledBack
+from merge.zookeeper_login import ZooKeeperLogin
+
+if TYPE_CHECKING:
+    from conf.settings import InstanceSettings
 
 app = typer.Typer(
     add_completion=False,
@@ -39,9 +53,6 @@ Zookeeper = Annotated[
     typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
 ]
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
-TokenEnv = Annotated[
-    str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
-]
 
 
 def main() -> None:
@@ -82,7 +93,7 @@ def check(
     if show_settings:
         for key, value in describe(settings).items():
             out.print(f"      {key} = {value}", markup=False)
-    failed = False
+    failed = not _check_gateway(out, config, settings)
     for shard in settings.shards:
         source = shard_source(settings, shard)
         where = f"{shard.name} ({source.place})"
@@ -105,6 +116,21 @@ def check(
         raise typer.Exit(1)
 
 
+def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
+    """Say what an operator should have thought of; return whether the gateway's certificate can be used."""
+    from actors.wiring import gateway_tls
+    from conf.cautions import cautions
+
+    for sentence in cautions(settings):
+        out.print(f"[yellow]mind[/yellow]  {config}: {sentence}")
+    try:
+        gateway_tls(settings)
+    except CanalGroupError as error:
+        out.print(f"[red]FAIL[/red]  {config}: {error}")
+        return False
+    return True
+
+
 @app.command()
 def consume(
     destination: Destination,
@@ -118,7 +144,12 @@ def consume(
         float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
     ] = None,
     token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -137,7 +168,12 @@ def consume(
             destination=destination,
             client_id=client_id,
             filter=filter,
-            token=_secret(token_env, "--token-env"),
+            token=secret(token_env, "--token-env"),
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            zookeeper_auth=secret(zookeeper_auth_env, "--zookeeper-auth-env"),
+            zookeeper_ca=zookeeper_ca,
             wait_s=10.0 if timeout_s is None else timeout_s,
         ) as consumer,
     ):
@@ -164,14 +200,22 @@ def status(
         bool, typer.Option("--json", help="Print the whole state as one JSON object.")
     ] = False,
     token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
 ) -> None:
     """Show shards, who holds the group, outstanding batches, the active server and consumers."""
     from canal_group.door import GatewayDoor
     from canal_group.show import print_status
+    from canal_group.tls import Tls
 
-    with _gateways(gateway, destination, zookeeper) as where:
-        state = GatewayDoor(where, destination, _secret(token_env, "--token-env")).ask("status")
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
+    with _gateways(gateway, destination, zookeeper, login) as where:
+        token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
+        state = GatewayDoor(where, destination, token, tls).ask("status")
     if as_json:
         typer.echo(json.dumps(state))
     else:
@@ -196,7 +240,7 @@ def binlog(
     """Print what binlog files hold: transactions, row changes, definitions, and counts."""
     from canal_group.binlog_tool import server_at, show
 
-    password = _secret(password_env, "--password-env")
+    password = secret(password_env, "--password-env")
     server = server_at(lookup, password or "") if lookup is not None else None
     with _quiet_interrupt():
         show(files, typer.echo, as_json=as_json, lookup=server)
@@ -242,7 +286,7 @@ def demo(
 
 @contextmanager
 def _gateways(
-    gateway: str, destination: str, zookeeper: str | None
+    gateway: str, destination: str, zookeeper: str | None, login: ZooKeeperLogin
 ) -> Iterator[str | Callable[[], Sequence[str]]]:
     """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
     if zookeeper is None:
@@ -250,21 +294,11 @@ def _gateways(
         return
     from canal_group.discovery import Directory
 
-    directory = Directory(zookeeper, destination)
+    directory = Directory(zookeeper, destination, login=login)
     try:
         yield directory.gateways
     finally:
         directory.close()
-
-
-def _secret(variable: str | None, option: str) -> str | None:
-    """Return what an environment variable holds that an option names; None: the option is not given."""
-    if variable is None:
-        return None
-    value = os.environ.get(variable)
-    if value is None:
-        raise typer.BadParameter(f"the environment variable {variable} is not set", param_hint=option)
-    return value
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ import pyarrow as pa
 from canal_group.ahead import Ahead
 from canal_group.door import GatewayDoor
 from canal_group.patience import keep_trying
+from canal_group.tls import Tls
 from canal_group.unfinished import Unfinished
 from merge.errors import (
     CanalGroupError,
@@ -38,6 +40,7 @@ from merge.errors import (
     UnknownBatch,
 )
 from merge.position import GroupPosition
+from merge.zookeeper_login import ZooKeeperLogin
 
 #: how long one request of a waiting get lasts, seconds; the wait is made of as many as it takes
 _GET_SLICE_S = 3.0
@@ -475,27 +478,38 @@ def connect(
     client_id: str = "1001",
     filter: str = "",  # noqa: A002  canal's name for it
     token: str | None = None,
+    tls_ca: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
     wait_s: float | None = None,
     resume: Literal["cursor", "now"] | None = None,
     retry_s: float = 60.0,
     zookeeper: str | None = None,
+    zookeeper_auth: str | None = None,
+    zookeeper_ca: str | Path | None = None,
     prefix: str = "/otter/canal",
 ) -> Consumer:
     """Connect to the active gateway and become the active consumer of a client id.
 
     Args:
-        uri: the gateway, "grpc://host:port"; several parted by commas are tried in turn. None: whoever
-            ZooKeeper says is active.
+        uri: the gateway, "grpc://host:port", or "grpc+tls://host:port" with TLS; several parted by commas are
+            tried in turn. None: whoever ZooKeeper says is active.
         destination: the logical instance to read.
         client_id: whose cursor to use; 1001 is canal's default.
         filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
-        token: shared with the gateway.
+        token: by which the gateway knows us, and what we may read.
+        tls_ca: file of the authorities that sign the gateways' certificates, PEM; given, every gateway is
+            reached by TLS, whatever its address says. None: those of the system, for "grpc+tls://" only.
+        tls_cert: file of our own certificate, PEM, where the gateways ask for one; together with `tls_key`.
+        tls_key: file of that certificate's key.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
         resume: where to go on if the client id was dropped for being away too long; see `Consumer.subscribe`.
         retry_s: how long a later call goes on while the server is away or fails over, before it raises.
         zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
             next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
+        zookeeper_auth: "user:password" of the servers' `coordination.user`, where they have one.
+        zookeeper_ca: file of the authorities that sign ZooKeeper's certificates; given, it is reached by TLS.
         prefix: where canal's tree hangs in ZooKeeper.
 
     Returns:
@@ -505,19 +519,22 @@ def connect(
         ConsumerActive: another consumer holds the client id; the sentence names it.
         SubscriptionDropped: it was away for too long, and `resume` is None.
         ServerUnavailable: the gateway does not answer.
-        ConfigError: the address or the token is wrong, or neither `uri` nor `zookeeper` is given.
+        AccessDenied: the token is missing, wrong, or for something else.
+        ConfigError: an address or a certificate is wrong, or neither `uri` nor `zookeeper` is given.
     """
     directory = None
     if zookeeper is not None:
         # kazoo is needed by those only who pass `zookeeper`.
         from canal_group.discovery import Directory  # noqa: PLC0415
 
-        directory = Directory(zookeeper, destination, prefix)
+        login = ZooKeeperLogin.parse(zookeeper_auth, None if zookeeper_ca is None else str(zookeeper_ca))
+        directory = Directory(zookeeper, destination, prefix, login=login)
     elif uri is None:
         raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
     where = uri if uri is not None or directory is None else directory.gateways
     assert where is not None
-    door = GatewayDoor(where, destination, token)
+    tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
+    door = GatewayDoor(where, destination, token, tls)
     consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
         consumer.subscribe(resume=resume)

@@ -8,6 +8,7 @@ The tree is canal's (`merge.tree`). kazoo is imported here only, and this module
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,9 +23,15 @@ from kazoo.exceptions import (
     NoNodeError,
 )
 from kazoo.retry import KazooRetry
+from kazoo.security import make_digest_acl
 
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable
 from merge.tree import Tree
+from merge.zookeeper_login import NOBODY, ZooKeeperLogin
+
+#: kazoo writes every request at level DEBUG, passwords included
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.INFO)
 
 #: seconds of silence after which ZooKeeper gives our node to the next consumer
 SESSION_TIMEOUT_S = 10.0
@@ -42,6 +49,7 @@ class Directory:
         destination: the logical instance to read.
         prefix: where canal's tree hangs.
         session_timeout_s: seconds of silence after which the next consumer may take the client id.
+        login: who we are to ZooKeeper; the same user as the servers', where they have one.
 
     Raises:
         ConfigError: hosts, destination or prefix cannot be.
@@ -53,13 +61,23 @@ class Directory:
         destination: str,
         prefix: str = "/otter/canal",
         session_timeout_s: float = SESSION_TIMEOUT_S,
+        *,
+        login: ZooKeeperLogin = NOBODY,
     ) -> None:
         self._tree = Tree(destination, prefix)
         self._hosts = hosts
+        acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
         # The default waits up to an hour between two attempts to connect.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
         try:
-            self._client = KazooClient(hosts=hosts, timeout=session_timeout_s, connection_retry=retry)
+            self._client = KazooClient(
+                hosts=hosts,
+                timeout=session_timeout_s,
+                connection_retry=retry,
+                default_acl=acl,
+                logger=_kazoo_log,
+                **login.client_options(),
+            )
         except (ConfigurationError, ValueError) as error:
             raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
         self._started = False
@@ -166,7 +184,10 @@ class Directory:
         try:
             yield
         except (NoAuthError, AuthFailedError) as error:
-            raise ConfigError(f"ZooKeeper at {self._hosts} refuses access.") from error
+            raise ConfigError(
+                f"ZooKeeper at {self._hosts} refuses us access.",
+                hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
+            ) from error
         except (NoNodeError, NodeExistsError):
             raise
         except (KazooException, self._client.handler.timeout_exception) as error:

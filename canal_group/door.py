@@ -11,7 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
+from canal_group.tls import UNSAID, Tls
+from merge.access import is_header_text
 from merge.errors import (
+    AccessDenied,
     CanalGroupError,
     ConfigError,
     RetryableError,
@@ -35,17 +38,26 @@ class GatewayDoor:
     call goes there.
 
     Args:
-        uri: "grpc://host:port", several parted by commas, or what returns them (the active one first).
+        uri: "grpc://host:port" or "grpc+tls://host:port", several parted by commas, or what returns them (the
+            active one first).
         destination: what the gateways serve.
-        token: shared with them; None: none.
+        token: that they know us by; None: none.
+        tls: whom we trust, and who we are.
 
     Raises:
-        ConfigError: an address cannot be.
+        ConfigError: an address cannot be, or a file cannot be read.
     """
 
     def __init__(
-        self, uri: str | Callable[[], Sequence[str]], destination: str, token: str | None = None
+        self,
+        uri: str | Callable[[], Sequence[str]],
+        destination: str,
+        token: str | None = None,
+        tls: Tls = UNSAID,
     ) -> None:
+        self._tls, self._tls_options = tls, tls.client_options()
+        #: gateways that have answered: theirs is no mistake in the settings
+        self._answered: set[str] = set()
         fixed = split_uris(uri) if isinstance(uri, str) else []
         self._find: Callable[[], Sequence[str]] = (lambda: fixed) if isinstance(uri, str) else uri
         self._lock = threading.Lock()
@@ -54,6 +66,11 @@ class GatewayDoor:
         for known in fixed:
             self._client(known)
         self._destination = destination
+        if token is not None and not is_header_text(token):
+            raise ConfigError(
+                "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
+                hint="A line end of its file, perhaps.",
+            )
         self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
@@ -68,7 +85,8 @@ class GatewayDoor:
         try:
             results = list(self._client(uri).do_action(action, self._options(CALL_TIMEOUT_S + wait_s)))
         except (flight.FlightError, pa.ArrowException) as error:
-            raise self._failed(uri, _translated(error)) from error
+            raise self._failed(uri, self._mistaken(uri) or _translated(error)) from error
+        self._answered.add(uri)
         answer = json.loads(results[0].body.to_pybytes())
         if "error" in answer:
             raise self._failed(uri, error_from_dict(answer["error"]))
@@ -116,6 +134,10 @@ class GatewayDoor:
                 self._turn(uri)
         return error
 
+    def _mistaken(self, uri: str) -> ConfigError | None:
+        """Return what is wrong with our settings, where a gateway that never answered says so."""
+        return None if uri in self._answered else self._tls.refusal(self._tls.uri(uri))
+
     def _turn(self, away_from: str) -> None:
         """Choose the next gateway after one that failed, unless another thread has done so."""
         known = list(self._find())
@@ -130,7 +152,9 @@ class GatewayDoor:
             if client is None:
                 try:
                     client = flight.FlightClient(
-                        uri, generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)]
+                        self._tls.uri(uri),
+                        generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)],
+                        **self._tls_options,
                     )
                 except pa.ArrowInvalid as error:
                     raise _no_address(uri) from error
@@ -158,7 +182,7 @@ def split_uris(text: str) -> list[str]:
 
 
 def _no_address(uri: str) -> ConfigError:
-    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port.")
+    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port, or grpc+tls://.")
 
 
 def _translated(error: Exception) -> CanalGroupError:
@@ -171,7 +195,7 @@ def _translated(error: Exception) -> CanalGroupError:
             pass
     sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, flight.FlightUnauthenticatedError):
-        return ConfigError(
+        return AccessDenied(
             "The gateway refuses us: its token is missing or wrong.", hint="Pass connect(..., token=...)."
         )
     return ServerUnavailable(f"The gateway does not answer: {sentence}.", retry_after_s=0.5)

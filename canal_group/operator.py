@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from canal_group.door import GatewayDoor
+from canal_group.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
 from merge.position import Position
 
@@ -18,13 +19,14 @@ class Operator:
     """Changes a running instance through its gateway. Safe to use from several threads.
 
     Args:
-        uri: the gateway, "grpc://host:port".
+        uri: the gateway, "grpc://host:port" or "grpc+tls://host:port".
         destination: the logical instance.
-        token: shared with the gateway; None: none.
+        token: of a client that may operate; None: none.
+        tls: whom we trust, and who we are.
     """
 
-    def __init__(self, uri: str, destination: str, token: str | None = None) -> None:
-        self._door = GatewayDoor(uri, destination, token)
+    def __init__(self, uri: str, destination: str, token: str | None = None, tls: Tls = UNSAID) -> None:
+        self._door = GatewayDoor(uri, destination, token, tls)
 
     def hold(self, shard: str) -> dict[str, Any]:
         """Wait for a shard that brings nothing, whatever the settings say; return its state.

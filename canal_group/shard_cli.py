@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from canal_group.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 from canal_group.operator import Operator
+from canal_group.tls import Tls
 from merge.errors import ConfigError
 from merge.position import Position
 
@@ -20,9 +21,6 @@ app = typer.Typer(
 Shard = Annotated[str, typer.Argument(help="The shard's name.", show_default=False)]
 Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
-TokenEnv = Annotated[
-    str | None, typer.Option("--token-env", help="Environment variable that holds the gateway's token.")
-]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it has come about.")]
 
 GATEWAY = "grpc://127.0.0.1:11113"
@@ -30,28 +28,46 @@ GATEWAY = "grpc://127.0.0.1:11113"
 
 @app.command()
 def hold(
-    shard: Shard, destination: Destination, gateway: Gateway = GATEWAY, token_env: TokenEnv = None
+    shard: Shard,
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Wait for a shard that brings nothing, whatever the settings say."""
-    _operator(gateway, destination, token_env).hold(shard)
+    _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).hold(shard)
     typer.echo(f"{shard} holds the group whenever it brings nothing, until `shard resume {shard}`")
 
 
 @app.command()
 def skip(
-    shard: Shard, destination: Destination, gateway: Gateway = GATEWAY, token_env: TokenEnv = None
+    shard: Shard,
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Go on without a shard; what it brings meanwhile is flagged late."""
-    _operator(gateway, destination, token_env).skip(shard)
+    _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).skip(shard)
     typer.echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
 
 
 @app.command()
 def resume(
-    shard: Shard, destination: Destination, gateway: Gateway = GATEWAY, token_env: TokenEnv = None
+    shard: Shard,
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Treat a shard as the settings say again."""
-    state = _operator(gateway, destination, token_env).resume(shard)
+    state = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).resume(shard)
     far = ", and counts again when it has caught up" if state["skipped"] else ""
     typer.echo(f"{shard} is treated as the settings say{far}")
 
@@ -68,10 +84,13 @@ def add(
     gateway: Gateway = GATEWAY,
     wait_s: Wait = 30.0,
     token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Let one more shard join the stream that goes on."""
     definition, position = _definition(config, shard, start)
-    operator = _operator(gateway, destination, token_env)
+    operator = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key))
     operator.add(definition, position)
     if not operator.joined(shard, wait_s):
         typer.echo(f"{shard} is to join; `canal-group status -d {destination}` says when it has, or why not")
@@ -87,9 +106,12 @@ def remove(
     gateway: Gateway = GATEWAY,
     wait_s: Wait = 30.0,
     token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
 ) -> None:
     """Let a shard leave when all that it has committed is acknowledged, or at once."""
-    operator = _operator(gateway, destination, token_env)
+    operator = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key))
     state = operator.remove(shard, now=now)
     if now:
         at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
@@ -104,15 +126,8 @@ def remove(
         raise typer.Exit(1)
 
 
-def _operator(gateway: str, destination: str, token_env: str | None) -> Operator:
-    token = None
-    if token_env is not None:
-        token = os.environ.get(token_env)
-        if token is None:
-            raise typer.BadParameter(
-                f"the environment variable {token_env} is not set", param_hint="--token-env"
-            )
-    return Operator(gateway, destination, token)
+def _operator(gateway: str, destination: str, token_env: str | None, tls: Tls) -> Operator:
+    return Operator(gateway, destination, secret(token_env, "--token-env"), tls)
 
 
 def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:

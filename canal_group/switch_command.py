@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canal_group.login_options import ZookeeperAuthEnv, ZookeeperCa, zookeeper_login
 from merge.errors import ConfigError
 from merge.stop_mark import StopMark
+from merge.zookeeper_login import ZooKeeperLogin
 
 if TYPE_CHECKING:
     from actors.coordination.switch import Switch
@@ -31,15 +33,18 @@ def stop(
     config: Config = None,
     zookeeper: Hosts = None,
     prefix: Prefix = "/otter/canal",
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
     reason: Annotated[str, typer.Option(help="Why, for whoever looks at the status.")] = "",
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds to wait until it is out of service.")
     ] = 30.0,
 ) -> None:
     """Take a destination out of service: no server serves it, nor one that starts later, until `start`."""
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     mark = StopMark(by, datetime.now(UTC).isoformat(timespec="seconds"), reason)
-    standing = _switch(destination, config, zookeeper, prefix).stop(mark, wait_s)
+    standing = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
     typer.echo(f"{destination} is {standing}")
 
 
@@ -48,16 +53,21 @@ def start(
     config: Config = None,
     zookeeper: Hosts = None,
     prefix: Prefix = "/otter/canal",
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
 ) -> None:
     """Let a stopped destination be served again."""
-    mark = _switch(destination, config, zookeeper, prefix).start()
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
+    mark = _switch(destination, config, zookeeper, prefix, login).start()
     if mark is None:
         typer.echo(f"{destination} was not stopped")
     else:
         typer.echo(f"{destination} may be served again; it was {mark}")
 
 
-def _switch(destination: str, config: Path | None, zookeeper: str | None, prefix: str) -> Switch:
+def _switch(
+    destination: str, config: Path | None, zookeeper: str | None, prefix: str, login: ZooKeeperLogin
+) -> Switch:
     from actors import wiring
     from actors.coordination.switch import ZooKeeperSwitch
     from conf.load import load_instance
@@ -66,7 +76,7 @@ def _switch(destination: str, config: Path | None, zookeeper: str | None, prefix
         raise ConfigError("Say where the destination is coordinated: either --config or --zookeeper.")
     if config is None:
         assert zookeeper is not None
-        return ZooKeeperSwitch(zookeeper, destination, prefix)
+        return ZooKeeperSwitch(zookeeper, destination, prefix, login)
     settings = load_instance(config)
     if settings.destination != destination:
         raise ConfigError(f"{config} is of {settings.destination}, not of {destination}.")

@@ -1,4 +1,4 @@
-"""Server settings: who is active, what survives a stop, the gateway, and where the actors run."""
+"""Server settings: who is active, what survives a stop, and where the actors run."""
 
 from __future__ import annotations
 
@@ -8,40 +8,73 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from conf.secret import read_secret
+from conf.shard_settings import SslSettings
 from conf.value import (
     AnchoredPath,
     Count,
-    Host,
     ListenPort,
     Name,
     RayAddress,
     Seconds,
     Settings,
+    Text,
     ZookeeperHosts,
     ZookeeperPath,
-    is_loopback,
     unfit,
 )
 
 
-class ZookeeperSettings(Settings):
+class TreeSettings(Settings):
+    """Where canal's tree hangs in a ZooKeeper, and who may see it. The password is in no repr or dump."""
+
+    prefix: ZookeeperPath = "/otter/canal"
+    session_timeout_s: Seconds = 10.0
+    #: owner of every node that is made (ZooKeeper's digest scheme); None: nodes are open to all
+    user: Text | None = None
+    #: environment variable or file that holds the user's password; one of them is required with `user`
+    password_env: str | None = None
+    password_file: AnchoredPath | None = None
+
+    _password: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="after")
+    def _read_password(self) -> TreeSettings:
+        password = read_secret("password", self.password_env, self.password_file)
+        if self.user is None and password is not None:
+            key = "password_env" if self.password_file is None else "password_file"
+            raise unfit("stand with `user` only", key=key, found="there is none")
+        if self.user is not None:
+            if ":" in self.user:
+                raise unfit("be a name without a colon", key="user", found=f"is '{self.user}'")
+            if password is None:
+                raise unfit(
+                    "be given with `user`, or `password_file`", key="password_env", found="is missing"
+                )
+            self._password = password
+        return self
+
+    @property
+    def password(self) -> SecretStr:
+        """The user's password; empty without a user."""
+        return self._password
+
+
+class ZookeeperSettings(TreeSettings):
     """Active servers and consumers are elected in a ZooKeeper that runs elsewhere."""
 
     kind: Literal["zookeeper"] = "zookeeper"
     hosts: ZookeeperHosts
-    prefix: ZookeeperPath = "/otter/canal"
-    session_timeout_s: Seconds = 10.0
+    #: None: the connection is not encrypted
+    ssl: SslSettings | None = None
 
 
-class EmbeddedSettings(Settings):
+class EmbeddedSettings(TreeSettings):
     """As `ZookeeperSettings`, in a ZooKeeper server that is started on this machine."""
 
     kind: Literal["embedded"] = "embedded"
     #: where the server keeps its data; None: in a temporary folder, forgotten when it stops
     folder: AnchoredPath | None = None
     port: ListenPort = 0
-    prefix: ZookeeperPath = "/otter/canal"
-    session_timeout_s: Seconds = 10.0
 
 
 class LocalSettings(Settings):
@@ -81,38 +114,6 @@ CoordinationSettings: TypeAlias = Annotated[
 CursorSettings: TypeAlias = Annotated[
     MemoryCursorSettings | FileCursorSettings | ZookeeperCursorSettings, Field(discriminator="kind")
 ]
-
-
-class GatewaySettings(Settings):
-    """The door that consumers come in by. Its token appears in no repr, dump or error."""
-
-    host: Host = "127.0.0.1"
-    port: ListenPort = 11113
-    #: by which other machines reach it; None: `host`, or the machine's name where that is every address
-    advertise: Host | None = None
-    #: environment variable or file that holds the token every consumer must show; neither: none is asked for
-    token_env: str | None = None
-    token_file: AnchoredPath | None = None
-    #: bytes of one message of a reply, about; a larger batch leaves in several
-    reply_bytes_max: Count = 4 << 20
-
-    _token: SecretStr | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _guarded(self) -> GatewaySettings:
-        self._token = read_secret("token", self.token_env, self.token_file)
-        if self._token is None and not is_loopback(self.host):
-            raise unfit(
-                "be a loopback address unless `token_env` or `token_file` is given",
-                key="host",
-                found=f"is '{self.host}', open to other machines",
-            )
-        return self
-
-    @property
-    def token(self) -> SecretStr | None:
-        """The token that consumers share; None: none is asked for."""
-        return self._token
 
 
 class RaySettings(Settings):

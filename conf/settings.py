@@ -10,7 +10,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from conf.server_settings import CoordinationSettings, CursorSettings, GatewaySettings, RaySettings
+from conf.gateway_settings import GatewaySettings
+from conf.server_settings import CoordinationSettings, CursorSettings, RaySettings
 from conf.shard_settings import ShardSettings, Start, derive_server_id
 from conf.stream_settings import (
     BatchSettings,

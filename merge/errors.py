@@ -3,6 +3,7 @@
     CanalGroupError
     ├── UsageError          the caller
     │   ├── ConfigError         a setting that cannot hold
+    │   ├── AccessDenied        the token is missing, unknown, or for something else
     │   ├── NotSubscribed       subscribe first
     │   ├── SubscriptionDropped was away too long; choose where to go on
     │   ├── UnknownBatch        this id was never delivered, or is acknowledged already
@@ -71,6 +72,10 @@ class UsageError(CanalGroupError):
 
 class ConfigError(UsageError):
     """A setting is unknown, of the wrong type, or contradicts another."""
+
+
+class AccessDenied(UsageError):
+    """The token that was shown is missing, unknown, or does not allow it; nothing was done."""
 
 
 class NotSubscribed(UsageError):

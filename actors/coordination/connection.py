@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState, TransactionRequest
@@ -28,12 +29,17 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.serialization import Connect
 from kazoo.retry import KazooRetry
+from kazoo.security import make_digest_acl
 
 from merge.epoch import fenced
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.tree import Tree
+from merge.zookeeper_login import NOBODY, ZooKeeperLogin
 
 _log = logging.getLogger(__name__)
+#: kazoo writes every request at level DEBUG, passwords included
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.INFO)
 
 #: attempts of a write whose nodes change while it is prepared
 ATTEMPTS_MAX = 5
@@ -61,6 +67,7 @@ class Connection:
         on_change: called on kazoo's threads when the connection's state or a watched node changed. It must
             not block and not call ZooKeeper.
         on_lost: likewise, when the session has ended and its ephemeral nodes are gone.
+        login: who we are. Every node that is made belongs to its user alone.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class Connection:
         session_timeout_s: float,
         on_change: Callable[[], None],
         on_lost: Callable[[], None],
+        login: ZooKeeperLogin = NOBODY,
     ) -> None:
         self.tree = tree
         self._hosts = hosts
@@ -77,10 +85,19 @@ class Connection:
         self._on_lost = on_lost
         self._negotiated_s = session_timeout_s
         self._started = False
+        self._login = login
+        self._acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
         # The default waits up to an hour between two attempts to connect.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10))
         try:
-            self._client = KazooClient(hosts=hosts, timeout=session_timeout_s, connection_retry=retry)
+            self._client = KazooClient(
+                hosts=hosts,
+                timeout=session_timeout_s,
+                connection_retry=retry,
+                default_acl=self._acl,
+                logger=_kazoo_log,
+                **login.client_options(),
+            )
         except (ConfigurationError, ValueError) as error:
             raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
         self._client.add_listener(self._state_changed)
@@ -175,6 +192,28 @@ class Connection:
         except (NodeExistsError, NoNodeError):
             return False
         return True
+
+    def protect(self, path: str) -> None:
+        """Make a node and all below it our user's alone; nothing is done without a user, or where it is so.
+
+        They may have been made before there was a user.
+
+        Raises:
+            ConfigError: they belong to another user.
+        """
+        if self._acl is None:
+            return
+        waiting = [path]
+        while waiting:
+            node = waiting.pop()
+            try:
+                acl, _ = self._wait(partial(self._client.get_acls_async, node))
+                if acl != self._acl:
+                    self._wait(partial(self._client.set_acls_async, node, self._acl))
+                    _log.info("zookeeper node protected path=%s user=%s", node, self._login.user)
+            except NoNodeError:
+                continue
+            waiting += [f"{node}/{name}" for name in self.children(node)]
 
     def transaction(self) -> TransactionRequest:
         """Return a transaction to be filled and handed to `commit`."""
@@ -293,9 +332,10 @@ class Connection:
         try:
             yield
         except (NoAuthError, InvalidACLError, AuthFailedError) as error:
+            who = f"user {self._login.user}" if self._login.user else "us, who name no user,"
             raise ConfigError(
-                f"ZooKeeper at {self._hosts} refuses access ({type(error).__name__}).",
-                hint=f"Check the ACLs below {self.tree.prefix}.",
+                f"ZooKeeper at {self._hosts} refuses {who} access ({type(error).__name__}).",
+                hint=f"Check coordination.user and its password, and the ACLs below {self.tree.prefix}.",
             ) from error
         except (NoNodeError, NodeExistsError):
             raise

@@ -13,6 +13,7 @@ from actors.durable import replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.stop_mark import StopMark
 from merge.tree import Tree
+from merge.zookeeper_login import NOBODY, ZooKeeperLogin
 
 #: seconds between two looks at whether a stopped destination is still served
 _POLL_S = 0.05
@@ -40,13 +41,20 @@ class Switch(Protocol):
 class ZooKeeperSwitch:
     """The switch of a destination whose servers are elected in ZooKeeper. Implements `Switch`."""
 
-    def __init__(self, hosts: str, destination: str, prefix: str = "/otter/canal") -> None:
+    def __init__(
+        self,
+        hosts: str,
+        destination: str,
+        prefix: str = "/otter/canal",
+        login: ZooKeeperLogin = NOBODY,
+    ) -> None:
         self._hosts = hosts
         self._tree = Tree(destination, prefix)
+        self._login = login
 
     def stop(self, mark: StopMark, wait_s: float) -> StopMark:
         """Put the mark and wait until `running` is gone; see `Switch`."""
-        with _Opened(self._hosts, self._tree) as connection:
+        with _Opened(self._hosts, self._tree, self._login) as connection:
             connection.ensure(self._tree.destination)
             transaction = connection.transaction()
             transaction.create(self._tree.stopped, mark.to_json())
@@ -61,7 +69,7 @@ class ZooKeeperSwitch:
 
     def start(self) -> StopMark | None:
         """Take the mark away; see `Switch`."""
-        with _Opened(self._hosts, self._tree) as connection:
+        with _Opened(self._hosts, self._tree, self._login) as connection:
             text = connection.read(self._tree.stopped)
             if text is None:
                 return None
@@ -109,8 +117,8 @@ class LocalSwitch:
 class _Opened:
     """A session for as long as a block lasts."""
 
-    def __init__(self, hosts: str, tree: Tree) -> None:
-        self._connection = Connection(hosts, tree, 10.0, lambda: None, lambda: None)
+    def __init__(self, hosts: str, tree: Tree, login: ZooKeeperLogin) -> None:
+        self._connection = Connection(hosts, tree, 10.0, lambda: None, lambda: None, login)
 
     def __enter__(self) -> Connection:
         try:

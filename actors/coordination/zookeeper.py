@@ -24,6 +24,7 @@ from merge.epoch import Tenure, fenced
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
 from merge.stop_mark import StopMark
 from merge.tree import Tree
+from merge.zookeeper_login import NOBODY, ZooKeeperLogin
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +58,7 @@ class ZooKeeperCoordinator:
             passes on that the session is alive.
         connect_timeout_s: seconds that the first connection may take.
         clock: seconds on a clock that never steps back.
+        login: who we are to ZooKeeper; its user owns the destination's nodes.
 
     Raises:
         ConfigError: hosts, destination or prefix cannot be.
@@ -74,6 +76,7 @@ class ZooKeeperCoordinator:
         margin_s: float | None = None,
         connect_timeout_s: float = 15.0,
         clock: Callable[[], float] = clock_s,
+        login: ZooKeeperLogin = NOBODY,
     ) -> None:
         self._tree = Tree(destination, prefix)
         self._destination = destination
@@ -99,7 +102,9 @@ class ZooKeeperCoordinator:
         self._stop_mark: StopMark | None = None
         #: "host:port" of the active server, as it was last seen
         self._active_address = ""
-        self.connection = Connection(hosts, self._tree, session_timeout_s, self._on_change, self._on_lost)
+        self.connection = Connection(
+            hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login
+        )
         self._consumers = ConsumerNodes(self.connection)
 
     # ---- the server
@@ -230,6 +235,7 @@ class ZooKeeperCoordinator:
             raise UsageError("The coordinator is closed.")
         self.connection.open(self._connect_timeout_s)
         if self._keeper is None:
+            self.connection.protect(self._tree.destination)
             self._keeper = threading.Thread(
                 target=self._keep, name=f"zookeeper-keeper-{self._destination}", daemon=True
             )

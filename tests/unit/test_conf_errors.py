@@ -92,7 +92,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "coordination: {kind: zookeeper, hosts: 'a:1', folder: x}\nshards:",
-            "`coordination.folder` should be a known key (known: hosts, kind, prefix, session_timeout_s)",
+            "`coordination.folder` should be a known key (known: hosts, kind, password_env, password_file,",
         ),
         (
             "shards:",
@@ -381,8 +381,8 @@ def test_a_gateway_that_others_can_reach_needs_a_token(host, monkeypatch):
     shards = [{"name": "s", "host": "h", "user": "u"}]
     values = {"preset": "memory", "destination": "d", "shards": shards, "gateway": {"host": host}}
     sentence = (
-        "settings: `gateway.host` should be a loopback address unless `token_env` or `token_file` is given, "
-        f"but is '{host}', open to other machines."
+        "settings: `gateway.host` should be a loopback address without `token_env`, `token_file`, `clients` "
+        f"and `ssl.client_ca`, but is '{host}', open to other machines."
     )
     with pytest.raises(ConfigError) as caught:
         build_instance(values)

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from conf.description import describe
+from conf.gateway_settings import GatewaySettings
 from conf.load import build_instance, load_instance
-from conf.server_settings import GatewaySettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
@@ -34,11 +34,12 @@ def test_a_password_is_read_from_the_environment_or_a_file_beside_the_instance_f
         {"name": "file", "host": "b", "user": "u", "password_file": "pw"},
         {"name": "none", "host": "c", "user": "u"},
     ]
-    gateway = {"token_file": "pw"}
+    (tmp_path / "token").write_text(f"{SECRET}\r\n\n")
+    gateway = {"token_file": "token"}
     loaded = build_instance(instance(shards=shards, gateway=gateway), folder=tmp_path)
     read = [shard.password.get_secret_value() for shard in loaded.shards]
     assert read == [SECRET, f" {SECRET} ", ""]
-    assert loaded.gateway.token.get_secret_value() == f" {SECRET} "
+    assert loaded.gateway.token.get_secret_value() == SECRET
 
 
 def test_a_password_is_read_once(monkeypatch):

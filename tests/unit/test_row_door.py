@@ -1,12 +1,15 @@
 """A shard's door for rows: what comes through it, and who does not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
 from pyarrow import flight
 
+from actors.door_certificate import door_certificate
 from actors.row_client import RowClient
 from actors.row_door import RowDoor, RowTicket
 from actors.store.ring import BatchMode, RingBounds, RingStore
@@ -112,7 +115,7 @@ def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
     assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
 
 
-def doors(ring):
+def doors(ring, *, tls=None):
     """Doors of one ring, each behind the one before."""
 
     def rows(ticket):
@@ -120,11 +123,12 @@ def doors(ring):
             raise ShardUnavailable("The shard is not open under that generation.", retry_after_s=0.1)
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
-    return RowDoor(rows, "127.0.0.1")
+    return RowDoor(rows, "127.0.0.1", tls=tls)
 
 
-def test_rows_and_refusals_come_through_the_door(ring):
-    door = doors(ring)
+@pytest.mark.parametrize("tls", [None, True])
+def test_rows_and_refusals_come_through_the_door(ring, tls):
+    door = doors(ring, tls=tls)
     client = RowClient("s0", lambda: door.address)
     assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
@@ -144,6 +148,37 @@ def test_who_does_not_know_the_secret_gets_nothing(ring):
             client.do_get(flight.Ticket(shown)).read_all()
     assert door.address.secret not in repr(door.address)
     door.close()
+
+
+def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
+    """1. its address carries the certificate; 2. another door's, or none, is refused; 3. so is no TLS."""
+    door, other, plain = doors(ring, tls=True), doors(ring, tls=True), doors(ring)
+    assert door.address.location.startswith("grpc+tls://")
+    assert plain.address.location.startswith("grpc://")
+    assert plain.address.certificate is None
+    assert "CERTIFICATE" not in repr(door.address)
+    ticket = RowTicket(1, 3, 0, 7)
+    as_plain = door.address.location.replace("grpc+tls", "grpc")
+    for wrong in (
+        replace(door.address, certificate=other.address.certificate),
+        replace(door.address, certificate=None),
+        replace(door.address, location=as_plain, certificate=None),
+    ):
+        with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
+            RowClient("s0", lambda wrong=wrong: wrong).fetch(ticket)
+    for made in (door, other, plain):
+        made.close()
+
+
+@pytest.mark.parametrize(("host", "name"), [("10.0.0.7", "10.0.0.7"), ("::1", "::1"), ("node7", "node7")])
+def test_a_certificate_is_of_its_host(host, name):
+    made = door_certificate(host)
+    names = load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
+        SubjectAlternativeName
+    )
+    assert [str(one.value) for one in names.value] == [name]
+    assert b"PRIVATE KEY" in made.key
+    assert "PRIVATE KEY" not in repr(made)
 
 
 def test_a_door_that_is_gone_is_asked_for_anew(ring):

@@ -1,0 +1,116 @@
+"""Gateway settings: the door that consumers come in by, who may, and how it proves who it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+
+from conf.secret import read_secret
+from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, is_loopback, unfit
+from merge.access import is_header_text
+
+
+class GatewaySslSettings(Settings):
+    """TLS of the gateway."""
+
+    #: our certificate, with those between it and its authority behind it, and its key; both PEM
+    cert: AnchoredPath
+    key: AnchoredPath
+    #: authorities that must have signed a consumer's certificate; None: consumers need none
+    client_ca: AnchoredPath | None = None
+
+
+class ClientSettings(Settings):
+    """One who may come in, by a token of its own. The token appears in no repr, dump or error."""
+
+    #: what logs and refusals call it
+    name: Name
+    #: environment variable or file that holds its token; one of them is required
+    token_env: str | None = None
+    token_file: AnchoredPath | None = None
+    #: what it may read; empty: this instance's destination
+    destinations: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    #: under which client ids; empty: any
+    client_ids: Annotated[tuple[Name, ...], Field(strict=False)] = ()
+    #: whether it may change what is served
+    operate: bool = False
+
+    _token: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="after")
+    def _read_token(self) -> ClientSettings:
+        token = _token(self.token_env, self.token_file)
+        if token is None:
+            raise unfit("be given, or `token_file`", key="token_env", found="is missing")
+        self._token = token
+        return self
+
+    @property
+    def token(self) -> SecretStr:
+        """What it shows."""
+        return self._token
+
+
+class GatewaySettings(Settings):
+    """The door that consumers come in by. Its tokens appear in no repr, dump or error."""
+
+    host: Host = "127.0.0.1"
+    port: ListenPort = 11113
+    #: by which other machines reach it; None: `host`, or the machine's name where that is every address
+    advertise: Host | None = None
+    #: environment variable or file that holds a token by which everything may be read and operated
+    token_env: str | None = None
+    token_file: AnchoredPath | None = None
+    #: who else may come in; without clients and token, everybody on this machine may do everything
+    clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
+    #: None: the connections are not encrypted
+    ssl: GatewaySslSettings | None = None
+    #: bytes of one message of a reply, about; a larger batch leaves in several
+    reply_bytes_max: Count = 4 << 20
+
+    _token: SecretStr | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _guarded(self) -> GatewaySettings:
+        self._token = _token(self.token_env, self.token_file)
+        known = self._token is not None or self.clients or (self.ssl is not None and self.ssl.client_ca)
+        if not known and not is_loopback(self.host):
+            raise unfit(
+                "be a loopback address without `token_env`, `token_file`, `clients` and `ssl.client_ca`",
+                key="host",
+                found=f"is '{self.host}', open to other machines",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _distinct_clients(self) -> GatewaySettings:
+        names: dict[str, int] = {}
+        tokens = {} if self._token is None else {self._token.get_secret_value(): "the gateway"}
+        for index, client in enumerate(self.clients):
+            place = f"clients[{index}]"
+            first = names.setdefault(client.name, index)
+            if first != index:
+                raise unfit(
+                    "be unique", key=f"{place}.name", found=f"clients[{first}] is '{client.name}' too"
+                )
+            owner = tokens.setdefault(client.token.get_secret_value(), place)
+            if owner != place:
+                key = "token_env" if client.token_file is None else "token_file"
+                raise unfit("hold a token of its own", key=f"{place}.{key}", found=f"{owner} has the same")
+        return self
+
+    @property
+    def token(self) -> SecretStr | None:
+        """The token by which everything is allowed; None: there is none."""
+        return self._token
+
+
+def _token(env: str | None, file: Path | None) -> SecretStr | None:
+    """Read a token, which travels in the header of a request."""
+    token = read_secret("token", env, file)
+    if token is not None and not is_header_text(token.get_secret_value()):
+        key = "token_env" if file is None else "token_file"
+        raise unfit("point to a token of printable ASCII characters", key=key, found="it has others")
+    return token

@@ -1,0 +1,58 @@
+"""How to log in at ZooKeeper: servers and consumers do it alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from merge.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperLogin:
+    """A user of ZooKeeper's digest scheme, and the TLS of the connection."""
+
+    #: owns every node that is made; empty: nodes are open to all
+    user: str = ""
+    password: str = field(default="", repr=False)
+    #: whether the connection is encrypted
+    tls: bool = False
+    #: file of the authorities that sign the servers' certificates; None: those of the system
+    ca: str | None = None
+    #: files of our certificate and its key, where the servers ask for one
+    cert: str | None = None
+    key: str | None = None
+    #: whether a server must prove that it is the host that was asked for
+    verify: bool = True
+
+    @classmethod
+    def parse(cls, credential: str | None, ca: str | None = None) -> ZooKeeperLogin:
+        """Return the login of "user:password" (None: nobody), with TLS where authorities are given.
+
+        Raises:
+            ConfigError: it is not of that form; the sentence does not repeat it.
+        """
+        user, separator, password = (credential or "").partition(":")
+        if credential is not None and not (user and separator and password):
+            raise ConfigError("What is given for ZooKeeper is no credential.", hint="Expected user:password.")
+        return cls(user, password, tls=ca is not None, ca=ca)
+
+    def client_options(self) -> dict[str, Any]:
+        """Return the arguments that kazoo's client wants."""
+        options: dict[str, Any] = {}
+        if self.user:
+            options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
+        if self.tls:
+            options |= {
+                "use_ssl": True,
+                "ca": self.ca,
+                "certfile": self.cert,
+                "keyfile": self.key,
+                "verify_certs": self.verify,
+                "check_hostname": self.verify,
+            }
+        return options
+
+
+#: who logs in at a ZooKeeper that is open to all
+NOBODY = ZooKeeperLogin()

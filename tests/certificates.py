@@ -1,0 +1,91 @@
+"""Authorities and certificates of the tests' own."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Files of a certificate and its key, PEM."""
+
+    cert: Path
+    key: Path
+
+
+class Authority:
+    """Signs certificates into a folder; `ca` is the file of its own."""
+
+    def __init__(self, folder: Path, name: str = "ca") -> None:
+        self._folder = folder
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._subject = _subject(name)
+        usage = x509.KeyUsage(
+            key_cert_sign=True,
+            crl_sign=True,
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        public_key = self._key.public_key()
+        builder = (
+            _certificate(self._subject, self._subject, public_key)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        )
+        self.ca = folder / f"{name}.pem"
+        self.ca.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+    def pair(self, name: str, host: str = "127.0.0.1") -> Pair:
+        """Sign a certificate for an address."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        address = x509.IPAddress(ipaddress.ip_address(host))
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        signed = (
+            _certificate(_subject(name), self._subject, key.public_key())
+            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+            .add_extension(issuer_key, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}-key.pem")
+        pair.cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        pair.key.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return pair
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+    )
