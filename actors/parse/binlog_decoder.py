@@ -231,7 +231,16 @@ class BinlogDecoder:
             )
         else:
             self._dispatch(
-                Event(kind, header.timestamp, header.server_id, body, self.file, begin, self.offset),
+                Event(
+                    kind,
+                    header.timestamp,
+                    header.server_id,
+                    body,
+                    self.file,
+                    begin,
+                    self.offset,
+                    header.flags,
+                ),
                 artificial=self._artificial(header),
             )
         return kind

@@ -112,7 +112,7 @@ class BinlogFiles:
 
     @property
     def losses(self) -> Losses:
-        """Values that had no place in their type, since the beginning."""
+        """What could not be handed on as it was, since the beginning."""
         return self._builder.losses
 
     def __iter__(self) -> Iterator[Chunk]:

@@ -126,7 +126,7 @@ class BinlogStream:
 
     @property
     def losses(self) -> Losses:
-        """Values that had no place in their type, since the stream began."""
+        """What could not be handed on as it was, since the stream began."""
         return self._builder.losses
 
     def _prepare(self) -> int:

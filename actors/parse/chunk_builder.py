@@ -51,7 +51,7 @@ class ChunkBuilder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         limits = limits or Limits()
-        #: values that had no place in their type, since the beginning
+        #: what could not be handed on as it was, since the beginning
         self.losses = Losses()
         #: what is counted and followed, by the lane as well
         self.gathering = Gathering(limits.bytes_max, limits.rows_max, limits.headers_max)
