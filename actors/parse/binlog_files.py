@@ -31,7 +31,7 @@ from actors.parse.columns import Losses
 from actors.parse.compression import EVENT_BYTES_MAX
 from actors.parse.event_types import EventType
 from actors.parse.events import CHECKSUM_NONE, HEADER_SIZE, IN_USE_FLAG, MAGIC
-from actors.parse.table_lookup import NoLookup, TableLookup
+from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
@@ -106,7 +106,8 @@ class BinlogFiles:
             select,
             self._builder,
             checksum=CHECKSUM_NONE,
-            lookup=lookup or NoLookup(),
+            lookup=lookup,
+            names_needed=False,
             verbatim=verbatim,
         )
 

@@ -258,6 +258,8 @@ class TableSchema:
     layout: Layout
     #: for each column
     readings: tuple[Reading, ...]
+    #: the source's type of each column
+    types: tuple[bytes, ...]
 
     @classmethod
     def of(cls, name: TableName, table: TableMap) -> TableSchema:
@@ -279,4 +281,5 @@ class TableSchema:
         readings = tuple(
             Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
         )
-        return cls(name, table, arrow, layout, readings)
+        types = tuple(each.metadata[MYSQL_TYPE] for each in fields)
+        return cls(name, table, arrow, layout, readings, types)

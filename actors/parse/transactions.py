@@ -344,6 +344,7 @@ class Transactions:
         CREATE TABLE ... SELECT stands inside one, before its rows. Of an ALTER in two phases only the commit
         is handed on: its start changes nothing yet, and its rollback never will.
         """
+        self._tables.redefined()
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)
