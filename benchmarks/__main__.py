@@ -1,19 +1,22 @@
 """The benchmarks' command line.
 
 A benchmark is a module of this package with `measure(size: float) -> dict[str, Any]`: 1.0 is the size that
-two processors finish in three minutes at most, and what it returns is a JSON object.
+two processors finish in three minutes at most, and what it returns is a JSON object. One that can measure
+other makes of servers than MariaDB takes an `engine` as well.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import json
 import pkgutil
 import sys
 
 import benchmarks
 from actors.pages import keep_pages
+from canal_group.demo.engine import Engine
 
 
 def names() -> list[str]:
@@ -27,14 +30,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__)
     parser.add_argument("name", choices=[*names(), "all"], help="which one")
     parser.add_argument("--size", type=float, default=1.0, help="how much work, as a multiple of the usual")
+    parser.add_argument(
+        "--engine", choices=[*Engine], default=Engine.MARIADB, help="make of the servers (parse and group)"
+    )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     chosen = parser.parse_args()
     keep_pages()  # as the actors do: what consumes here is measured with them
     wanted = names() if chosen.name == "all" else [chosen.name]
     results = {}
     for name in wanted:
+        measure = importlib.import_module(f"benchmarks.{name}").measure
+        options: dict[str, Engine] = {}
+        if chosen.engine != Engine.MARIADB:
+            if "engine" not in inspect.signature(measure).parameters:
+                parser.error(f"{name} measures MariaDB only")
+            options["engine"] = Engine(chosen.engine)
         print(f"{name}: measuring", file=sys.stderr, flush=True)
-        results[name] = importlib.import_module(f"benchmarks.{name}").measure(chosen.size)
+        results[name] = measure(chosen.size, **options)
     result = results if chosen.name == "all" else results[chosen.name]
     print(json.dumps(result, indent=None if chosen.json else 2))
 

@@ -18,12 +18,14 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import pymysql
 from pymysql.constants import COMMAND
 
 from benchmarks._load import binlogs
+from canal_group.demo.mysql import mysqlbinlog
 from canal_group.demo.server_process import DatabaseServer
 
 _CLIENTS = ("mariadb-binlog", "mysqlbinlog")
@@ -33,26 +35,40 @@ _OK = 0
 
 def raw_dumps(made: Sequence[DatabaseServer]) -> tuple[float, str]:
     """Dump all servers' binlogs side by side; return bytes a second, all together, and who did it."""
-    client = next(filter(None, map(shutil.which, _CLIENTS)), None)
+    clients = [_client(server) for server in made]
     sizes = [sum(size for _, size in binlogs(server)) for server in made]
     with tempfile.TemporaryDirectory(prefix="cg-bench-") as folder:
-        commands = [_dump(client, server, f"{folder}/{index}-") for index, server in enumerate(made)]
+        commands = [
+            _dump(client, server, f"{folder}/{index}-")
+            for index, (client, server) in enumerate(zip(clients, made, strict=True))
+        ]
         began_s = time.monotonic()
         running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for command in commands]
         ended = [process.wait() for process in running]
         took_s = time.monotonic() - began_s
     if any(ended):
         raise RuntimeError("a raw dump failed")
-    return sum(sizes) / took_s, client.rpartition("/")[2] if client else "own reader of raw packets"
+    names = {Path(client[0]).name if client else "own reader of raw packets" for client in clients}
+    return sum(sizes) / took_s, ", ".join(sorted(names))
 
 
-def _dump(client: str | None, server: DatabaseServer, result: str) -> list[str]:
+def _client(server: DatabaseServer) -> list[str] | None:
+    """Return how the server's own client for binlogs is called; None: it is not installed.
+
+    Neither encrypts: the pipeline's connections are not encrypted either.
+    """
+    if server.engine == "mysql":
+        return [str(mysqlbinlog()), "--ssl-mode=DISABLED", "--get-server-public-key"]
+    found = next(filter(None, map(shutil.which, _CLIENTS)), None)
+    return [found, "--no-defaults"] if found else None
+
+
+def _dump(client: list[str] | None, server: DatabaseServer, result: str) -> list[str]:
     where, first = server.address(), binlogs(server)[0][0]
     if client is None:
         return [sys.executable, "-m", __name__, "raw", json.dumps([_account(server), first])]
     return [
-        client,
-        "--no-defaults",
+        *client,
         "--raw",
         "--read-from-remote-server",
         "--to-last-log",

@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, lock, servers
 from benchmarks._pipeline import Passage, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
+from canal_group.demo.engine import Engine
 from canal_group.demo.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
@@ -23,9 +24,9 @@ _BULK, _SMALL = 8_000_000, 400_000
 _REPLICATION_ROWS = 40_000
 
 
-def measure(size: float) -> dict[str, Any]:
+def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     """Return rows a second and the ratios for both backlogs."""
-    with servers() as made:
+    with servers(engine) as made:
         bulk = _measured(made, "bulk", int(_BULK * size) // SHARDS // BULK_ROWS)
         small = _measured(made, "small", int(_SMALL * size) // SHARDS)
     return {**bulk, "small": small, "cpus": cpus()}

@@ -56,10 +56,10 @@ _SERVER_ID = 4_000_001
 _T = TypeVar("_T")
 
 
-def measure(size: float) -> dict[str, Any]:
+def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     """Return speed and ratios for large and for small transactions."""
     measured = {name: in_memory(name, size) for name in _IN_MEMORY}
-    with servers(Engine.MARIADB, 1, _OPTIONS) as made:
+    with servers(engine, 1, _OPTIONS if engine is Engine.MARIADB else ()) as made:
         for name, times in _TRANSACTIONS.items():
             measured[name] |= from_server(made[0], fill(made, name, max(1, int(times * size))))
     return {**measured, "cpus": cpus()}

@@ -101,7 +101,7 @@ def check(
             if isinstance(source, FilesSource):
                 out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
                 continue
-            checks = preflight(source)
+            checks = preflight(source, start_by=shard.start_by)
         except CanalGroupError as error:
             failed = True
             out.print(f"[red]FAIL[/red]  {where}: {error}")

@@ -68,7 +68,8 @@ class BinlogDecoder:
         select: which tables to decode.
         builder: gathers what was read.
         checksum: of the events before the first format description: 0 none, 1 CRC32.
-        lookup: who is asked for what table maps do not say; None: such a table map is refused.
+        lookup: who is asked for what table maps do not say; None: nobody is.
+        names_needed: whether table maps without their columns' names are refused.
         verbatim: see `Transactions`.
     """
 
@@ -81,6 +82,7 @@ class BinlogDecoder:
         *,
         checksum: int,
         lookup: TableLookup | None = None,
+        names_needed: bool = True,
         verbatim: bool = False,
     ) -> None:
         #: file of the last event
@@ -93,7 +95,7 @@ class BinlogDecoder:
         self._lane = builder.lane
         self.offset = start.offset
         self._checksum = checksum
-        self._tables = Tables(select, lookup)
+        self._tables = Tables(select, lookup, names_needed=names_needed)
         xa = XaTransactions()
         self._lead_in: LeadIn | None = LeadIn(self._tables, xa)
         self._transactions = Transactions(
@@ -231,7 +233,16 @@ class BinlogDecoder:
             )
         else:
             self._dispatch(
-                Event(kind, header.timestamp, header.server_id, body, self.file, begin, self.offset),
+                Event(
+                    kind,
+                    header.timestamp,
+                    header.server_id,
+                    body,
+                    self.file,
+                    begin,
+                    self.offset,
+                    header.flags,
+                ),
                 artificial=self._artificial(header),
             )
         return kind

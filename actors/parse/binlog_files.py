@@ -31,7 +31,7 @@ from actors.parse.columns import Losses
 from actors.parse.compression import EVENT_BYTES_MAX
 from actors.parse.event_types import EventType
 from actors.parse.events import CHECKSUM_NONE, HEADER_SIZE, IN_USE_FLAG, MAGIC
-from actors.parse.table_lookup import NoLookup, TableLookup
+from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
@@ -106,13 +106,14 @@ class BinlogFiles:
             select,
             self._builder,
             checksum=CHECKSUM_NONE,
-            lookup=lookup or NoLookup(),
+            lookup=lookup,
+            names_needed=False,
             verbatim=verbatim,
         )
 
     @property
     def losses(self) -> Losses:
-        """Values that had no place in their type, since the beginning."""
+        """What could not be handed on as it was, since the beginning."""
         return self._builder.losses
 
     def __iter__(self) -> Iterator[Chunk]:

@@ -50,6 +50,7 @@ from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.source import SourceAddress, connect, query, server_error, translated
 from actors.parse.start import explained_by_gtid
+from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from actors.parse.transactions import SECOND_US
 from merge.chunk import Chunk
@@ -85,6 +86,7 @@ class BinlogStream:
             `start`; None: at `start`.
         by_gtid: whether to ask for what is not in the start's GTID set, wherever the source has it; `start`
             is then a place of any server.
+        lookup: who is asked what the columns are that MariaDB's table maps leave open; None: they stay bytes.
 
     Raises:
         SourceUnavailable: the source does not answer.
@@ -102,6 +104,7 @@ class BinlogStream:
         margin_us: int = MARGIN_US,
         lead_in: str | None = None,
         by_gtid: bool = False,
+        lookup: TableLookup | None = None,
     ) -> None:
         self.clock = clock
         self._address = address
@@ -118,7 +121,9 @@ class BinlogStream:
         self._connection = connect(address)
         try:
             checksum = self._prepare()
-            self._decoder = BinlogDecoder(address.name, self._place, select, self._builder, checksum=checksum)
+            self._decoder = BinlogDecoder(
+                address.name, self._place, select, self._builder, checksum=checksum, lookup=lookup
+            )
             self._packets = self._dump()
         except BaseException:
             self.close()
@@ -126,7 +131,7 @@ class BinlogStream:
 
     @property
     def losses(self) -> Losses:
-        """Values that had no place in their type, since the stream began."""
+        """What could not be handed on as it was, since the stream began."""
         return self._builder.losses
 
     def _prepare(self) -> int:

@@ -13,6 +13,7 @@ ordinals. Ordinals are therefore stable as long as the selection is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +38,16 @@ class Limits:
     headers_max: int = 8_192
 
 
+#: name, table map and types of a table: of one table map, a lookup may say two things
+_Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
+
+
 @dataclass(slots=True)
 class _Gathered:
     """The chunk that is being gathered, but for its headers."""
 
     names: dict[str, int] = field(default_factory=dict)
-    tables: dict[tuple[TableName, bytes], tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
+    tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
 
 
@@ -51,7 +56,7 @@ class ChunkBuilder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         limits = limits or Limits()
-        #: values that had no place in their type, since the beginning
+        #: what could not be handed on as it was, since the beginning
         self.losses = Losses()
         #: what is counted and followed, by the lane as well
         self.gathering = Gathering(limits.bytes_max, limits.rows_max, limits.headers_max)
@@ -116,7 +121,7 @@ class ChunkBuilder:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """
         gathering = self._opened()
-        key = (table.name, version)
+        key = (table.name, version, table.types)
         found = self._chunk.tables.get(key)
         if found is None:
             found = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))

@@ -68,12 +68,14 @@ _PADDED = {ColumnType.STRING, ColumnType.VAR_STRING}
 
 @dataclass(slots=True)
 class Losses:
-    """Values that had no place in their type, counted."""
+    """What was read and could not be handed on as it was, counted."""
 
     #: dates and times with a zero or impossible part, now null
     zero_dates: int = 0
     #: strings with bytes that their charset does not have
     invalid_text: int = 0
+    #: events of types that are not known here, which their server says may be ignored
+    ignored_events: int = 0
 
 
 def fields_of(table: TableMap) -> list[Any]:
@@ -256,6 +258,8 @@ class TableSchema:
     layout: Layout
     #: for each column
     readings: tuple[Reading, ...]
+    #: the source's type of each column
+    types: tuple[bytes, ...]
 
     @classmethod
     def of(cls, name: TableName, table: TableMap) -> TableSchema:
@@ -277,4 +281,5 @@ class TableSchema:
         readings = tuple(
             Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
         )
-        return cls(name, table, arrow, layout, readings)
+        types = tuple(each.metadata[MYSQL_TYPE] for each in fields)
+        return cls(name, table, arrow, layout, readings, types)

@@ -1,7 +1,8 @@
 """Event types: every number a binlog may hold, and what this reader does with it.
 
 A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. Nothing
-is skipped because it is unknown: a type that is not named here is refused.
+is skipped because it is unknown: a type that is not named here is refused, unless its server has marked the
+event as one that may be ignored by who does not know it (`IGNORABLE_FLAG`); such events are counted.
 
 Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in
 MariaDB's log_event.h (160-171). Aurora's padding stands in no public header; it was seen in its binlogs.
@@ -74,6 +75,8 @@ class EventType(IntEnum):
     MARIADB_DELETE_ROWS_COMPRESSED = 171
 
 
+#: all numbers that have a name here
+KNOWN = frozenset(map(int, EventType))
 #: version-1 rows events: the same body without the extra data that version 2 may carry
 ROWS_V1 = frozenset({EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1})
 ROWS_V2 = frozenset({EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS})

@@ -25,6 +25,8 @@ MAGIC = b"\xfebin"
 IN_USE_FLAG = 0x0001
 ARTIFICIAL_FLAG = 0x0020
 RELAY_LOG_FLAG = 0x0040
+#: a replica that does not know the event's type may pass over it: the same bit on both makes of servers
+IGNORABLE_FLAG = 0x0080
 
 CHECKSUM_NONE = 0
 CHECKSUM_CRC32 = 1
@@ -47,6 +49,8 @@ class Event(NamedTuple):
     file: str
     begin: int
     end: int
+    #: of the header
+    flags: int = 0
 
 
 class EventHeader(NamedTuple):

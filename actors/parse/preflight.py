@@ -15,6 +15,7 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
+from actors.parse.start import StartBy
 from merge.errors import SourceUnfit
 
 _MARIADB_MONITOR_SINCE = (10, 5)
@@ -58,12 +59,19 @@ _MEANINGS = {
 }
 
 
-def preflight(address: SourceAddress, allow: Collection[str] = ()) -> list[Check]:
+#: from each of MySQL's modes the next one towards ON: a server refuses to leave one out
+_GTID_STEPS = {"OFF": "OFF_PERMISSIVE", "OFF_PERMISSIVE": "ON_PERMISSIVE", "ON_PERMISSIVE": "ON"}
+
+
+def preflight(
+    address: SourceAddress, allow: Collection[str] = (), *, start_by: StartBy = "auto"
+) -> list[Check]:
     """Check a source.
 
     Args:
         address: the source and the account that will read it.
         allow: names of checks that may fail: they come back as fine, with what was found.
+        start_by: by what streams are asked for: `gtid` takes a source that writes GTIDs.
 
     Returns:
         Every check, in the order in which they are best mended.
@@ -76,6 +84,7 @@ def preflight(address: SourceAddress, allow: Collection[str] = ()) -> list[Check
     try:
         facts = server_facts(address, connection)
         checks = [_setting(facts, name) for name in _SETTINGS]
+        checks += [_gtids(facts)] if start_by == "gtid" else []
         checks += _privileges(address, connection, facts)
         checks += _server_ids(address, connection, facts)
     finally:
@@ -114,6 +123,21 @@ def _setting(facts: ServerFacts, name: str) -> Check:
     ok = value.upper() in allowed
     found = _MEANINGS.get(name, {}).get(value.upper(), value or "empty")
     return Check(name, ok, found, "" if ok else fix)
+
+
+def _gtids(facts: ServerFacts) -> Check:
+    if facts.mariadb:
+        return Check("gtid_mode", ok=True, found="not needed: MariaDB gives every transaction a GTID")
+    mode = facts.variables.get("gtid_mode", "").upper()
+    if facts.gtids:
+        return Check("gtid_mode", ok=True, found=mode)
+    if mode not in _GTID_STEPS:
+        return Check("gtid_mode", ok=False, found="not known to this server", fix="Set start_by: auto.")
+    steps, found = ["SET GLOBAL enforce_gtid_consistency = ON;"], mode
+    while mode in _GTID_STEPS:
+        mode = _GTID_STEPS[mode]
+        steps.append(f"SET GLOBAL gtid_mode = {mode};")
+    return Check("gtid_mode", ok=False, found=found, fix=" ".join(steps))
 
 
 def _privileges(

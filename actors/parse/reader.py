@@ -27,6 +27,7 @@ from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, binlog
 from actors.parse.chunk_builder import Limits
 from actors.parse.clock import SourceClock
 from actors.parse.preflight import preflight, require
+from actors.parse.server_lookup import ServerLookup
 from actors.parse.source import ServerFacts, SourceAddress, connect, server_facts, translated
 from actors.parse.start import StartBy, earliest_position, goes_by_gtid, latest_position
 from actors.parse.tables import Select
@@ -203,6 +204,7 @@ class SourceReader:
                 margin_us=self._margin_us,
                 lead_in=lead_in,
                 by_gtid=self._by_gtid and lead_in is None,
+                lookup=ServerLookup(self._address, control),
             )
             try:
                 with self._lock:

@@ -1,7 +1,8 @@
 """Server lookup: tables as a server's `information_schema` has them now.
 
-What it says may be newer than the rows of a file: it is right for tables that were not altered since. Layout:
-"The INFORMATION_SCHEMA COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
+What it says may be newer than the rows of a binlog: it is right for tables that were not altered since. A
+server shows the columns that the account has SELECT or REFERENCES on, and no others. Layout: "The
+INFORMATION_SCHEMA COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _VALUE = re.compile(r"'((?:[^']|'')*)'")
 
 
 class ServerLookup:
-    """Asks a server for tables, each once.
+    """Asks a server for tables, each once between two changes of definitions.
 
     Args:
         address: the server, for errors.
@@ -45,6 +46,10 @@ class ServerLookup:
         if (schema, table) not in self._known:
             self._known[schema, table] = self._ask(schema, table)
         return self._known[schema, table]
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        self._known.clear()
 
     def _ask(self, schema: str, table: str) -> list[ColumnFacts] | None:
         with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:

@@ -28,9 +28,15 @@ class TableLookup(Protocol):
     def columns(self, schema: str, table: str) -> Sequence[ColumnFacts] | None:
         """Return a table's columns in order; None if the table is not known."""
 
+    def forget(self) -> None:
+        """Forget what was said so far: a definition was changed."""
+
 
 class NoLookup:
     """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
 
     def columns(self, _schema: str, _table: str) -> None:
         """Return None."""
+
+    def forget(self) -> None:
+        """Do nothing."""

@@ -1,8 +1,8 @@
 """Table maps: what a TABLE_MAP event says of the rows that follow it.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
-the primary key, as they were when the rows were written. That is the only schema a stream uses: it never
-asks the source for the current one, which may be newer than the rows. What the table maps of files lack is
+the primary key, as they were when the rows were written. That is the schema that a stream uses: the source's
+current one may be newer than the rows. What table maps have no place for, and what those of files lack, is
 put in by `unnamed_tables`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; optional metadata fields likewise.

@@ -12,7 +12,7 @@ from actors.parse.columns import TableSchema
 from actors.parse.compression import unpack
 from actors.parse.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
 from actors.parse.format_description import FormatDescription
-from actors.parse.table_lookup import TableLookup
+from actors.parse.table_lookup import NoLookup, TableLookup
 from actors.parse.table_map import parse_rows_head, parse_table_map, table_id, table_name
 from actors.parse.unnamed_tables import completed
 from actors.parse.xa import RowsEvent
@@ -43,12 +43,16 @@ class Tables:
 
     Args:
         select: which tables are decoded and under which name.
-        lookup: who is asked for what a table map does not say; None: such a table map is refused.
+        lookup: who is asked for what a table map does not say; None: nobody is.
+        names_needed: whether a table map without its columns' names is refused.
     """
 
-    def __init__(self, select: Select, lookup: TableLookup | None = None) -> None:
+    def __init__(
+        self, select: Select, lookup: TableLookup | None = None, *, names_needed: bool = True
+    ) -> None:
         self._select = select
-        self._lookup = lookup
+        self._lookup = lookup or NoLookup()
+        self._names_needed = names_needed
         self._format: FormatDescription | None = None
         self._tables: dict[int, _Table] = {}
 
@@ -61,6 +65,10 @@ class Tables:
         """Forget all tables: another file begins, or a server that was restarted writes."""
         self._format = description or self._format
         self._tables.clear()
+
+    def redefined(self) -> None:
+        """Take note that a definition was changed: what is known of tables from elsewhere may be old."""
+        self._lookup.forget()
 
     def post_header_size(self, event_type: int) -> int:
         """Return the size of an event type's fixed part.
@@ -95,10 +103,9 @@ class Tables:
             return _Table(version, None)
         try:
             table = parse_table_map(
-                body, mariadb=self.mariadb, post_header_size=head, names_needed=self._lookup is None
+                body, mariadb=self.mariadb, post_header_size=head, names_needed=self._names_needed
             )
-            if self._lookup is not None:
-                table = completed(table, self._lookup, mariadb=self.mariadb)
+            table = completed(table, self._lookup, mariadb=self.mariadb)
             return _Table(version, TableSchema.of(name, table))
         except (KeyError, ValueError) as error:
             raise CorruptEvent(f"A table map describes columns that cannot be ({error}).") from error

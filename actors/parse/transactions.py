@@ -29,6 +29,7 @@ from actors.parse import ddl
 from actors.parse.chunk_builder import ChunkBuilder
 from actors.parse.compression import parse_payload
 from actors.parse.event_types import (
+    KNOWN,
     REFUSED,
     ROWS,
     SKIPPED,
@@ -38,7 +39,7 @@ from actors.parse.event_types import (
     EventType,
     type_name,
 )
-from actors.parse.events import HEADER_SIZE, Event, Query, parse_header, parse_query
+from actors.parse.events import HEADER_SIZE, IGNORABLE_FLAG, Event, Query, parse_header, parse_query
 from actors.parse.gtid_events import (
     Alter,
     TransactionStart,
@@ -167,6 +168,8 @@ class Transactions:
         handler = self._handlers.get(event.type)
         if handler is not None:
             handler(event)
+        elif event.flags & IGNORABLE_FLAG and event.type not in KNOWN:
+            self._builder.losses.ignored_events += 1
         elif event.type not in SKIPPED:
             raise UnsupportedEvent(
                 f"{type_name(event.type)} events are not read.", hint=REFUSED.get(event.type, UNKNOWN_HINT)
@@ -341,6 +344,7 @@ class Transactions:
         CREATE TABLE ... SELECT stands inside one, before its rows. Of an ALTER in two phases only the commit
         is handed on: its start changes nothing yet, and its rollback never will.
         """
+        self._tables.redefined()
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)
@@ -442,7 +446,9 @@ def inner_events(event: Event) -> Iterator[Event]:
         header = parse_header(each)
         if header.event_type in _NOT_IN_PAYLOAD:
             raise CorruptEvent(f"A payload holds an event of type {type_name(header.event_type)}.")
-        yield event._replace(type=header.event_type, timestamp=header.timestamp, body=each[HEADER_SIZE:])
+        yield event._replace(
+            type=header.event_type, timestamp=header.timestamp, body=each[HEADER_SIZE:], flags=header.flags
+        )
 
 
 def _prepared_before(xid: Xid) -> PositionPurged:

@@ -1,4 +1,4 @@
-"""Unnamed tables: table maps that do not name their columns, completed as far as somebody knows.
+"""Unnamed tables: what table maps do not say, their columns' names above all, completed as somebody knows.
 
 Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
 keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
@@ -12,7 +12,9 @@ the bytes say what they say by themselves:
 
 No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, nor how many digits of
 fractions the temporal types of old have (`mysql56_temporal_format=OFF`, and up to 10.0): that comes from a
-lookup too, also where columns are named. Without it addresses are bytes, and such times have no fraction.
+lookup too, also where columns are named, and for live streams as well: of a column that is still called so,
+and whose type now is of the size that the table map says. Without a lookup addresses are bytes, and such
+times have no fraction. What a lookup says is of now: see docs/lookups.md.
 """
 
 from __future__ import annotations
@@ -41,24 +43,31 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMa
 
     Args:
         table: a table map, with names or without.
-        lookup: who is asked for what it does not say; an answer with another number of columns, or about a
-            column of another name, is of another version of the table, and is not used.
+        lookup: who is asked for what it does not say. About a map without names, an answer with another
+            number of columns is of another version of the table, and is not used.
         mariadb: whether MariaDB wrote it.
     """
-    if table.named and not (mariadb and any(_is_vague(column) for column in table.columns)):
-        return table
+    if table.named:
+        vague = mariadb and any(map(_is_vague, table.columns))
+        return _told_apart(table, lookup) if vague else table
     facts = lookup.columns(table.schema, table.table)
     if facts is not None and len(facts) == len(table.columns):
         if mariadb:
             table = replace(table, columns=tuple(map(_sharpened, table.columns, facts)))
-        return table if table.named else _with_facts(table, facts)
-    if table.named:
-        return table
+        return _with_facts(table, facts)
     columns = (
         _bare(column, f"@{place}", charsets_known=table.charsets_known)
         for place, column in enumerate(table.columns, start=1)
     )
     return replace(table, columns=tuple(columns), named=True)
+
+
+def _told_apart(table: TableMap, lookup: TableLookup) -> TableMap:
+    facts = {fact.name: fact for fact in lookup.columns(table.schema, table.table) or ()}
+    columns = (
+        _sharpened(column, facts[column.name]) if column.name in facts else column for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))
 
 
 def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
@@ -87,8 +96,6 @@ def _may_be_address(column: Column) -> bool:
 
 def _sharpened(column: Column, fact: ColumnFacts) -> Column:
     """Return a column of MariaDB's with what its table map has no place for."""
-    if column.name not in ("", fact.name):
-        return column
     if column.type in _OLD_TEMPORAL:
         return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
     if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:

@@ -136,6 +136,15 @@ class Programs:
 _programs = Programs()
 
 
+def mysqlbinlog() -> Path:
+    """Return MySQL's own client for binlogs; `--no-defaults` is given to it already.
+
+    Raises:
+        ServerMissingError: see `Programs.mysqld`.
+    """
+    return _programs.mysqld().with_name("mysqlbinlog")
+
+
 def _make_datadir(datadir: Path) -> None:
     users = datadir.with_name("users.sql")
     canal, root = f"'{CANAL_USER}'@'127.0.0.1'", "'root'@'127.0.0.1'"

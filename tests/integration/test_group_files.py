@@ -1,6 +1,8 @@
-"""An instance of files and a server: files end, the server goes on, and a cursor stands in both."""
+"""Instances of files: beside a server, whose rows go on when they end, and with one to look tables up."""
 
 from __future__ import annotations
+
+import uuid
 
 from integration.shop import DEADLINE_S, Shop, kill
 from integration.test_parse_reader import await_true
@@ -64,3 +66,46 @@ def test_files_are_a_shard_beside_a_server(shop: Shop, tmp_path):
     assert read == {"s0": 5, "files": recorded.record.rows}
     assert group["held_by"] is None
     assert group["shards"][1]["frontier_us"] is None
+
+
+def test_a_server_says_what_the_files_do_not(one_ray: None, own_mariadb, tmp_path):
+    """The columns' names, and which bytes are a UUID: of files whose table maps say neither."""
+    server = own_mariadb
+    server.execute(
+        "SET GLOBAL binlog_row_metadata = NO_LOG",
+        "CREATE TABLE app.t (id INT UNSIGNED PRIMARY KEY, u UUID, e ENUM('a', 'b'))",
+    )
+    server.execute("INSERT INTO app.t VALUES (4000000000, '6ccd780c-baba-4026-9564-5b8c65600000', 'b')")
+    where = server.address()
+    settings = build_instance(
+        {
+            "preset": "file",
+            "destination": f"files-{uuid.uuid4().hex[:8]}",
+            "shards": [
+                {
+                    "name": "files",
+                    "files": f"{server.folder}/data/mysql-bin.*",
+                    "lookup": {"host": where.host, "port": where.port, "user": "root"},
+                }
+            ],
+            "filter": {"white": r"app\..*"},
+            "cursor": {"kind": "file", "folder": str(tmp_path / "cursors")},
+            "coordination": {"kind": "local", "folder": str(tmp_path / "epochs")},
+            "gateway": {"port": 0},
+        }
+    )
+    found = []
+    with launch(settings) as instance:
+        options = {"destination": settings.destination, "client_id": "c", "wait_s": DEADLINE_S}
+        with canal_group.connect(instance.uri, **options) as consumer:
+            while not found:
+                batch = consumer.get_without_ack(100, timeout=DEADLINE_S)
+                assert batch is not None
+                found += [row for row in batch.envelope().to_pylist() if row["op"] == "INSERT"]
+                consumer.ack(batch.batch_id)
+    (row,) = found
+    assert dict(row["after"]) == {
+        "id": "4000000000",
+        "u": "6ccd780c-baba-4026-9564-5b8c65600000",
+        "e": "b",
+    }

@@ -10,6 +10,7 @@ from integration.test_parse_reader import await_rows, await_true, reading
 
 from actors.parse.chunk_builder import Limits
 from actors.parse.gtid_sets import encode_gtid_set
+from actors.parse.preflight import preflight
 from actors.parse.reader import behind
 from actors.parse.source import connect, server_facts
 from canal_group.demo.mariadb import MariaDbServer
@@ -236,6 +237,25 @@ def test_a_mysql_without_gtids_does_not_stand_in(source_address):
                 reading(source_address(server), start=position, start_by=start_by) as recorder,
             ):
                 await_true(lambda recorder=recorder: recorder.error is not None, "the error")
+
+
+def test_the_preflight_says_how_to_turn_gtids_on(source_address):
+    """From each of MySQL's modes: what it says mends it."""
+    steps = "ON_PERMISSIVE", "OFF_PERMISSIVE"
+    with servers(MySqlServer, ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]) as (server,):
+        address = source_address(server)
+        for mode, way in (("OFF", ()), ("ON_PERMISSIVE", steps[:1]), ("OFF_PERMISSIVE", steps)):
+            server.execute(*(f"SET GLOBAL gtid_mode = {step}" for step in way))
+            (check,) = (each for each in preflight(address, start_by="gtid") if not each.ok)
+            assert (check.name, check.found) == ("gtid_mode", mode)
+            assert all(each.ok for each in preflight(address))
+            server.execute(*check.fix.rstrip(";").split(";"))
+            assert all(each.ok for each in preflight(address, start_by="gtid"))
+
+
+def test_mariadb_needs_no_gtid_mode(mariadb, source_address):
+    found = {each.name: each for each in preflight(source_address(mariadb), start_by="gtid")}
+    assert found["gtid_mode"].ok
 
 
 def test_another_server_ends_the_reader(source_address):

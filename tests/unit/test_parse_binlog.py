@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from binlog_bytes import SIZES_5_1, File
+from binlog_bytes import events_of as hand_made
 
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.chunk_builder import ChunkBuilder, Limits
@@ -400,6 +402,27 @@ def test_unknown_and_refused_types_stop(number):
     assert caught.value.details["offset"] == struct.unpack_from("<I", gtid, 13)[0] - len(gtid)
     assert str(number) in str(caught.value.details["event"])
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("number", [43, 99, 172, 255])
+@pytest.mark.parametrize(("version", "checksum"), [("9.7.4", True), ("10.11.6-MariaDB-log", False)])
+def test_unknown_types_that_a_replica_may_ignore_are_counted(number, version, checksum):
+    """Inside a transaction and between two; on MariaDB 0x8000 is another flag, and is no permission."""
+    file = File(version, SIZES_5_1 + bytes(16), checksum=checksum)
+    file.add(number, b"?" * 30, flags=0x80).query("BEGIN").add(number, b"", flags=0x180).xid()
+    reading = Reading().feed(hand_made(file.data)).close()
+    assert [int(h["flags"]) for h in reading.headers] == [WHOLE]
+    assert reading.builder.losses.ignored_events == 2
+    refused = hand_made(file.add(number, b"", flags=0x8000).data)
+    with pytest.raises(UnsupportedEvent, match=f"unknown type {number}") as caught:
+        Reading().feed(refused)
+    assert caught.value.details["offset"] == sum(map(len, refused[:-1])) + 4
+
+
+def test_a_known_type_is_refused_whatever_its_flags_say():
+    file = File("9.7.4", SIZES_5_1 + bytes(16), checksum=True).add(EventType.INCIDENT, bytes(2), flags=0x80)
+    with pytest.raises(UnsupportedEvent, match="INCIDENT"):
+        Reading().feed(hand_made(file.data))
 
 
 def test_no_type_is_both_skipped_and_refused():

@@ -12,7 +12,7 @@ from unit.test_parse_fixtures import changes_of
 
 from actors.parse.binlog_files import BinlogFiles
 from actors.parse.event_types import EventType
-from actors.parse.table_lookup import ColumnFacts
+from actors.parse.table_lookup import ColumnFacts, NoLookup
 from actors.parse.table_map import ColumnType
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, UnsupportedEvent
@@ -103,7 +103,7 @@ def test_commit_times_are_the_seconds_of_the_first_event(tmp_path):
     assert int(chunk.headers[0]["gtid_number"]) == 0
 
 
-class Known:
+class Known(NoLookup):
     """Knows one table."""
 
     def __init__(self, facts):
@@ -168,3 +168,26 @@ def test_version_three_is_refused(tmp_path):
     path.write_bytes(file.data[:23] + b"\3\0" + file.data[25:])
     with pytest.raises(UnsupportedEvent, match="Binlog version 3"):
         changes_of(path)
+
+
+class Altered(Known):
+    """Knows a table that becomes another with the first definition that is read."""
+
+    def forget(self):
+        self.facts = [self.facts[0]._replace(type="binary")]
+
+
+def test_a_table_that_is_altered_is_asked_for_again(tmp_path):
+    """Its table map is the same before and after, and its rows are of two types in one chunk."""
+    columns, value = [(ColumnType.STRING, b"\xfe\x10")], bytes(range(16))
+    file = File("10.11.6-MariaDB-log", checksum=False)
+    for number in (7, 8):
+        file.query("BEGIN").table_map(columns, number).insert(columns, [b"\x10" + value], number).xid()
+        if number == 7:
+            file.query("ALTER TABLE t MODIFY u BINARY(16)")
+    lookup = Altered([ColumnFacts("u", False, 63, (), False, "uuid")])
+    (chunk,) = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName, lookup=lookup)
+    assert [table.rows.column("after").to_pylist() for table in chunk.tables] == [
+        [{"u": "00010203-0405-0607-0809-0a0b0c0d0e0f"}],
+        [{"u": value}],
+    ]

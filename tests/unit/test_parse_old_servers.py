@@ -12,7 +12,7 @@ from unit.test_parse_binlog import FIXTURES
 from unit.test_parse_fixtures import changes_of, deletes, inserts, updates
 
 from actors.parse.binlog_files import BinlogFiles
-from actors.parse.table_lookup import ColumnFacts
+from actors.parse.table_lookup import ColumnFacts, NoLookup
 from canal_group.binlog_tool import show
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, UnsupportedEvent
@@ -142,7 +142,7 @@ def test_statements_are_counted_apart(folder):
     assert any(line.endswith("2 INSERT app.t") for line in lines)
 
 
-class Known:
+class Known(NoLookup):
     """Says what types.sql made."""
 
     def columns(self, _schema, table):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 import row_images
 import rows_corpus
+from binlog_bytes import File
 from row_images import (
     INSERT,
     REMOVE,
@@ -20,10 +22,12 @@ from row_images import (
     sized,
 )
 
+from actors.parse.binlog_files import BinlogFiles
 from actors.parse.event_types import EventType
 from actors.parse.rows import RowsBuilder
 from actors.parse.table_map import Column, ColumnType
 from merge.absent import absent_in, absent_names
+from merge.chunk import TableName
 from merge.errors import CorruptEvent, UnsupportedEvent
 
 INT, TEXT = Column(ColumnType.LONG), Column(ColumnType.VARCHAR, size=200, collation=255)
@@ -74,6 +78,45 @@ def test_an_image_after_has_what_the_one_before_says(event_type):
     ]
     changed = {**values(1, 2, 3, 9), 0: None}
     assert said(batch, "after") == [changed, {**values(0, 3), 1: None, 2: None, 9: None}, changed]
+
+
+@pytest.mark.parametrize("event_type", UPDATES)
+def test_full_nodup(event_type):
+    """The image before is whole, the one after has what changed: together they say everything."""
+    columns = [INT, TEXT, VECTOR, JSON]
+    before, after = [stored(0, 1, 2, 3)], [image([None])]
+    body = rows_body(event_type, 4, [*before, *after], after=bitmap([1], 4))
+    batch, _ = row_images.rows_of(columns, [(event_type, body)])
+    assert said(batch, "before") == [values(0, 1, 2, 3)]
+    assert said(batch, "after") == [{**values(0, 2, 3), 1: None}]
+    assert absent_in(batch, "after") is None
+
+
+def test_rows_of_an_xa_transaction_lack_columns(tmp_path):
+    """Held at the PREPARE and handed over at the COMMIT, they still lack what was not logged."""
+    columns = [(ColumnType.LONG, b"")] * 3
+    body = rows_body(
+        EventType.UPDATE_ROWS_V1,
+        3,
+        [image([integer(1, 4)]), image([integer(5, 4), None])],
+        before=bitmap([0], 3),
+        after=bitmap([1, 2], 3),
+    )
+    file = File("5.7.44-log", checksum=False)
+    file.query("XA START X'01',X'',1").table_map(columns, number=0).add(EventType.UPDATE_ROWS_V1, body)
+    file.query("XA END X'01',X'',1").add(EventType.XA_PREPARE, struct.pack("<BIII", 0, 1, 1, 0) + b"\1")
+    file.query("XA COMMIT X'01',X'',1")
+    (chunk,) = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName)
+    assert [int(header["rows"]) for header in chunk.headers] == [0, 1]
+    (table,) = chunk.tables
+    assert table.rows.column("_header").to_pylist() == [1]
+    names = ["@1", "@2", "@3"]
+    gone = {
+        which: absent_names(absent_in(table.rows, which), names, 1).to_pylist()
+        for which in ("before", "after")
+    }
+    assert gone == {"before": [["@2", "@3"]], "after": [None]}
+    assert table.rows.column("after").to_pylist() == [{"@1": 1, "@2": 5, "@3": None}]
 
 
 @pytest.mark.parametrize(
