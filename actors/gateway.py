@@ -91,7 +91,6 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        super().__init__(wiring.location, middleware={"token": TokenDoor(wiring.token)})
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
@@ -115,6 +114,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
         }
+        # Last: it listens, and may be called, before it returns.
+        super().__init__(wiring.location, middleware={"token": TokenDoor(wiring.token)})
 
     # ---- actions ---------------------------------------------------------------------------------------
 
