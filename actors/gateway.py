@@ -17,6 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
@@ -24,7 +25,6 @@ from typing import Any
 import pyarrow as pa
 import ray
 from pyarrow import flight
-from ray import ObjectRef
 from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
@@ -268,7 +268,12 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, leaving))
 
     def _permit(self, client_id: str, epoch: int, batch_id: int) -> Permit:
-        return Permit(lambda: self._group.confirm.remote(client_id, epoch, batch_id), _seconds)
+        def ask() -> Future[float]:
+            # A future: Ray prints a traceback of an error that nobody fetches, as when the rows fail first.
+            answer: Future[float] = self._group.confirm.remote(client_id, epoch, batch_id).future()
+            return answer
+
+        return Permit(ask, _seconds)
 
     def _table(self, ticket: dict[str, Any]) -> pa.Table:
         key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
@@ -305,6 +310,6 @@ class Gateway:
         return os.getpid()
 
 
-def _seconds(answer: ObjectRef[float]) -> float:
+def _seconds(answer: Future[float]) -> float:
     with translated("The group"):
-        return float(ray.get(answer, timeout=CALL_TIMEOUT_S))
+        return float(answer.result(CALL_TIMEOUT_S))
