@@ -26,8 +26,8 @@ class Done:
 
     happening: Happening
     #: whom it hit; empty: nobody was there
-    whom: str
-    begun_us: int
+    whom: str = ""
+    begun_us: int = 0
     #: when it was mended, or who was killed could come back
     ended_us: int = 0
     #: what mends it
@@ -71,7 +71,7 @@ class Faults:
             self._mend(lambda _: True)
 
     def _begin(self, happening: Happening, now_s: float) -> None:
-        done = Done(happening, "", now_us())
+        done = Done(happening)
         # Whoever is just ending by itself is nobody.
         with contextlib.suppress(ProcessLookupError):
             done.whom = self._act(done)
@@ -84,10 +84,16 @@ class Faults:
         self._lasting.append(done)
 
     def _mend(self, due: Callable[[Done], bool]) -> None:
-        for one in [one for one in self._lasting if due(one)]:
-            self._lasting.remove(one)
-            one.mend()
-            one.ended_us = now_us()
+        """Mend what is due: each, also when one cannot be."""
+        with contextlib.ExitStack() as stack:
+            for one in filter(due, tuple(self._lasting)):
+                self._lasting.remove(one)
+                stack.callback(self._mend_one, one)
+
+    @staticmethod
+    def _mend_one(one: Done) -> None:
+        one.mend()
+        one.ended_us = now_us()
 
     def _act(self, done: Done) -> str:
         """Do it; return whom it hit."""

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from integration.zookeeper_fixtures import eventually
 
 from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.server_process import ServerMissingError
@@ -70,7 +71,7 @@ def test_what_it_started_ends_with_it_when_it_is_interrupted(tmp_path: Path):
         process.send_signal(signal.SIGINT)
         process.communicate()
         assert process.returncode == 130
-    assert not [pid for pid in family if Path(f"/proc/{pid}").exists()], "processes outlived it"
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "all processes to end")
 
 
 def descendants(pid: int) -> list[int]:
