@@ -32,6 +32,8 @@ def main() -> int:
             print("\n".join(map(str, schedule_of(seed, asked.minutes))))
             continue
         keep = asked.keep / str(seed) if asked.keep is not None else None
+        if keep is not None and keep.exists():
+            parser.error(f"{keep} is there already: remove it, or keep elsewhere")
         try:
             with Interrupts():
                 outcome = play(seed, asked.minutes, _say, keep=keep)
