@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test sim bench check fuzz asan format clean
+.PHONY: help setup demo recorded test sim chaos bench check fuzz asan format clean
 
 BIN := .venv/bin
 
@@ -20,6 +20,9 @@ test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 
 sim: setup ## play a seed's faults around the machines of merge/ (SEED=7; SEEDS=1000 for as many from there on)
 	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(ARGS)
+
+chaos: setup ## kill, pause and cut off real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
+	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)

@@ -17,13 +17,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import ray
 from pyarrow import flight
-from ray import ObjectRef
 from ray.actor import ActorHandle
 
 from actors.batch_reader import BatchReader
@@ -90,8 +90,6 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        tls = wiring.tls.server_options() if wiring.tls is not None else {}
-        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
@@ -115,6 +113,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
         }
+        # Last: it listens, and may be called, before it returns.
+        tls = wiring.tls.server_options() if wiring.tls is not None else {}
+        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
 
     # ---- actions ---------------------------------------------------------------------------------------
 
@@ -275,7 +276,12 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, leaving))
 
     def _permit(self, client_id: str, epoch: int, batch_id: int) -> Permit:
-        return Permit(lambda: self._group.confirm.remote(client_id, epoch, batch_id), _seconds)
+        def ask() -> Future[float]:
+            # A future: Ray prints a traceback of an error that nobody fetches, as when the rows fail first.
+            answer: Future[float] = self._group.confirm.remote(client_id, epoch, batch_id).future()
+            return answer
+
+        return Permit(ask, _seconds)
 
     def _table(self, ticket: dict[str, Any]) -> pa.Table:
         key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
@@ -312,6 +318,6 @@ class Gateway:
         return os.getpid()
 
 
-def _seconds(answer: ObjectRef[float]) -> float:
+def _seconds(answer: Future[float]) -> float:
     with translated("The group"):
-        return float(ray.get(answer, timeout=CALL_TIMEOUT_S))
+        return float(answer.result(CALL_TIMEOUT_S))

@@ -7,9 +7,9 @@ stream. Without the group's word, what was fetched under an epoch could leave wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 
 import pyarrow as pa
-from ray import ObjectRef
 
 from actors.clock import clock_s
 from merge.errors import ServerUnavailable
@@ -27,9 +27,7 @@ class Permit:
         wait: waits for the answer, and raises what the group refuses with.
     """
 
-    def __init__(
-        self, ask: Callable[[], ObjectRef[float]], wait: Callable[[ObjectRef[float]], float]
-    ) -> None:
+    def __init__(self, ask: Callable[[], Future[float]], wait: Callable[[Future[float]], float]) -> None:
         self._ask, self._wait = ask, wait
         self._until_s = 0.0
         self._asked_at_s, self._answer = clock_s(), ask()

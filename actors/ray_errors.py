@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from merge.errors import CanalGroupError, ServerUnavailable
 
@@ -31,5 +31,5 @@ def translated(whom: str) -> Iterator[None]:
         raise ServerUnavailable(
             f"{whom} is away or restarting ({type(error).__name__}).", retry_after_s=0.3
         ) from error
-    except GetTimeoutError as error:
+    except TimeoutError as error:  # Ray's own, or that of a future of an answer
         raise ServerUnavailable(f"{whom} did not answer in time.", retry_after_s=1.0) from error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,15 +14,30 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
+_KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+#: how many ports below the kernel's are looked at, and where those begin that anybody may listen on
+_PORTS, _UNPRIVILEGED = 10_000, 1_024
 _libc = ctypes.CDLL(None, use_errno=True)
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-starter")
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that was free a moment ago.
+
+    It lies below those that the kernel hands out: whatever connects or listens on any port meanwhile does not
+    take it, also while its server is restarted.
+    """
+    low = int(_KERNELS_PORTS.read_text().split()[0])
+    below = range(max(_UNPRIVILEGED, low - _PORTS), low)
+    # Where there is none below, one of the kernel's has to do.
+    for port in (*random.SystemRandom().sample(below, len(below)), 0):
+        with socket.socket() as probe:
+            # As servers do: a port in TIME_WAIT is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                return int(probe.getsockname()[1])
+    raise OSError("No port of 127.0.0.1 is free.")
 
 
 def run_as_root() -> list[str]:

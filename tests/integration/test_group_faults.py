@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import ray
 from integration.shop import CLIENT, Reading, Shop, in_background, kill
 
 import canal_group
@@ -238,3 +240,19 @@ def test_a_standby_server_takes_over_with_a_higher_epoch(shop: Shop):
                 reading.until(shop.rows)
                 assert successor.status()["group"]["epoch"] > first_epoch
     reading.check(shop)
+
+
+def test_a_batch_that_is_refused_leaves_no_traceback_in_the_gateways_log(shop: Shop):
+    """1. a batch is given back; 2. its rows are refused, with a sentence; 3. the log has nothing of it."""
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.write(0, 5)
+        batch = consumer.get_without_ack(5, timeout=20)
+        assert batch is not None
+        consumer.rollback()
+        with pytest.raises(canal_group.RolledBack):
+            batch.envelope()
+        assert consumer.status()["group"]["active"]
+        pid = ray.get(instance.gateway.pid.remote())
+        logs = Path(ray._private.worker._global_node.get_logs_dir_path())
+        (log,) = logs.glob(f"worker-*-{pid}.err")
+        assert "Traceback" not in log.read_text()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
+from chaos.proxy import Proxy
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
@@ -57,68 +56,6 @@ class Campaign:
             raise self.error
         assert self.epoch is not None
         return self.epoch
-
-
-class Proxy:
-    """A TCP proxy that can be cut: its connections break, and new ones are refused until it is mended."""
-
-    def __init__(self, hosts: str) -> None:
-        host, _, port = hosts.partition(":")
-        self._target = (host, int(port))
-        self._lock = threading.Lock()
-        self._whole = True
-        self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self) -> None:
-        with self._lock:
-            self._whole = False
-            sockets, self._sockets = self._sockets, []
-        for one in sockets:
-            _close(one)
-
-    def mend(self) -> None:
-        with self._lock:
-            self._whole = True
-
-    def close(self) -> None:
-        self.cut()
-        _close(self._listener)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                try:
-                    far = socket.create_connection(self._target, timeout=5) if self._whole else None
-                except OSError:
-                    far = None
-                if far is None:
-                    _close(near)
-                    continue
-                far.settimeout(None)
-                self._sockets += [near, far]
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=_copy, args=(source, target), daemon=True).start()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while part := source.recv(65536):
-            target.sendall(part)
-    _close(source)
-    _close(target)
-
-
-def _close(one: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
 
 
 @pytest.fixture(scope="module")

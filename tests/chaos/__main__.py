@@ -1,0 +1,53 @@
+"""Chaos from the command line: plays seeds among real processes, one line of JSON for each.
+
+The exit status is 1 if something is wrong with a stream; the same seed and minutes play the same schedule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from canal_group.demo.interrupts import Interrupts
+from chaos.play import play
+from chaos.schedule import schedule_of
+
+
+def main() -> int:
+    """Play the seeds asked for."""
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="the first one (default: 1)")
+    parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other (default: 1)")
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long faults happen (default: 2)")
+    parser.add_argument("--schedule", action="store_true", help="print the schedule, and play nothing")
+    parser.add_argument(
+        "--keep", type=Path, help="keep journals and logs in a folder, below the seed's number"
+    )
+    asked = parser.parse_args()
+    wrong = False
+    for seed in range(asked.seed, asked.seed + asked.seeds):
+        if asked.schedule:
+            print(f"seed {seed}, {asked.minutes:g} minutes")
+            print("\n".join(map(str, schedule_of(seed, asked.minutes))))
+            continue
+        keep = asked.keep / str(seed) if asked.keep is not None else None
+        if keep is not None and keep.exists():
+            parser.error(f"{keep} is there already: remove it, or keep elsewhere")
+        try:
+            with Interrupts():
+                outcome = play(seed, asked.minutes, _say, keep=keep)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            return 130
+        print(outcome.line(), flush=True)
+        wrong = wrong or not outcome.ok
+    return 1 if wrong else 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

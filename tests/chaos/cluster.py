@@ -1,0 +1,95 @@
+"""The Ray cluster of several raylets on loopback, and the `canal-group serve` processes that share it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from ray.cluster_utils import Cluster
+
+from actors.local_ray import LOOPBACK, loopback_kept
+from chaos.process import Program
+from conf.server_settings import ZookeeperCursorSettings
+
+#: raylets, the head's included
+NODES: Final = 3
+
+
+class RayCluster:
+    """Raylets of one machine, each with processes of its own.
+
+    Guarantees: they end with us, however we end (on Linux).
+
+    Args:
+        folder: where Ray keeps what it writes; short, because the paths of its sockets are bounded.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        common = {"num_cpus": 1, "node_ip_address": LOOPBACK, "include_dashboard": False}
+        with loopback_kept():
+            self._cluster = Cluster(initialize_head=True, head_node_args={**common, "temp_dir": str(folder)})
+            for _ in range(NODES - 1):
+                self._cluster.add_node(**common)
+
+    @property
+    def address(self) -> str:
+        """Where drivers join."""
+        return str(self._cluster.address)
+
+    def actors(self, driver_pid: int) -> dict[str, int]:
+        """Return pids of a driver's living actors by their names' ends: group, gateway, shard/s0."""
+        state = self._cluster.global_state
+        jobs = {job["JobID"] for job in state.job_table() if job["DriverPid"] == driver_pid}
+        found = {}
+        for actor in state.actor_table(None, None, "ALIVE").values():
+            if actor["JobID"] in jobs and actor["Pid"]:
+                found[actor["Name"].split("/", 2)[-1]] = int(actor["Pid"])
+        return found
+
+    def close(self) -> None:
+        """End all raylets, with what runs under them."""
+        self._cluster.shutdown()
+
+
+class Server:
+    """One `canal-group serve` process.
+
+    Args:
+        number: of the server.
+        settings: of the instance; the same for all servers, but for where ZooKeeper is.
+        address: of the Ray cluster.
+        folder: where its instance file and its output go.
+    """
+
+    def __init__(self, number: int, settings: Mapping[str, Any], address: str, folder: Path) -> None:
+        self.number = number
+        file = folder / f"server-{number}.yaml"
+        file.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+        self.port = int(settings["gateway"]["port"])
+        self.program = Program(
+            [sys.executable, "-m", "canal_group.cli", "serve", "-c", str(file), "--address", address],
+            folder / f"server-{number}.log",
+        )
+
+    @property
+    def address(self) -> str:
+        """Its gateway, as ZooKeeper's `running` node names it."""
+        return f"{LOOPBACK}:{self.port}"
+
+
+def cursor_settings() -> dict[str, Any]:
+    """Return where cursors are kept: in ZooKeeper, each written before its acknowledgement is answered."""
+    settings: dict[str, Any] = {"kind": "zookeeper"}
+    if "flush_s" in ZookeeperCursorSettings.model_fields:
+        settings["flush_s"] = None
+    return settings
+
+
+def kept_logs(ray_folder: Path, target: Path) -> None:
+    """Copy the actors' logs to where they outlive the cluster."""
+    for session in ray_folder.glob("session_2*"):
+        shutil.copytree(session / "logs", target, dirs_exist_ok=True, ignore_dangling_symlinks=True)

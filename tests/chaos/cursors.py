@@ -1,0 +1,81 @@
+"""The cursor's history: every write of it in ZooKeeper, under which epoch, and by whose session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from actors.coordination.consumer_nodes import parsed
+from chaos.history import Entry, IncompleteHistoryError, Kind
+from merge.errors import UsageError
+from merge.position import GroupPosition
+from merge.tree import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class CursorWrite:
+    """One write of the cursor."""
+
+    zxid: int
+    #: as it stands in the node
+    text: str
+    #: the server's epoch at that time
+    epoch: int
+    #: whether the write was made to depend on that epoch, or came from the session that had won it
+    fenced: bool
+
+    @property
+    def cursor(self) -> GroupPosition:
+        """The position."""
+        return GroupPosition.from_json(self.text)
+
+
+def cursor_writes(entries: Sequence[Entry], tree: Tree, client_id: str) -> Iterator[CursorWrite]:
+    """Yield the writes of a client id's cursor, oldest first.
+
+    Raises:
+        IncompleteHistoryError: some are missing.
+    """
+    node = f"{tree.client(client_id)}/cursor"
+    epoch, owner, version = 0, "", -1
+    for entry in entries:
+        checked = False
+        for change in entry.changes:
+            if change.path == tree.epoch and change.kind in {Kind.CREATE, Kind.CREATE2, Kind.SET}:
+                epoch, owner = change.version, str(parsed(change.data).get("session", ""))
+            elif change.path == tree.epoch and change.kind is Kind.CHECK:
+                checked = change.version == epoch
+            elif change.path == node and change.kind in {Kind.CREATE, Kind.CREATE2, Kind.SET}:
+                version = _follow(version, change.version, is_new=change.kind is not Kind.SET)
+                fenced = checked or hex(entry.session) == owner
+                yield CursorWrite(entry.zxid, change.data.decode(), epoch, fenced)
+
+
+def _follow(version: int, now: int, *, is_new: bool) -> int:
+    if not is_new and now != version + 1:
+        raise IncompleteHistoryError(
+            f"After version {version} of the cursor, version {now} is the next known."
+        )
+    return now
+
+
+def regressions(writes: Sequence[CursorWrite]) -> Iterator[str]:
+    """Yield the places where the cursor, or one shard's part of it, goes back."""
+    for before, after in pairwise(writes):
+        old, new = before.cursor, after.cursor
+        where = f"zxid {after.zxid:#x}, epoch {after.epoch}"
+        if new.sequence < old.sequence:
+            yield f"{where}: the cursor goes back from {old.sequence} to {new.sequence}."
+        for shard, place in old.shards.items():
+            now = new.shards.get(shard)
+            if now is None:
+                yield f"{where}: the cursor lost shard {shard}."
+                continue
+            try:
+                back = now < place
+            except UsageError as error:
+                yield f"{where}: {shard}: {error}"
+                continue
+            if back:
+                yield f"{where}: {shard} goes back from {place} to {now}."

@@ -1,0 +1,117 @@
+"""Journals: what consumer processes wrote down, step by step, and reading it again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+#: files in a consumer's folder
+JOURNAL, ROWS = "journal", "rows"
+
+
+def now_us() -> int:
+    """Return microseconds since 1970 on the clock that all processes of this machine share."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a consumer."""
+
+    #: subscribed, delivered, acking, acked, refused, anew, fenced, error
+    what: str
+    batch_id: int = 0
+    consumer_epoch: int = 0
+    #: bytes of `ROWS` that a delivery is in
+    rows: tuple[int, int] = (0, 0)
+    #: delivered: what it becomes when this is acknowledged; acked: what the server answered
+    cursor: str = ""
+    error: str = ""
+    at_us: int = field(default_factory=now_us)
+
+    def line(self) -> bytes:
+        """Return it as a line of a journal, without what says nothing."""
+        said = {name: value for name, value in asdict(self).items() if value}
+        return json.dumps(said).encode() + b"\n"
+
+    @classmethod
+    def parsed(cls, line: str) -> Self:
+        """Return the step of a line."""
+        fields: dict[str, Any] = json.loads(line)
+        return cls(**{**fields, "rows": tuple(fields.get("rows", (0, 0)))})
+
+
+def steps_of(folder: Path) -> list[Step]:
+    """Return the steps of a consumer; none if it has not begun to write."""
+    try:
+        text = (folder / JOURNAL).read_text()
+    except FileNotFoundError:
+        return []
+    return [Step.parsed(line) for line in text.splitlines()]
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A batch as one consumer got it, and what became of it."""
+
+    #: the consumer's folder
+    folder: Path
+    step: Step
+    #: number of the delivery's run: between two runs something was taken back
+    run: tuple[str, int]
+    #: when the first acknowledgement was sent; 0: none was
+    asked_us: int = 0
+    #: when it was answered; 0: it was not, or refused
+    acked_us: int = 0
+    refused: bool = False
+
+    @property
+    def batch_id(self) -> int:
+        """Of the batch; the server's epoch stands above its 32 bits."""
+        return self.step.batch_id
+
+    @property
+    def server_epoch(self) -> int:
+        """Of the server that delivered it."""
+        return self.step.batch_id >> 32
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether an acknowledgement was sent, and no answer came."""
+        return bool(self.asked_us and not self.acked_us and not self.refused)
+
+    def rows(self) -> pa.Table:
+        """Return its rows, see `merge.envelope.ENVELOPE`."""
+        begin, end = self.step.rows
+        with (self.folder / ROWS).open("rb") as file:
+            file.seek(begin)
+            return pa.ipc.open_stream(file.read(end - begin)).read_all()
+
+
+def deliveries_of(folder: Path) -> Iterator[Delivery]:
+    """Yield the deliveries of one consumer in order."""
+    found: list[Delivery] = []
+    outstanding: dict[int, Delivery] = {}
+    turn = 0
+    for step in steps_of(folder):
+        match step.what:
+            case "subscribed" | "anew":
+                turn += 1
+                outstanding.clear()
+            case "delivered":
+                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, turn))
+                found.append(outstanding[step.batch_id])
+            case "acking":
+                asked = outstanding[step.batch_id]
+                asked.asked_us = asked.asked_us or step.at_us
+            case "acked":
+                outstanding[step.batch_id].acked_us = step.at_us
+            case "refused":
+                outstanding[step.batch_id].refused = True
+    yield from found

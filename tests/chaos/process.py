@@ -1,0 +1,84 @@
+"""Processes that are killed and paused, by pid, and never another that got the pid since."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from canal_group.demo.child_process import start_child
+
+#: how long a process may take to end in good order, seconds
+END_S = 20.0
+
+
+class Victim:
+    """A process that something happens to. It is held, so that its pid cannot become another's.
+
+    Raises:
+        ProcessLookupError: there is no such process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._held = os.pidfd_open(pid)
+
+    def send(self, what: signal.Signals) -> None:
+        """Send a signal, if it still lives."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._held, what)
+
+    def let_go(self) -> None:
+        """Hold it no longer."""
+        os.close(self._held)
+
+
+class Program:
+    """A program of ours that runs as a process of its own, and is started again after it was killed.
+
+    Args:
+        command: what to run.
+        log: where its output goes.
+        environment: variables beside ours.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
+        self._command, self._log = list(command), log
+        self._environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None: it does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return self._log
+
+    def start(self) -> None:
+        """Start it, if it does not run."""
+        if self.pid is None:
+            variables = [f"{name}={value}" for name, value in self._environment.items()]
+            self._process = start_child(["/usr/bin/env", *variables, *self._command], self._log)
+
+    def reap(self) -> None:
+        """Wait for the end of a process that was told to end, and end it at last."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def end(self) -> None:
+        """End it in good order, as far as that works; also when it is paused."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGCONT)
+            self.reap()

@@ -1,0 +1,164 @@
+"""The consumer process: reads, writes down durably what it got and what was acknowledged, and lets be killed.
+
+    python -m chaos.recorder --zookeeper HOSTS --destination NAME --client ID --folder F
+
+Its journal is one line of JSON for each step, written before the next step begins. Rows stand beside it in
+`rows`, Arrow streams one behind the other. A step that was begun and has no end in the journal may have
+happened or not: only the servers know.
+
+It works on through whatever the client calls retryable. It ends by itself when another consumer took over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+import canal_group
+from canal_group.client import Batch
+from chaos.journal import JOURNAL, ROWS, Step
+
+#: rows of a batch; small, so that there are many
+BATCH_ROWS = 400
+#: batches that it leaves outstanding before it acknowledges the oldest
+OUTSTANDING_MAX = 3
+#: exit status of one that another has taken over from
+TAKEN_OVER = 3
+_GET_S = 1.0
+#: how long one call goes on before it is told that nobody answers, seconds
+_RETRY_S = 20.0
+
+
+class Journal:
+    """Writes steps down; what `note` returned from survives any death of the process.
+
+    Args:
+        folder: of this process; made here.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._journal = os.open(folder / JOURNAL, flags)
+        self._rows = os.open(folder / ROWS, flags)
+        self._rows_end = 0
+
+    def rows(self, table: pa.Table) -> tuple[int, int]:
+        """Keep rows; return where they begin and end."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = sink.getvalue()
+        begin = self._rows_end
+        self._rows_end += os.write(self._rows, content)
+        os.fdatasync(self._rows)
+        return begin, self._rows_end
+
+    def note(self, step: Step) -> None:
+        """Write a step down. One write: a killed process has written the whole line, or nothing."""
+        os.write(self._journal, step.line())
+        os.fdatasync(self._journal)
+
+
+@dataclass(slots=True)
+class Recorder:
+    """One consumer and its journal."""
+
+    consumer: canal_group.Consumer
+    journal: Journal
+    chance: Random
+    _outstanding: list[Batch] = field(default_factory=list)
+    #: whether the group may hold other batches outstanding than we know
+    _astray: bool = False
+
+    def step(self) -> None:
+        """Get a batch, or acknowledge what is outstanding when there is none."""
+        try:
+            if self._astray:
+                self._begin_anew()
+            batch = self.consumer.get_without_ack(BATCH_ROWS, timeout=_GET_S)
+            if batch is not None:
+                self._take(batch)
+            while self._outstanding and (
+                batch is None or len(self._outstanding) >= self.chance.randint(1, OUTSTANDING_MAX)
+            ):
+                self._ack(self._outstanding[0])
+        except (canal_group.RolledBack, canal_group.NotSubscribed, canal_group.RetryableError) as error:
+            self.journal.note(Step("error", error=f"{type(error).__name__}: {error}"))
+            self._astray = True
+            if isinstance(error, canal_group.RetryableError):
+                time.sleep(error.retry_after_s)
+
+    def _begin_anew(self) -> None:
+        """Give back whatever is outstanding, known or not: the next batch follows the cursor."""
+        try:
+            self.consumer.rollback()
+        except canal_group.NotSubscribed:
+            self.consumer.subscribe()
+        self._outstanding.clear()
+        self._astray = False
+        self.journal.note(Step("anew", consumer_epoch=self.consumer.epoch))
+
+    def _take(self, batch: Batch) -> None:
+        begin, end = self.journal.rows(batch.envelope())
+        self.journal.note(
+            Step(
+                "delivered",
+                batch_id=batch.batch_id,
+                consumer_epoch=self.consumer.epoch,
+                rows=(begin, end),
+                cursor=batch.ack_position.to_json(),
+            )
+        )
+        self._outstanding.append(batch)
+
+    def _ack(self, batch: Batch) -> None:
+        self.journal.note(Step("acking", batch_id=batch.batch_id, consumer_epoch=self.consumer.epoch))
+        try:
+            cursor = self.consumer.ack(batch.batch_id)
+        except (canal_group.RolledBack, canal_group.UnknownBatch, canal_group.AckOutOfOrder) as error:
+            self.journal.note(Step("refused", batch_id=batch.batch_id, error=type(error).__name__))
+            raise canal_group.RolledBack(str(error), batch_id=batch.batch_id) from error
+        self.journal.note(
+            Step(
+                "acked",
+                batch_id=batch.batch_id,
+                consumer_epoch=self.consumer.epoch,
+                cursor=cursor.to_json(),
+            )
+        )
+        self._outstanding.pop(0)
+
+
+def main() -> int:
+    """Record until SIGTERM, or until another consumer takes over."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("--zookeeper", "--destination", "--client", "--folder"):
+        parser.add_argument(option, required=True)
+    asked = parser.parse_args()
+    # Raises SystemExit where the process is, so that also a standby ends in good order.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    journal = Journal(Path(asked.folder))
+    where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
+    # Stands by for as long as another one is active, or nobody serves.
+    with canal_group.connect(**where, retry_s=_RETRY_S) as consumer:
+        journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
+        recorder = Recorder(consumer, journal, Random(asked.folder))
+        try:
+            while True:
+                recorder.step()
+        except canal_group.FencedError as error:
+            journal.note(Step("fenced", error=str(error)))
+            return TAKEN_OVER
+
+
+if __name__ == "__main__":
+    sys.exit(main())

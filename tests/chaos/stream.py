@@ -1,0 +1,110 @@
+"""The stream: the deliveries whose acknowledgement was accepted, in the order in which it was.
+
+An acknowledgement is accepted if it was answered, or if ZooKeeper holds the cursor that it asked for: then
+its answer, or the consumer, was lost on the way.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+import pyarrow as pa
+
+from chaos.cursors import CursorWrite
+from chaos.journal import Delivery
+from merge.position import GroupPosition
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One delivery of the stream."""
+
+    delivery: Delivery
+    #: the write that its acknowledgement made; None: there is none
+    write: CursorWrite | None
+    rows: pa.Table
+
+    @property
+    def cursor(self) -> GroupPosition:
+        """What it brought the cursor to."""
+        return GroupPosition.from_json(self.delivery.step.cursor)
+
+    @property
+    def acked_us(self) -> int:
+        """When its acknowledgement was answered, or sent if nobody knows that."""
+        return self.delivery.acked_us or self.delivery.asked_us
+
+    def __str__(self) -> str:
+        return f"batch {self.delivery.batch_id} of {self.delivery.folder.name}"
+
+
+def stream_of(deliveries: Iterable[Delivery], writes: Sequence[CursorWrite]) -> list[Accepted]:
+    """Return the accepted deliveries in order."""
+    asked = sorted(
+        (one for one in deliveries if one.asked_us and not one.refused), key=attrgetter("asked_us")
+    )
+    free: defaultdict[str, list[CursorWrite]] = defaultdict(list)
+    for write in writes:
+        free[write.text].append(write)
+    # Those that were answered have made a write; what is left over is of those that were not.
+    made: dict[int, CursorWrite | None] = {}
+    for one in sorted(asked, key=attrgetter("in_doubt")):
+        made[id(one)] = _claim(free[one.step.cursor], one.server_epoch)
+    found = [
+        Accepted(one, made[id(one)], one.rows()) for one in asked if one.acked_us or made[id(one)] is not None
+    ]
+    return [found[index] for index in sorted(range(len(found)), key=list(_order(found)).__getitem__)]
+
+
+def _claim(writes: list[CursorWrite], epoch: int) -> CursorWrite | None:
+    """Take the oldest write that nobody has claimed, of this epoch if there is one."""
+    own = next((write for write in writes if write.epoch == epoch), None)
+    chosen = own or next(iter(writes), None)
+    if chosen is not None:
+        writes.remove(chosen)
+    return chosen
+
+
+def _order(found: Sequence[Accepted]) -> Iterator[int]:
+    """Yield the place of each: that of its write, or of the last one before it."""
+    zxid = 0
+    for one in found:
+        if one.write is not None:
+            zxid = one.write.zxid
+        yield zxid
+
+
+def not_durable(stream: Sequence[Accepted]) -> Iterator[str]:
+    """Yield the acknowledgements that were answered though nobody had written the cursor."""
+    before: str | None = None
+    for one in stream:
+        if one.write is None and one.delivery.step.cursor != before:
+            yield f"{one} was acknowledged, and ZooKeeper never held its cursor."
+        before = one.delivery.step.cursor
+
+
+def double_active(stream: Sequence[Accepted], writes: Sequence[CursorWrite]) -> Iterator[str]:
+    """Yield the acknowledgements that were accepted under an epoch that was over."""
+    for write in writes:
+        if not write.fenced:
+            yield f"zxid {write.zxid:#x}: a cursor was written that epoch {write.epoch} knows nothing of."
+    for one in stream:
+        if one.write is not None and one.write.epoch != one.delivery.server_epoch:
+            yield f"{one} was acknowledged under epoch {one.write.epoch}."
+    yield from _overtaken(stream, "server", lambda one: one.delivery.server_epoch)
+    yield from _overtaken(stream, "consumer", lambda one: one.delivery.step.consumer_epoch)
+
+
+def _overtaken(stream: Sequence[Accepted], whose: str, epoch_of: Callable[[Accepted], int]) -> Iterator[str]:
+    """Yield what was sent under an epoch after one of a newer epoch had been answered."""
+    answered = sorted((one for one in stream if one.delivery.acked_us), key=lambda one: one.delivery.acked_us)
+    newest, at = 0, 0
+    for one in sorted(stream, key=lambda each: each.delivery.asked_us):
+        while at < len(answered) and answered[at].delivery.acked_us < one.delivery.asked_us:
+            newest = max(newest, epoch_of(answered[at]))
+            at += 1
+        if epoch_of(one) < newest:
+            yield f"{one}: {whose} epoch {epoch_of(one)} after one of epoch {newest}."

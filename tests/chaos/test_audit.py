@@ -1,0 +1,187 @@
+"""The audit itself: a sound story passes, and each thing that can be wrong with one is noticed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from canal_group.demo.delivered import CELL_END, cell
+from canal_group.demo.workload import Change as Written
+from canal_group.demo.writer import Record
+from chaos.audit import Findings, audit
+from chaos.cursors import CursorWrite, cursor_writes
+from chaos.history import Change, Entry, IncompleteHistoryError, Kind
+from chaos.journal import Step, deliveries_of
+from chaos.recorder import Journal
+from merge.envelope import ENVELOPE
+from merge.position import GroupPosition, Position
+from merge.tree import Tree
+
+S_US = 1_000_000
+SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"
+
+
+class Story:
+    """One shard; transaction n inserts row n, begins at place n, and has key n."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self.folder = folder / "consumer-0"
+        self.journal = Journal(self.folder)
+        self.writes: list[CursorWrite] = []
+        self.rows = rows
+        self.at_us = S_US
+        self.note("subscribed")
+
+    def note(self, what: str, **said: object) -> None:
+        self.at_us += 1_000
+        self.journal.note(Step(what, consumer_epoch=1, at_us=self.at_us, **said))
+
+    def delivered(self, begin: int, end: int, *, epoch: int = 1, first_key: int | None = None) -> int:
+        """Deliver rows begin..end-1; return the batch's id."""
+        batch_id = (epoch << 32) + len(self.writes) + self.at_us
+        table = pa.Table.from_pylist([row(n, first_key) for n in range(begin, end)], schema=ENVELOPE)
+        self.note("delivered", batch_id=batch_id, rows=self.journal.rows(table), cursor=cursor(end))
+        return batch_id
+
+    def acked(self, batch_id: int, end: int, *, answered: bool = True, durable: bool = True) -> None:
+        """Acknowledge a batch that ends before row `end`."""
+        self.note("acking", batch_id=batch_id)
+        if durable:
+            self.writes.append(CursorWrite(len(self.writes) + 1, cursor(end), batch_id >> 32, fenced=True))
+        if answered:
+            self.note("acked", batch_id=batch_id, cursor=cursor(end))
+
+    def told(self) -> Findings:
+        record = Record(SHARD, "0-1-", 1)
+        for _ in range(self.rows):
+            record.add((Written("orders", "INSERT", 1),))
+        servers = {
+            ("orders", cell("id", str(n))): (
+                SHARD,
+                CELL_END.join([cell("id", str(n)), cell("written_us", "1")]),
+            )
+            for n in range(1, self.rows + 1)
+        }
+        return audit(list(deliveries_of(self.folder)), self.writes, [record], servers, [])
+
+
+def cursor(end: int) -> str:
+    return GroupPosition({SHARD: Position(FILE, end * 100)}, end).to_json()
+
+
+def row(number: int, key: int | None) -> dict[str, object]:
+    return {
+        "seq": number,
+        "shard": SHARD,
+        "schema": "shop",
+        "table": "orders",
+        "op": "INSERT",
+        "commit_us": number,
+        "key_us": key if key is not None else number,
+        "late": False,
+        "gtid": f"0-1-{number}",
+        "file": FILE,
+        "pos": number * 100,
+        "row": 0,
+        "key": [("id", str(number))],
+        "before": None,
+        "after": [("id", str(number)), ("written_us", "1")],
+        "sql": None,
+    }
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    """Rows 1 to 6 were written; 1 and 2 are acknowledged."""
+    story = Story(tmp_path, 6)
+    story.acked(story.delivered(1, 3), 3)
+    return story
+
+
+def test_a_sound_story_has_nothing_wrong(story: Story):
+    story.acked(story.delivered(3, 5), 5)
+    story.acked(story.delivered(5, 7), 7)
+    found = story.told()
+    assert found.ok, found.words
+    assert (found.rows, found.batches) == (6, 3)
+
+
+def test_an_acknowledgement_without_an_answer_counts_if_its_cursor_was_written(story: Story):
+    story.acked(story.delivered(3, 5), 5, answered=False)
+    story.note("anew")
+    story.acked(story.delivered(5, 7), 7)
+    assert story.told().ok
+
+
+def test_one_that_was_not_written_leaves_its_rows_to_come_again(story: Story):
+    story.acked(story.delivered(3, 5), 5, answered=False, durable=False)
+    story.note("anew")
+    story.acked(story.delivered(3, 5, epoch=2), 5)
+    story.acked(story.delivered(5, 7, epoch=2), 7)
+    assert story.told().ok
+
+
+def test_rows_that_did_not_come_again_are_lost(story: Story):
+    story.acked(story.delivered(3, 5), 5, answered=False, durable=False)
+    story.note("anew")
+    story.acked(story.delivered(5, 7), 7)
+    assert story.told().lost == 2
+
+
+def test_what_was_answered_and_not_written_is_lost(story: Story):
+    story.acked(story.delivered(3, 7), 7, durable=False)
+    assert story.told().lost == 1
+
+
+def test_rows_that_are_acknowledged_twice_are_noticed(story: Story):
+    story.acked(story.delivered(3, 5), 5)
+    story.note("anew")
+    story.acked(story.delivered(4, 7), 7)
+    assert story.told().duplicated == 1
+
+
+def test_a_cursor_that_goes_back_is_noticed(story: Story):
+    story.acked(story.delivered(3, 7), 7)
+    story.writes.append(CursorWrite(9, cursor(5), 1, fenced=True))
+    assert story.told().cursor_regressions == 2, "the sequence, and the shard's place"
+
+
+def test_a_key_that_goes_back_is_noticed(story: Story):
+    story.acked(story.delivered(3, 7, first_key=1), 7)
+    assert story.told().reordered
+
+
+def test_a_row_that_nobody_wrote_is_noticed(story: Story):
+    story.acked(story.delivered(3, 8), 8)
+    assert story.told().duplicated == 1
+
+
+def test_an_acknowledgement_under_an_epoch_that_is_over_is_noticed(story: Story):
+    story.acked(story.delivered(3, 5, epoch=2), 5)
+    story.acked(story.delivered(5, 7, epoch=1), 7)
+    assert story.told().double_active == 1, "epoch 1 after epoch 2"
+    story.writes[-1] = replace(story.writes[-1], epoch=2)
+    assert story.told().double_active == 2, "and while 2 was current"
+
+
+def test_a_write_that_is_not_fenced_is_noticed():
+    """1. session 7 wins epoch 1 and writes; 2. session 8 wins epoch 2; 3. 7 writes again, unchecked."""
+    node = f"{TREE.client(CLIENT)}/cursor"
+
+    def won(zxid: int, session: int, epoch: int) -> Entry:
+        claim = f'{{"session":"{session:#x}"}}'.encode()
+        return Entry(zxid, session, (Change(Kind.SET, TREE.epoch, claim, epoch),))
+
+    def wrote(zxid: int, session: int, version: int, *checks: Change) -> Entry:
+        kind = Kind.SET if version else Kind.CREATE
+        return Entry(zxid, session, (*checks, Change(kind, node, cursor(zxid).encode(), version)))
+
+    told = [won(1, 7, 1), wrote(2, 7, 0), won(3, 8, 2), wrote(4, 7, 1)]
+    assert [write.fenced for write in cursor_writes(told, TREE, CLIENT)] == [True, False]
+    told[-1] = wrote(4, 7, 1, Change(Kind.CHECK, TREE.epoch, version=2))
+    assert [write.fenced for write in cursor_writes(told, TREE, CLIENT)] == [True, True]
+    with pytest.raises(IncompleteHistoryError):
+        list(cursor_writes([*told, wrote(5, 8, 3)], TREE, CLIENT))

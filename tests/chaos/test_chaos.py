@@ -1,0 +1,92 @@
+"""Faults among real processes, by seed: whatever dies, pauses or is cut off, the stream is one, and whole.
+
+`make chaos SEED=n` plays a seed that fails here; ARGS="--keep folder" keeps its journals and logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from integration.zookeeper_fixtures import eventually
+
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.server_process import ServerMissingError
+from chaos.schedule import Fault, schedule_of
+
+MINUTES = 2.0
+#: seconds that a seed may take: its faults, and starting, draining and proving
+A_SEED_S = 420
+WRONG = ("lost", "duplicated_after_dedup", "reordered", "cursor_regressions", "double_active")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def mariadb_is_there() -> None:
+    try:
+        MariaDbServer.template()
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+
+
+@contextmanager
+def chaos(*options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the command as a process of its own, which ends what it has started."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-m", "chaos", *options]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@pytest.mark.timeout(A_SEED_S)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed: int):
+    with chaos("--seed", str(seed), "--minutes", str(MINUTES)) as process:
+        said, told = process.communicate()
+        assert process.returncode == 0, told + said
+    line = json.loads(said)
+    assert line["seed"] == seed
+    assert sum(line["faults"].values()) >= len(schedule_of(seed, MINUTES)) - 2, "faults met somebody"
+    assert not any(line[count] for count in WRONG)
+    assert line["recovery_s_max"] > 0
+
+
+def test_what_it_started_ends_with_it_when_it_is_interrupted(tmp_path: Path):
+    with chaos("--seed", "1", "--minutes", "1", "--keep", str(tmp_path)) as process:
+        assert process.stderr is not None
+        assert "everything runs" in process.stderr.readline()
+        family = descendants(process.pid)
+        assert len(family) > 20
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        assert process.returncode == 130
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in family), "all processes to end")
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the ids of a process's living descendants."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def test_a_schedule_is_a_function_of_seed_and_minutes():
+    assert schedule_of(7, 3.0) == schedule_of(7, 3.0)
+    assert schedule_of(7, 3.0) != schedule_of(8, 3.0)
+    short, long = schedule_of(7, 1.0), schedule_of(7, 60.0)
+    assert long[: len(short)] == short, "a longer one goes on as the shorter one began"
+    assert all(one.at_s + one.lasting_s <= 60 for one in short)
+    assert {one.fault for one in long} == set(Fault)
