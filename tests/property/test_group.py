@@ -371,11 +371,19 @@ class GroupMachine(RuleBasedStateMachine):
     def ack(self, client, which):
         self._ack(client, which)
 
-    @rule(client=st.sampled_from(CLIENTS), rows_max=st.integers(1, 6))
-    def get_and_ack(self, client, rows_max):
+    @rule(
+        client=st.sampled_from(CLIENTS),
+        rows_max=st.integers(1, 6),
+        fails=st.sampled_from([False, False, True]),
+        arrives=st.booleans(),
+    )
+    def get_and_ack(self, client, rows_max, fails, arrives):
         self._get(client, rows_max)
         self._ack(client)
-        self._finish_writes()
+        if not fails:
+            self._finish_writes()
+        elif self.world.saving:
+            self._write(fails=True, arrives=arrives)
 
     def _ack(self, client, which=0):
         consumer = self.consumers[client]
