@@ -330,11 +330,15 @@ class World:
         epoch = self.epochs[asked.client_id] = self.epochs.get(asked.client_id, 0) + 1
         self.tell(ev.ConsumerLeased(asked.call, asked.client_id, epoch, self.now_us))
 
-    def save(self, error: CanalGroupError | None = None) -> None:
-        """Let the cursor store finish the write that was asked for first, or refuse it."""
+    def save(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
+        """Let the cursor store finish the write that was asked for first, or refuse it.
+
+        With `arrives` an error is that of an answer which got lost: the store has what was written.
+        """
         asked = self.saving.pop(0)
-        if error is None:
+        if error is None or arrives:
             self.stored[asked.client_id] = asked
+        if error is None:
             self.tell(ev.CursorSaved(asked.call, asked.client_id))
         else:
             self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))

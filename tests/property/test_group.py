@@ -31,6 +31,8 @@ EMPTY_MAX = 2
 LEASE_US = 1_000
 SKIP_AFTER_US = 400
 SHARDS_MAX = 4
+#: rounds in which everything that was begun must have ended: writes, openings, deliveries
+ROUNDS_MAX = 200
 
 transactions = st.builds(
     Tx,
@@ -91,13 +93,15 @@ class GroupMachine(RuleBasedStateMachine):
         #: acknowledgements and subscriptions whose write is under way: client -> call
         self.acking = {}
         self.subscribing = {}
-        #: acknowledgements that may be written, and are written again: call -> (client, batch)
+        #: acknowledgements that may be written, and are written again: client -> (call, batch)
         self.unsure = {}
+        #: of these, whose the store has although it did not say so
+        self.there = set()
         if running:
             self.world.open_all()
         for client in running.split():
             self._subscribe(client, "x")
-            self._write(fails=False)
+            self._write()
 
     # ---- shards ------------------------------------------------------------------------------------------
 
@@ -200,13 +204,15 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self, sure):
         if sure:
             return
+        for client in self.there:
+            self._acked(client, self.unsure[client][1])
         for client, consumer in self.consumers.items():
             self.subscribing.pop(client, None)
             consumer.rewound()
             if client in self.acking:
                 # Whether it was written is decided by the store: not, here.
                 del self.acking[client]
-        self.unsure = {}
+        self.unsure, self.there = {}, set()
         self.world.epoch += 1
         self.world.restart()
         self.world.start()
@@ -222,8 +228,7 @@ class GroupMachine(RuleBasedStateMachine):
         self._subscribe(client, holder)
         if at_once:
             self.world.open_all()
-            while self.world.saving:
-                self._write(fails=False)
+            self._finish_writes()
 
     def _subscribe(self, client, holder):
         if client in self.subscribing:
@@ -241,20 +246,40 @@ class GroupMachine(RuleBasedStateMachine):
         self._collect()
 
     @precondition(lambda self: self.world.saving)
-    @rule(fails=st.booleans())
-    def write(self, fails):
-        self._write(fails=fails)
+    @rule(fails=st.booleans(), arrives=st.booleans())
+    def write(self, fails, arrives):
+        self._write(fails=fails, arrives=arrives)
 
-    def _write(self, *, fails):
+    def _write(self, *, fails=False, arrives=False):
+        """End a write. Where it fails its caller knows nothing: it arrives all the same, or not."""
         save = self.world.saving[0]
-        if not fails:
+        client = save.client_id
+        if arrives or not fails:
             self._check_forward(save)
-        elif save.client_id in self.acking:
-            self.unsure[save.call] = save.client_id, self.acking[save.client_id][1]
-        self.world.save(CoordinatorUnavailable("away") if fails else None)
+        # An acknowledgement may wait for another write, of shards that joined: that one says nothing of it.
+        call, batch = self.acking.get(client, (None, None))
+        if call == save.call and fails:
+            self.unsure[client] = call, batch
+        elif call == save.call:
+            # Its consumer asked again for what was unsure, and is told.
+            self.unsure.pop(client, None)
+        elif client in self.unsure:
+            assert self.unsure[client][0] == save.call, "what is unsure is written before anything else"
+        if fails and arrives and client in self.unsure:
+            self.there.add(client)
+        self.world.save(CoordinatorUnavailable("away") if fails else None, arrives=arrives)
         self._collect()
-        if not fails and save.call in self.unsure:
-            self._acked(*self.unsure.pop(save.call))
+        if not fails:
+            self.there.discard(client)
+            if client in self.unsure:
+                self._acked(client, self.unsure.pop(client)[1])
+
+    def _finish_writes(self):
+        for _ in range(ROUNDS_MAX):
+            if not self.world.saving:
+                return
+            self._write()
+        raise AssertionError(f"one write brings forth the next: {self.world.saving}")
 
     def _check_forward(self, save):
         before = self.world.stored.get(save.client_id)
@@ -346,12 +371,19 @@ class GroupMachine(RuleBasedStateMachine):
     def ack(self, client, which):
         self._ack(client, which)
 
-    @rule(client=st.sampled_from(CLIENTS), rows_max=st.integers(1, 6))
-    def get_and_ack(self, client, rows_max):
+    @rule(
+        client=st.sampled_from(CLIENTS),
+        rows_max=st.integers(1, 6),
+        fails=st.sampled_from([False, False, True]),
+        arrives=st.booleans(),
+    )
+    def get_and_ack(self, client, rows_max, fails, arrives):
         self._get(client, rows_max)
         self._ack(client)
-        while self.world.saving:
-            self._write(fails=False)
+        if not fails:
+            self._finish_writes()
+        elif self.world.saving:
+            self._write(fails=True, arrives=arrives)
 
     def _ack(self, client, which=0):
         consumer = self.consumers[client]
@@ -501,30 +533,34 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _mend(self):
         """Open every shard, finish every write, and let every client id have a consumer."""
-        while self.world.opening or self.world.saving or self.unsure:
+        for _ in range(ROUNDS_MAX):
             self.world.open_all()
-            if self.unsure and not self.world.saving:
+            self._finish_writes()
+            if not self.unsure and not self.world.opening:
+                break
+            if self.unsure:
                 self.tick(1)
-            if self.world.saving:
-                self._write(fails=False)
+        else:
+            raise AssertionError(f"{self.unsure} is not written again, or {self.world.opening} opened again")
         for client in CLIENTS:
             if self._holders().get(client) is None and client not in self.subscribing:
                 self.world.now_us += 2 * LEASE_US
                 self._subscribe(client, "x")
 
     def _drain(self):
-        moved = True
-        while moved:
+        for _ in range(ROUNDS_MAX):
             moved = False
             for shard in range(len(self.sources)):
                 moved |= self._report(shard, 99, promise=True) > 0
             for client in CLIENTS:
                 batch = self._get(client, 99)
-                while batch is not None:
+                if batch is not None:
                     moved = True
                     self._ack(client)
-                    self._write(fails=False)
-                    batch = self._get(client, 99)
+                    self._finish_writes()
+            if not moved:
+                return
+        raise AssertionError("it is delivered without end")
 
 
 TestGroup = GroupMachine.TestCase
