@@ -234,7 +234,7 @@ class Consumers:
         subscriber.subscribing = event.call
         subscriber.take_up(request.resume)
         base = self._stream.base
-        if subscriber.cursor is None and self._stream.merging and base.ack == base.end:
+        if subscriber.cursor is None and self._stream.merging and not base.inside:
             subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *self._save_subscription(subscriber)]
 

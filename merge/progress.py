@@ -20,6 +20,8 @@ class Progress:
     ack: GroupPosition
     #: the point itself, perhaps inside a huge transaction of one shard
     end: GroupPosition
+    #: whether a transaction has begun and not ended; behind fragments without rows both positions are equal
+    inside: bool = False
 
     @classmethod
     def at(cls, position: GroupPosition) -> Progress:
@@ -64,7 +66,9 @@ class Progress:
         whole = np.flatnonzero(ended)
         acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
         return Progress(
-            replace(self.ack, shards=ack, sequence=acked), replace(self.end, shards=end, sequence=sequence)
+            replace(self.ack, shards=ack, sequence=acked),
+            replace(self.end, shards=end, sequence=sequence),
+            inside=not bool(ended[-1]) if len(ended) else self.inside,
         )
 
 

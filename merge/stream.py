@@ -314,8 +314,10 @@ class Stream:
         """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
         member = self.members[shard]
         member.role = Role.MEMBER
-        self.base = Progress(
-            self.base.ack.with_shard(member.name, position), self.base.end.with_shard(member.name, position)
+        self.base = replace(
+            self.base,
+            ack=self.base.ack.with_shard(member.name, position),
+            end=self.base.end.with_shard(member.name, position),
         )
         timeline.join(shard, position.key_us)
 
@@ -344,7 +346,11 @@ class Stream:
                 self._drained.discard(index)
                 if self._timeline is not None:
                     self._timeline.exclude(index)
-        self.base = Progress(self._without_retired(self.base.ack), self._without_retired(self.base.end))
+        self.base = replace(
+            self.base,
+            ack=self._without_retired(self.base.ack),
+            end=self._without_retired(self.base.end),
+        )
 
     def rows_of(self, shard: int) -> int:
         """Return how many row changes of a shard came out and are not freed."""

@@ -328,7 +328,11 @@ class Subscriber:
             return None
         self._raise_keys(headers)
         # A batch that was taken back may be older than a shard that joined.
-        before = Progress(stream.settled(self._progress.ack), stream.settled(self._progress.end))
+        before = replace(
+            self._progress,
+            ack=stream.settled(self._progress.ack),
+            end=stream.settled(self._progress.end),
+        )
         batch = Batch(
             batch_id=self.ledger.next_id,
             before=before,

@@ -88,3 +88,12 @@ def test_a_source_without_gtids_has_none():
     run = run_of(Tx(1))
     run.headers["gtid_number"] = 0
     assert not Progress.at(START).past(run.headers, run.names, SHARDS).ack.shards["a"].gtid_set
+
+
+def test_behind_a_fragment_without_rows_it_stands_inside_though_both_positions_are_equal():
+    headers, names = merged(Source(Tx(10, (0, 3))), Source(Tx(50, (1,)), server=1))
+    first = Progress.at(START).past(headers[:1], names, SHARDS)
+    assert first.inside
+    assert first.ack == first.end
+    assert first.past(no_headers(), names, SHARDS).inside
+    assert not first.past(headers[1:2], names, SHARDS).inside
