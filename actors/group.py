@@ -21,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
 
+import numpy.ma  # noqa: F401  np.unique would import it for the first headers, with the whole group waiting
 import ray
 from ray.actor import ActorHandle
 

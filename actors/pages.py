@@ -20,16 +20,20 @@ import pyarrow as pa
 KEEP_BYTES_MAX = 128 << 20
 #: blocks of more bytes than this go back to the kernel at once
 BLOCK_BYTES_MAX = 32 << 20
+#: what the heap grows by, and what stays of its free end when that goes back, bytes: without it all of that
+#: end goes, and a process whose blocks come and go around the bound touches every page anew each time
+PAD_BYTES = 64 << 20
 
 #: for a process that is about to start; glibc and Arrow read it, others pass over it
 ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TRIM_THRESHOLD_": str(KEEP_BYTES_MAX),
     "MALLOC_MMAP_THRESHOLD_": str(BLOCK_BYTES_MAX),
+    "MALLOC_TOP_PAD_": str(PAD_BYTES),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 # <malloc.h>
-_M_ARENA_MAX, _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -8, -1, -3
+_M_ARENA_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -8, -1, -2, -3
 
 
 @contextmanager
@@ -53,5 +57,6 @@ def keep_pages() -> None:
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_TRIM_THRESHOLD, KEEP_BYTES_MAX)
+        mallopt(_M_TOP_PAD, PAD_BYTES)
         mallopt(_M_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
         pa.set_memory_pool(pa.system_memory_pool())

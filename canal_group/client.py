@@ -378,7 +378,7 @@ class Consumer:
         self,
         read: Callable[[Batch], pa.Table],
         *,
-        batch_size: int = 65_536,
+        batch_size: int = 131_072,
         depth: int = 2,
         timeout: float | None = None,
     ) -> Iterator[tuple[Batch, pa.Table]]:

@@ -33,8 +33,8 @@ class ReaderSettings(Settings):
     """How a shard reads its source."""
 
     #: a chunk closes at these bytes of events, or rows, or when the socket runs dry
-    chunk_bytes_max: Count = 1 << 20
-    chunk_rows_max: Count = 8192
+    chunk_bytes_max: Count = 4 << 20
+    chunk_rows_max: Count = 32_768
     #: how often an idle source is asked to say so
     heartbeat_ms: Count = 100
     #: silence after which a connection counts as dead
@@ -91,8 +91,8 @@ class StoreSettings(Settings):
 class BatchSettings(Settings):
     """What is delivered under one batch id."""
 
-    rows_max: Count = 65_536
-    bytes_max: Count = 8 << 20
+    rows_max: Count = 131_072
+    bytes_max: Count = 16 << 20
     #: whether a DDL leaves alone
     ddl_isolation: bool = False
     #: batches a client id may have outstanding

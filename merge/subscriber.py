@@ -50,7 +50,7 @@ Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
 #: call of a write that nobody asked for: shards joined or left
 OWN_CALL = 0
 #: headers looked at for one batch
-HEADERS_MAX = 16_384
+HEADERS_MAX = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class BatchLimits:
     """Bounds of a batch and of the batches of one subscriber."""
 
     #: row changes; a consumer may ask for fewer
-    rows_max: int = 65_536
+    rows_max: int = 131_072
     #: bytes of rows in the rings
-    bytes_max: int = 8 << 20
+    bytes_max: int = 16 << 20
     #: batches delivered and not acknowledged
     outstanding_max: int = 64
     #: let a DDL leave alone

@@ -31,9 +31,9 @@ class Limits:
     """When a chunk is full."""
 
     #: bytes of rows events
-    bytes_max: int = 1 << 20
+    bytes_max: int = 4 << 20
     #: rows of selected tables
-    rows_max: int = 16_384
+    rows_max: int = 32_768
     #: headers; transactions without a selected row cost nothing else
     headers_max: int = 8_192
 

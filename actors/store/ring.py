@@ -36,7 +36,7 @@ from merge.names import Names
 from merge.position import Position
 
 #: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
-MANY_PARTS = 8
+MANY_PARTS = 4
 
 
 class BatchMode(StrEnum):

@@ -155,8 +155,8 @@ def test_wake_ends_a_timed_get_with_nothing():
 
 
 def test_headers_are_gathered_until_there_are_many():
-    """A ring of 16 slots: an eighth of it is many."""
-    ring = ring_of(size=16)
+    """A ring of 8 slots: a quarter of it is many."""
+    ring = ring_of(size=8)
     ring.put(chunk_of(Tx(1)))
     reader = outcome(lambda: ring.get_within(JOIN_S, gather_s=FOREVER_S))
     ring.put(chunk_of(Tx(2)))
