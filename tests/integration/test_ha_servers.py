@@ -266,6 +266,32 @@ def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
     reading.check(shop)
 
 
+def test_canals_word_in_the_running_node_moves_the_destination_to_the_standby(
+    shop: Shop, zookeeper: KazooClient
+):
+    """1. two servers, and a batch outstanding; 2. `"active": false` is written into `running`; 3. the other
+    one serves, in good order: what was outstanding is rolled back and comes again, nothing is lost.
+    """
+    running = Tree(shop.destination).running
+    with shop.serve() as first, ExitStack() as stack:
+        eventually(lambda: active(first), "the first server")
+        second = stack.enter_context(shop.serve())
+        uris = f"{first.uri},{second.uri}"
+        consumer = stack.enter_context(
+            canal_group.connect(uris, destination=shop.destination, client_id=CLIENT)
+        )
+        shop.write(0, 10)
+        reading = Reading(consumer)
+        reading.until(10, batch_size=5)
+        shop.write(0, 5)
+        assert consumer.get_without_ack(2, timeout=20) is not None
+        zookeeper.set(running, json.dumps({"active": False, "address": address_of(first)}).encode())
+        eventually(lambda: active(second), "the second server", within_s=DEADLINE_S)
+        assert not active(first)
+        reading.until(15)
+    reading.check(shop)
+
+
 def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
     """One process, several destinations.
 
