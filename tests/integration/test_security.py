@@ -131,7 +131,7 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
                 door = GatewayDoor(instance.uri, shop.destination, secrets[token], Tls(ca=authority.ca))
                 with pytest.raises(AccessDenied, match="is not for"):
                     door.rows(format="envelope", **ticket)
-                for operation in ("shard_add", "shard_policy", "whatever"):
+                for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
                     with pytest.raises(AccessDenied, match="is not for"):
                         door.ask(operation)
                 door.close()
