@@ -141,9 +141,13 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
         Raises:
             AccessDenied: its caller may not.
-            UsageError: it is for another destination.
+            UsageError: it is for another destination, or for a client id that cannot be one.
         """
-        grant.check(self._destination, body.get("client_id"), operation=operation)
+        client_id = body.get("client_id")
+        if "client_id" in body and not isinstance(client_id, str):
+            # Nobody's client id is no way around those that a token is for.
+            raise UsageError(f"client_id is {client_id!r}, no text.")
+        grant.check(self._destination, client_id, operation=operation)
         if body.get("destination") != self._destination:
             raise UsageError(
                 f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
@@ -160,7 +164,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             epoch, cursor = self._call(
                 "subscribe",
                 body["client_id"],
-                body["holder"],
+                str(body["holder"]),
                 table_filter,
                 str(body.get("session", "")),
                 resume,
@@ -188,6 +192,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
         key = body["client_id"], body["epoch"]
         rows_max, seen_id = int(body["rows_max"]), body.get("seen_id")
+        seen_id = None if seen_id is None else int(seen_id)
         batch: Batch | None = self._call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
         if batch is None:
             return None

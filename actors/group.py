@@ -155,7 +155,7 @@ class GroupActor:
         os._exit(1)
 
     async def _serve(self, epoch: int, coordinator: Coordinator, store: CursorStore) -> None:
-        """Serve as the active one until an operator stops the destination.
+        """Serve as the active one until an operator stops the destination, or wants another server to serve.
 
         Raises:
             FencedError: somebody else was elected.
@@ -180,7 +180,7 @@ class GroupActor:
         self._settings, self._shards = self._with_actors()
         self._machine = Group(wiring.group_settings(self._settings), epoch)
         self._tell(ev.Started(now_us(), consumers))
-        while coordinator.stop_mark() is None:
+        while coordinator.stop_mark() is None and not coordinator.release_asked():
             if self._fenced is not None:
                 raise self._fenced
             coordinator.check_active()

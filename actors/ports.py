@@ -52,6 +52,12 @@ class Coordinator(Protocol):
         Cheap, as `check_active`. While the mark stands, `campaign` waits.
         """
 
+    def release_asked(self) -> bool:
+        """Return whether an operator wants another server to be active; `resign` lets that happen.
+
+        Cheap, as `check_active`.
+        """
+
     def active_address(self) -> str:
         """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
 

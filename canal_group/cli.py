@@ -22,6 +22,8 @@ from canal_group.login_options import (
     TokenEnv,
     ZookeeperAuthEnv,
     ZookeeperCa,
+    ZookeeperCert,
+    ZookeeperKey,
     secret,
     zookeeper_login,
 )
@@ -150,6 +152,8 @@ def consume(
     zookeeper: Zookeeper = None,
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -174,6 +178,8 @@ def consume(
             tls_key=tls_key,
             zookeeper_auth=secret(zookeeper_auth_env, "--zookeeper-auth-env"),
             zookeeper_ca=zookeeper_ca,
+            zookeeper_cert=zookeeper_cert,
+            zookeeper_key=zookeeper_key,
             wait_s=10.0 if timeout_s is None else timeout_s,
         ) as consumer,
     ):
@@ -206,13 +212,15 @@ def status(
     zookeeper: Zookeeper = None,
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
 ) -> None:
     """Show shards, who holds the group, outstanding batches, the active server and consumers."""
     from canal_group.door import GatewayDoor
     from canal_group.show import print_status
     from canal_group.tls import Tls
 
-    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     with _gateways(gateway, destination, zookeeper, login) as where:
         token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
         state = GatewayDoor(where, destination, token, tls).ask("status")

@@ -487,6 +487,8 @@ def connect(
     zookeeper: str | None = None,
     zookeeper_auth: str | None = None,
     zookeeper_ca: str | Path | None = None,
+    zookeeper_cert: str | Path | None = None,
+    zookeeper_key: str | Path | None = None,
     prefix: str = "/otter/canal",
 ) -> Consumer:
     """Connect to the active gateway and become the active consumer of a client id.
@@ -510,6 +512,8 @@ def connect(
             next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
         zookeeper_auth: "user:password" of the servers' `coordination.user`, where they have one.
         zookeeper_ca: file of the authorities that sign ZooKeeper's certificates; given, it is reached by TLS.
+        zookeeper_cert: file of our own certificate, PEM, where ZooKeeper asks for one; with `zookeeper_key`.
+        zookeeper_key: file of that certificate's key.
         prefix: where canal's tree hangs in ZooKeeper.
 
     Returns:
@@ -527,7 +531,8 @@ def connect(
         # kazoo is needed by those only who pass `zookeeper`.
         from canal_group.discovery import Directory  # noqa: PLC0415
 
-        login = ZooKeeperLogin.parse(zookeeper_auth, None if zookeeper_ca is None else str(zookeeper_ca))
+        files = (zookeeper_ca, zookeeper_cert, zookeeper_key)
+        login = ZooKeeperLogin.parse(zookeeper_auth, *(None if file is None else str(file) for file in files))
         directory = Directory(zookeeper, destination, prefix, login=login)
     elif uri is None:
         raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")

@@ -31,6 +31,10 @@ ZookeeperCa = Annotated[
         "--zookeeper-ca", help="Authorities that sign ZooKeeper's certificates; it is reached by TLS."
     ),
 ]
+ZookeeperCert = Annotated[
+    Path | None, typer.Option("--zookeeper-cert", help="Our certificate, where ZooKeeper asks for one.")
+]
+ZookeeperKey = Annotated[Path | None, typer.Option("--zookeeper-key", help="That certificate's key.")]
 
 
 def secret(variable: str | None, option: str) -> str | None:
@@ -43,6 +47,7 @@ def secret(variable: str | None, option: str) -> str | None:
     return value
 
 
-def zookeeper_login(auth_env: str | None, ca: Path | None) -> ZooKeeperLogin:
-    """Return how to log in at ZooKeeper, as options say."""
-    return ZooKeeperLogin.parse(secret(auth_env, "--zookeeper-auth-env"), None if ca is None else str(ca))
+def zookeeper_login(auth_env: str | None, *files: Path | None) -> ZooKeeperLogin:
+    """Return how to log in at ZooKeeper, as options say: authorities, our certificate, its key."""
+    given = (None if file is None else str(file) for file in files)
+    return ZooKeeperLogin.parse(secret(auth_env, "--zookeeper-auth-env"), *given)

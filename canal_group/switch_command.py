@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canal_group.login_options import ZookeeperAuthEnv, ZookeeperCa, zookeeper_login
+from canal_group.login_options import (
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    ZookeeperCert,
+    ZookeeperKey,
+    zookeeper_login,
+)
 from merge.errors import ConfigError
 from merge.stop_mark import StopMark
 from merge.zookeeper_login import ZooKeeperLogin
@@ -30,18 +36,21 @@ Prefix = Annotated[str, typer.Option(help="With --zookeeper: where canal's tree 
 
 def stop(
     destination: Destination,
+    *,
     config: Config = None,
     zookeeper: Hosts = None,
     prefix: Prefix = "/otter/canal",
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
     reason: Annotated[str, typer.Option(help="Why, for whoever looks at the status.")] = "",
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds to wait until it is out of service.")
     ] = 30.0,
 ) -> None:
     """Take a destination out of service: no server serves it, nor one that starts later, until `start`."""
-    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     mark = StopMark(by, datetime.now(UTC).isoformat(timespec="seconds"), reason)
     standing = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
@@ -55,9 +64,11 @@ def start(
     prefix: Prefix = "/otter/canal",
     zookeeper_auth_env: ZookeeperAuthEnv = None,
     zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
 ) -> None:
     """Let a stopped destination be served again."""
-    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca)
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     mark = _switch(destination, config, zookeeper, prefix, login).start()
     if mark is None:
         typer.echo(f"{destination} was not stopped")

@@ -181,7 +181,10 @@ class Group:
             return self._remove_orphan(event)
         shard = self._stream.index_of(event.name)
         if self._stream.last_but(shard):
-            raise UsageError(f"{event.name} is the only shard.", hint="Stop the instance instead.")
+            raise UsageError(
+                f"{event.name} is the only shard.",
+                hint="Stop the instance instead, or wait until another shard has joined.",
+            )
         if self._stream.members[shard].role is Role.JOINING:
             self._stream.retire(event.name)
             self._settling.append(CloseShard(shard))

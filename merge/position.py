@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -132,6 +133,23 @@ class GroupPosition:
     sequence: int = 0
     #: names of the shards that left the stream, sorted; their names are not given again
     retired: tuple[str, ...] = ()
+    #: timeline key that was passed in those; 0: none was. Keys never fall below what a cursor has passed
+    retired_key_us: int = 0
+
+    @property
+    def passed_us(self) -> int:
+        """Greatest timeline key of what is before this position."""
+        return max([self.retired_key_us, *(position.key_us for position in self.shards.values())])
+
+    def without(self, names: AbstractSet[str]) -> GroupPosition:
+        """Return a copy in which these shards have left."""
+        gone = [position.key_us for name, position in self.shards.items() if name in names]
+        return replace(
+            self,
+            shards={name: position for name, position in self.shards.items() if name not in names},
+            retired=tuple(sorted({*self.retired, *names})),
+            retired_key_us=max([self.retired_key_us, *gone]),
+        )
 
     def with_shard(self, shard: str, position: Position) -> GroupPosition:
         """Return a copy in which `shard` stands at `position`."""
@@ -145,6 +163,8 @@ class GroupPosition:
         }
         if self.retired:
             value["retired"] = list(self.retired)
+        if self.retired_key_us:
+            value["retired_key_us"] = self.retired_key_us
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -158,8 +178,30 @@ class GroupPosition:
             value = json.loads(text)
             shards, sequence = dict(value["shards"]), int(value["sequence"])
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
+            retired_key_us = int(value.get("retired_key_us", 0))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{text!r} is no group position ({error}).") from error
         return cls(
-            {name: Position.from_dict(position) for name, position in shards.items()}, sequence, retired
+            {name: Position.from_dict(position) for name, position in shards.items()},
+            sequence,
+            retired,
+            retired_key_us,
         )
+
+
+def oldest(positions: Sequence[Position]) -> Position:
+    """Return the smallest position.
+
+    A failover may have left positions of two servers, whose places do not compare: of these it is the one
+    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
+    key.
+    """
+    one_server = all(position.is_of(other.server) for position in positions for other in positions)
+    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+        return min(positions)
+    within = [
+        position
+        for position in positions
+        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
+    ]
+    return min(within or positions, key=lambda position: position.key_us)

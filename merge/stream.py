@@ -29,7 +29,7 @@ from merge.events import FreeRing, OpenShard, ShardFailed, ShardOpened, ShardRep
 from merge.header import Flag, HeaderRun
 from merge.member import CAUGHT_UP_US, MEMBERS_MAX, Member, Policy, Role
 from merge.merged_log import MergedLog
-from merge.position import GroupPosition, Position, file_order
+from merge.position import GroupPosition, Position, oldest
 from merge.progress import Progress
 from merge.timeline import END_OF_TIME_US, Timeline
 
@@ -166,9 +166,10 @@ class Stream:
         raise UsageError(f"There is no shard {name}.", hint=f"The shards are {known}.")
 
     def last_but(self, shard: int) -> bool:
-        """Return whether nobody is left without this shard."""
-        stays = (Role.MEMBER, Role.JOINING)
-        return not any(member.role in stays for index, member in enumerate(self.members) if index != shard)
+        """Return whether no member is left without this shard: one that joins has no place in cursors yet."""
+        return not any(
+            member.role is Role.MEMBER for index, member in enumerate(self.members) if index != shard
+        )
 
     # ---- recovery --------------------------------------------------------------------------------------
 
@@ -186,7 +187,7 @@ class Stream:
         for index, member in enumerate(self.members):
             before = self.standings[index]
             known = [cursor.shards[member.name] for cursor in cursors if member.name in cursor.shards]
-            asked_at = _oldest(known) if known else self.base.ack.shards.get(member.name)
+            asked_at = oldest(known) if known else self.base.ack.shards.get(member.name)
             asked_at = asked_at or before.opened_at or before.asked_at or member.start
             moved_us = before.moved_us if index in skipped else at_us
             self.standings[index] = ShardStanding(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
@@ -266,10 +267,7 @@ class Stream:
         return self._without_retired(replace(cursor, shards={**members, **cursor.shards}))
 
     def _without_retired(self, cursor: GroupPosition) -> GroupPosition:
-        if not self._retired:
-            return cursor
-        left = {name: position for name, position in cursor.shards.items() if name not in self._retired}
-        return replace(cursor, shards=left, retired=tuple(sorted({*cursor.retired, *self._retired})))
+        return cursor.without(self._retired) if self._retired else cursor
 
     def check_name(self, name: str) -> None:
         """Return if a shard of this name can be added.
@@ -374,6 +372,9 @@ class Stream:
                 hint="Resume another one first: somebody has to give the time.",
                 shard=member.name,
             )
+        if member.policy is policy:
+            # Said again: a huge transaction that a skipped shard may send is not taken back for it.
+            return False
         member.policy, member.policy_since_us = policy, at_us
         timeline = self._timeline
         if timeline is None:
@@ -551,21 +552,3 @@ def _before(run: HeaderRun | None, until_us: int) -> tuple[HeaderRun | None, boo
     if not late.any():
         return run, False
     return HeaderRun(run.headers[: int(np.argmax(late))], run.names), True
-
-
-def _oldest(positions: Sequence[Position]) -> Position:
-    """Return the smallest position.
-
-    A failover may have left positions of two servers, whose places do not compare: of these it is the one
-    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
-    key.
-    """
-    one_server = all(position.is_of(other.server) for position in positions for other in positions)
-    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
-        return min(positions)
-    within = [
-        position
-        for position in positions
-        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
-    ]
-    return min(within or positions, key=lambda position: position.key_us)

@@ -41,7 +41,7 @@ from merge.events import (
 )
 from merge.header import WHOLE, Flag, Headers
 from merge.ledger import Batch, Ledger
-from merge.position import GroupPosition, Position, file_order
+from merge.position import GroupPosition, Position, file_order, oldest
 from merge.progress import Progress
 from merge.stream import Stream
 
@@ -118,6 +118,8 @@ class Subscriber:
         self.saving: Saving | None = None
         #: whether it was away for too long: no ring is kept for it until it says where to go on
         self.dropped = False
+        #: its cursor when it gave up what it had missed: it does not go back behind that either
+        self._gave_up_at: GroupPosition | None = None
         #: whether it has a place in the merged log
         self.placed = False
         #: whether the stored subscription lacks that shards joined or left, or that it was dropped
@@ -235,7 +237,7 @@ class Subscriber:
         if self.dropped:
             self.dropped, self.unsaved = False, True
             if resume is Resume.NOW:
-                self.cursor = None
+                self.cursor, self._gave_up_at = None, self.cursor
 
     # ---- place in the stream ---------------------------------------------------------------------------
 
@@ -268,11 +270,13 @@ class Subscriber:
             stream: one that merges and stands between two transactions.
         """
         self.placed = True
+        if self._gave_up_at is not None:
+            cursor, self._gave_up_at = _further(cursor, self._gave_up_at), None
         begin = stream.base.ack.shards
         self.unsaved |= self.cursor is not None and not _same_shards(cursor, stream.settled(cursor))
         self.cursor = stream.settled(cursor)
         self._read, self._progress = stream.log.base, Progress.at(self.cursor)
-        self._passed_us = max(position.key_us for position in self.cursor.shards.values())
+        self._passed_us = self.cursor.passed_us
         # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
         self._behind = {
             index: self.cursor.shards[shard]
@@ -438,6 +442,19 @@ def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArr
         its = headers["gtid_source"] == source
         held[its] = position.gtid_set.holds(names[source], headers["gtid_number"][its])
     return held
+
+
+def _further(cursor: GroupPosition, other: GroupPosition) -> GroupPosition:
+    """Return `cursor`, with those positions of `other` that are further."""
+    shards = {
+        name: other.shards[name]
+        if name in other.shards and oldest([position, other.shards[name]]) == position
+        else position
+        for name, position in cursor.shards.items()
+    }
+    passed_us = max(cursor.retired_key_us, other.retired_key_us)
+    sequence = max(cursor.sequence, other.sequence)
+    return replace(cursor, shards=shards, sequence=sequence, retired_key_us=passed_us)
 
 
 def _same_shards(one: GroupPosition, other: GroupPosition) -> bool:

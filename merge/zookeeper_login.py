@@ -26,16 +26,30 @@ class ZooKeeperLogin:
     verify: bool = True
 
     @classmethod
-    def parse(cls, credential: str | None, ca: str | None = None) -> ZooKeeperLogin:
+    def parse(
+        cls, credential: str | None, ca: str | None = None, cert: str | None = None, key: str | None = None
+    ) -> ZooKeeperLogin:
         """Return the login of "user:password" (None: nobody), with TLS where authorities are given.
 
+        Args:
+            credential: the user and its password.
+            ca: file of the authorities.
+            cert: file of our own certificate; together with `key`, and with `ca`.
+            key: file of that certificate's key.
+
         Raises:
-            ConfigError: it is not of that form; the sentence does not repeat it.
+            ConfigError: the credential is not of that form (the sentence does not repeat it), or files are
+                missing that belong to those that are given.
         """
+        if (cert is None) != (key is None) or (cert is not None and ca is None):
+            raise ConfigError(
+                "A certificate for ZooKeeper needs its key, and the authorities of ZooKeeper's own.",
+                hint="Give all three files.",
+            )
         user, separator, password = (credential or "").partition(":")
         if credential is not None and not (user and separator and password):
             raise ConfigError("What is given for ZooKeeper is no credential.", hint="Expected user:password.")
-        return cls(user, password, tls=ca is not None, ca=ca)
+        return cls(user, password, tls=ca is not None, ca=ca, cert=cert, key=key)
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments that kazoo's client wants."""

@@ -145,6 +145,10 @@ class LocalCoordinator:
         except OSError as error:
             raise CoordinatorUnavailable(f"{file} cannot be read ({error.strerror}).") from error
 
+    def release_asked(self) -> bool:
+        """Return no: there is no `running` node in which somebody could ask."""
+        return False
+
     def active_address(self) -> str:
         """Return nothing: a lock does not tell who holds it."""
         return ""

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 #: questions to ZooKeeper in one session timeout; a session survives the loss of several
 BEATS_PER_SESSION = 6
+#: how long a server that was asked to release leaves the activity to the others, seconds; canal's
+RELEASED_S = 5.0
 
 
 class ZooKeeperCoordinator:
@@ -100,6 +102,9 @@ class ZooKeeperCoordinator:
         self._keeper: threading.Thread | None = None
         #: an operator's mark, as it was last seen
         self._stop_mark: StopMark | None = None
+        #: whether `running` was changed to say that it is active no more, and until when others go first
+        self._release_asked = False
+        self._released_until_s = 0.0
         #: "host:port" of the active server, as it was last seen
         self._active_address = ""
         self.connection = Connection(
@@ -123,6 +128,8 @@ class ZooKeeperCoordinator:
         """
         self._open()
         while not self._closed.is_set():
+            if self._closed.wait(max(0.0, self._released_until_s - self._clock())):
+                continue
             self._changed.clear()
             try:
                 self._register()
@@ -148,12 +155,18 @@ class ZooKeeperCoordinator:
         """Return an operator's mark that nobody shall serve the destination, as it was last seen."""
         return self._stop_mark
 
+    def release_asked(self) -> bool:
+        """Return whether `running` was made to say `"active": false`, as canal lets another one serve."""
+        return self._release_asked
+
     def active_address(self) -> str:
         """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
         return self._active_address
 
     def resign(self) -> None:
         """Give up activity in good order: the next server can take over at once. May campaign again."""
+        if self._release_asked:
+            self._release_asked, self._released_until_s = False, self._clock() + RELEASED_S
         self._give_up("The activity was given up.")
 
     def close(self) -> None:
@@ -278,7 +291,7 @@ class ZooKeeperCoordinator:
             self._changed.set()
             return None
         with self._lock:
-            self._session_id = session_id
+            self._session_id, self._release_asked = session_id, False
             self._tenure = Tenure(epoch, asked_at_s + self._lease_s())
         self._active_address = self._address
         # The first beat sets the watches.
@@ -353,6 +366,9 @@ class ZooKeeperCoordinator:
             seen = tenure.saw(None if epoch_stat is None else epoch_stat.version)
             if running is None or running.ephemeralOwner != session_id:
                 seen = seen.ended(f"The node {self._tree.running} no longer belongs to this server.")
+            elif running.version:
+                # Nobody but an operator writes into it: we only create it.
+                self._look_whether_to_release()
             self._update(tenure.epoch, seen.confirmed(asked_at_s, self._lease_s()))
             self._look_at_stop_mark()
         self._register()
@@ -362,6 +378,12 @@ class ZooKeeperCoordinator:
         found = self.connection.stat(stopped, watch=True)
         text = None if found is None else self.connection.read(stopped)
         self._stop_mark = None if text is None else StopMark.from_json(text)
+
+    def _look_whether_to_release(self) -> None:
+        state = parsed(self.connection.read(self._tree.running) or b"")
+        if state.get("active") is False and not self._release_asked:
+            self._release_asked = True
+            _log.info("asked to release destination=%s", self._destination)
 
     def _update(self, epoch: int, seen: Tenure) -> None:
         with self._lock:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 from integration.zookeeper_fixtures import Campaign, coordinate, destination, eventually, zookeeper
+from kazoo.client import KazooClient
 
 from actors.coordination.switch import ZooKeeperSwitch
 from canal_group.discovery import Directory
@@ -79,6 +80,41 @@ def test_resigning_lets_the_next_one_win_at_once_and_takes_consumers_nodes_along
     second.keep_consumer("1001", "reader")
     assert second.connection.stat(running).ephemeralOwner == second.connection.session_id
     assert second.active_address() == "b:11111"
+
+
+def test_a_server_whose_running_node_says_so_lets_another_one_serve(
+    coordinate, zookeeper, destination, monkeypatch
+):
+    """canal's operators write `"active": false` into `running`.
+
+    1. other text in it changes nothing; 2. that one does: the server is asked to release, and still serves;
+    3. it resigns and campaigns at once: the standby wins all the same; 4. it wins again when that one is
+    gone, and was asked nothing.
+    """
+    monkeypatch.setattr("actors.coordination.zookeeper.RELEASED_S", 1.0)
+    first, second = coordinate("a"), coordinate("b")
+    first.campaign()
+    running = first.connection.tree.running
+    client = KazooClient(zookeeper.hosts)
+    client.start()
+    try:
+        client.set(running, b'{"active":true,"address":"a:11111","since":1}')
+        client.set(running, b"nonsense")
+        first._beat()
+        assert not first.release_asked()
+        client.set(running, b'{"active":false,"address":"a:11111"}')
+    finally:
+        client.stop()
+        client.close()
+    eventually(first.release_asked, "the wish to be seen")
+    assert first.check_active() > 0
+    first.resign()
+    again, other = Campaign(first), Campaign(second)
+    assert other.result() == 2
+    assert not again.over
+    second.close()
+    assert again.result() == 3
+    assert not first.release_asked()
 
 
 def test_a_standby_knows_who_is_active(coordinate):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import ray
 from integration.shop import CLIENT, Reading, Shop, in_background, kill
+from integration.zookeeper_fixtures import eventually
 
 import canal_group
 
@@ -109,6 +111,42 @@ second = consumer.get_without_ack(5)
 print(rows, second.batch_id, flush=True)
 threading.Event().wait()
 """
+
+
+def test_a_source_that_can_send_nothing_for_long_does_not_hang_up(shop: Shop):
+    """A consumer takes longer than the source's net_write_timeout.
+
+    1. more is written than rings and sockets hold, and nobody reads; 2. the source waits to send for several
+    times as long as it would on its own; 3. all is read, over the one connection.
+    """
+    source, rows, transactions = shop.servers[0], 100, 20
+    source.execute("SET GLOBAL net_write_timeout = 1", "ALTER TABLE shop_0.orders MODIFY note MEDIUMTEXT")
+    try:
+        with shop.serve(store={"size": 4, "mode": "items"}) as instance, shop.connect(instance) as consumer:
+            for number in range(transactions):
+                first = number * rows
+                source.execute(
+                    "INSERT INTO shop_0.orders SELECT seq, REPEAT('x', 20000), 1"
+                    f" FROM seq_{first}_to_{first + rows - 1}",
+                    database="shop_0",
+                )
+                shop.written["s0"] += range(first, first + rows)
+
+            def stuck() -> bool:
+                found = source.execute(
+                    "SELECT STATE FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+                )
+                return any("has sent all" not in state for (state,) in found)
+
+            eventually(stuck, "the source to wait")
+            since = time.monotonic()
+            eventually(lambda: time.monotonic() > since + 3 and stuck(), "several times its own timeout")
+            reading = Reading(consumer)
+            reading.until(shop.rows, batch_size=10_000)
+            assert [shard["disconnects"] for shard in consumer.status()["shards"]] == [0, 0]
+        reading.check(shop)
+    finally:
+        source.execute("SET GLOBAL net_write_timeout = 60")
 
 
 def test_a_killed_consumers_batches_go_to_the_next_one(shop: Shop):

@@ -17,6 +17,7 @@ from typing import Self
 
 import pytest
 import ray
+from chaos.ensemble import Ensemble
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.test_cli import PROGRAM, instance_file, offline, run
 from integration.zookeeper_fixtures import Proxy, eventually
@@ -266,6 +267,32 @@ def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
     reading.check(shop)
 
 
+def test_canals_word_in_the_running_node_moves_the_destination_to_the_standby(
+    shop: Shop, zookeeper: KazooClient
+):
+    """1. two servers, and a batch outstanding; 2. `"active": false` is written into `running`; 3. the other
+    one serves, in good order: what was outstanding is rolled back and comes again, nothing is lost.
+    """
+    running = Tree(shop.destination).running
+    with shop.serve() as first, ExitStack() as stack:
+        eventually(lambda: active(first), "the first server")
+        second = stack.enter_context(shop.serve())
+        uris = f"{first.uri},{second.uri}"
+        consumer = stack.enter_context(
+            canal_group.connect(uris, destination=shop.destination, client_id=CLIENT)
+        )
+        shop.write(0, 10)
+        reading = Reading(consumer)
+        reading.until(10, batch_size=5)
+        shop.write(0, 5)
+        assert consumer.get_without_ack(2, timeout=20) is not None
+        zookeeper.set(running, json.dumps({"active": False, "address": address_of(first)}).encode())
+        eventually(lambda: active(second), "the second server", within_s=DEADLINE_S)
+        assert not active(first)
+        reading.until(15)
+    reading.check(shop)
+
+
 def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
     """One process, several destinations.
 
@@ -356,6 +383,96 @@ def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restar
         since = serve.lines.index(serve.says(f"stopping {offline.destination}"))
         serve.says(f"serving {offline.destination}", since=since)
         assert serve.end() == 0
+
+
+def test_a_changed_file_is_adopted_by_whoever_serves_and_by_a_standby_when_it_does(
+    offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path
+):
+    """Two `serve` processes, each with a file of its own.
+
+    1. one serves a shard, the other stands by; 2. both files gain a shard: who serves lets it join, the
+    standby waits with it; 3. the active one is killed: the other serves both, and a consumer that goes by
+    ZooKeeper misses nothing; 4. a file that loses the shard again lets it leave there.
+    """
+
+    def put(server: str, shards: int) -> Path:
+        named = ", ".join(
+            f"{{name: s{index}, host: 127.0.0.1, port: {source.port}, user: canal,"
+            f" password_file: {tmp_path / 'password'}}}"
+            for index, source in enumerate(offline.servers[:shards])
+        )
+        config = tmp_path / f"{server}.yaml"
+        config.with_suffix(".new").write_text(
+            f"preset: default\ndestination: {offline.destination}\nshards: [{named}]\n"
+            f"coordination: {{kind: zookeeper, hosts: '{one_zookeeper.hosts}', session_timeout_s: 4}}\n"
+            "cursor: {flush_s: null}\ngateway: {port: 0}\nray: {num_cpus: 2}\n"
+        )
+        config.with_suffix(".new").rename(config)
+        return config
+
+    find = {"zookeeper": one_zookeeper.hosts, "destination": offline.destination, "client_id": CLIENT}
+    with ExitStack() as stack:
+        first = stack.enter_context(Serve("-c", str(put("first", 1)), "--scan", "0.2"))
+        uri = first.says("serving", "1 shards").split()[-1]
+        second = stack.enter_context(Serve("-c", str(put("second", 1)), "--scan", "0.2"))
+        second.says("standing by for")
+        consumer = stack.enter_context(canal_group.connect(**find, wait_s=DEADLINE_S))
+        put("second", 2)
+        put("first", 2)
+        first.says("shard s1 joins")
+        operator = Operator(uri, offline.destination)
+        assert operator.joined("s1", DEADLINE_S)
+        operator.close()
+        offline.write_everywhere(5)
+        reading = Reading(consumer)
+        reading.until(10)
+        assert not [line for line in second.lines if "joins" in line or line.startswith("stopping")]
+        first.end(signal.SIGKILL)
+        offline.write_everywhere(5)
+        uri = second.says("serving").split()[-1]
+        second.says("shard s1 joins")
+        reading.until(20)
+        put("second", 1)
+        second.says("shard s1 leaves")
+        operator = Operator(uri, offline.destination)
+        assert operator.left("s1", DEADLINE_S)
+        operator.close()
+        offline.write(0, 5)
+        reading.until(25)
+    reading.check(offline)
+
+
+def test_one_of_three_zookeepers_may_die_while_an_instance_serves(shop: Shop, tmp_path: Path):
+    """1. rows flow; 2. the ZooKeepers are killed one after the other, each back before the next one goes, the
+    leader among them: the consumer keeps its epoch, nothing is lost; 3. two are killed: nothing is served
+    until one is back.
+    """
+    ensemble = Ensemble(tmp_path / "ensemble")
+    with ExitStack() as stack:
+        stack.callback(ensemble.close)
+        ensemble.start()
+        ensemble.wait()
+        shop._hosts = ensemble.hosts
+        # No election of a leader takes so long.
+        coordination = {"kind": "zookeeper", "hosts": ensemble.hosts, "session_timeout_s": 10}
+        instance = stack.enter_context(shop.serve(coordination=coordination))
+        consumer = stack.enter_context(shop.connect(instance))
+        epochs = consumer.epoch, consumer.status()["group"]["epoch"]
+        reading = Reading(consumer)
+        for round_, member in enumerate(ensemble.members):
+            member.end()
+            shop.write(0, 5)
+            reading.until(5 * round_ + 5)
+            member.start()
+            ensemble.wait()
+        assert (consumer.epoch, consumer.status()["group"]["epoch"]) == epochs
+        for member in ensemble.members[:2]:
+            member.end()
+        eventually(lambda: not active(instance), "serving to stop", within_s=DEADLINE_S)
+        shop.write(0, 5)
+        ensemble.members[0].start()
+        reading.until(20)
+    reading.check(shop)
 
 
 def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, proxy: Proxy):

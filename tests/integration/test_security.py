@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
                 door = GatewayDoor(instance.uri, shop.destination, secrets[token], Tls(ca=authority.ca))
                 with pytest.raises(AccessDenied, match="is not for"):
                     door.rows(format="envelope", **ticket)
-                for operation in ("shard_add", "shard_policy", "whatever"):
+                for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
                     with pytest.raises(AccessDenied, match="is not for"):
                         door.ask(operation)
                 door.close()
@@ -330,7 +331,7 @@ class TlsZooKeeper:
 
 
 @pytest.fixture
-def tls_zookeeper(tmp_path: Path) -> Iterator[TlsZooKeeper]:
+def tls_zookeeper(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TlsZooKeeper]:
     authority = Authority(tmp_path, "zookeeper-ca")
     pair = authority.pair("zookeeper")
     # ZooKeeper's PEM store wants key and chain in one file.
@@ -350,7 +351,7 @@ def tls_zookeeper(tmp_path: Path) -> Iterator[TlsZooKeeper]:
         "ssl.keyStore.type=PEM",
         f"ssl.trustStore.location={authority.ca}",
         "ssl.trustStore.type=PEM",
-        "ssl.clientAuth=none",
+        f"ssl.clientAuth={getattr(request, 'param', 'none')}",
     ]
     config = tmp_path / "zoo.cfg"
     config.write_text("\n".join(lines) + "\n")
@@ -399,6 +400,77 @@ def test_a_server_is_elected_over_verified_tls_only(
         refused.close()
     assert elected.check_active() > 0
     elected.close()
+
+
+@pytest.mark.parametrize("tls_zookeeper", ["need"], indirect=True)
+def test_a_zookeeper_asks_for_certificates_as_it_does_by_default(
+    tls_zookeeper: TlsZooKeeper, shop: Shop, tmp_path: Path
+):
+    """1. an instance with a certificate is served; 2. a consumer with one finds it, and reads; 3. a server
+    and a consumer without one are refused.
+    """
+    authority = tls_zookeeper.authority
+    ca, ours = str(authority.ca), authority.pair("ours")
+    shown = {"ca": ca, "cert": str(ours.cert), "key": str(ours.key)}
+    coordination = {"kind": "zookeeper", "hosts": tls_zookeeper.hosts, "session_timeout_s": 4, "ssl": shown}
+    find = {"zookeeper": tls_zookeeper.hosts, "destination": shop.destination, "client_id": CLIENT}
+    with shop.serve(coordination=coordination):
+        with canal_group.connect(
+            **find,
+            zookeeper_ca=ca,
+            zookeeper_cert=ours.cert,
+            zookeeper_key=ours.key,
+            wait_s=DEADLINE_S,
+        ) as consumer:
+            shop.write(0, 5)
+            Reading(consumer).until(5)
+        bare = ZooKeeperCoordinator(
+            tls_zookeeper.hosts,
+            shop.destination,
+            "a:1",
+            "a",
+            session_timeout_s=SESSION_S,
+            login=ZooKeeperLogin(tls=True, ca=ca),
+            connect_timeout_s=1.0,
+        )
+        with pytest.raises(CoordinatorUnavailable):
+            bare.campaign()
+        bare.close()
+        with pytest.raises(CoordinatorUnavailable):
+            canal_group.connect(**find, zookeeper_ca=ca, wait_s=0)
+        at = ["--zookeeper", tls_zookeeper.hosts, "--zookeeper-ca", ca]
+        proof = ["--zookeeper-cert", str(ours.cert), "--zookeeper-key", str(ours.key)]
+        assert "was not stopped" in run("start", shop.destination, *at, *proof).stdout
+
+
+def test_a_gateway_serves_on_an_address_of_its_own_by_tls(
+    shop: Shop, authority: Authority, secrets: dict[str, str], one_zookeeper: EmbeddedZooKeeper
+):
+    """1. it listens there only, and ZooKeeper says so; 2. a consumer that goes by ZooKeeper reads over TLS;
+    3. one that trusts another address's certificate is told.
+    """
+    gateway = gateway_of(authority)
+    pair = authority.pair("elsewhere", "127.0.0.2")
+    gateway |= {"host": "127.0.0.2", "ssl": {"cert": str(pair.cert), "key": str(pair.key)}}
+    with shop.serve(gateway=gateway) as instance:
+        assert instance.uri.startswith("grpc+tls://127.0.0.2:")
+        port = int(instance.uri.rpartition(":")[2])
+        with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            pass
+        options = {"destination": shop.destination, "client_id": CLIENT, "token": secrets["READER_TOKEN"]}
+        with canal_group.connect(
+            **options, zookeeper=one_zookeeper.hosts, tls_ca=authority.ca, wait_s=DEADLINE_S
+        ) as consumer:
+            shop.write_everywhere(5)
+            reading = Reading(consumer)
+            reading.until(shop.rows)
+        reading.check(shop)
+    wrong = gateway | gateway_of(authority) | {"host": "127.0.0.2"}
+    with (
+        shop.serve(gateway=wrong) as instance,
+        pytest.raises(ConfigError, match=r"(?i)IP address mismatch"),
+    ):
+        canal_group.connect(instance.uri, **options, tls_ca=authority.ca)
 
 
 # ---- a server's processes

@@ -17,8 +17,10 @@ from merge.errors import (
     RetryableError,
     RolledBack,
     ServerUnavailable,
+    SubscriptionDropped,
     UnknownBatch,
 )
+from merge.events import Resume
 from merge.ledger import Batch
 from simulation.invariants import Invariants
 from simulation.loop import MS, Future, Loop
@@ -94,7 +96,13 @@ class Consumer(Process):
     async def _subscribe(self) -> None:
         self._epoch, self._held = 0, deque()
         holder = f"{self.name}/{self.incarnation}"
-        self._epoch, _ = await self._ask("subscribe", self.client_id, holder)
+        try:
+            self._epoch, _ = await self._ask("subscribe", self.client_id, holder, None)
+        except SubscriptionDropped:
+            resume = self.loop.chance.choice(list(Resume))
+            self.note("was away for too long and goes on at {}", resume)
+            self._invariants.resumes(self.client_id, resume)
+            self._epoch, _ = await self._ask("subscribe", self.client_id, holder, resume)
         self._seen_id = 0
         self._upto = self._invariants.behind(self.client_id)
         self.note("is subscribed under epoch {}", self._epoch)

@@ -8,13 +8,19 @@ Safety:
 3. An acknowledgement is accepted when the cursor is durable, in the order of delivery, and each whole
    transaction is accepted once.
 4. Keys never decrease, nor do transactions of a shard change their order; a key is its commit time, raised to
-   the key before, unless it is flagged late; nothing is late unless a clock stepped back or a shard was
-   skipped.
+   the key before, unless it is flagged late; nothing is late unless its shard's clock stepped back, or its
+   shard was skipped, removed, or joined the others. Nothing of a shard that is held becomes late.
 5. A transaction is never interleaved with another, and begins with its beginning.
 6. What stands at or before the cursor is not delivered again.
 7. No more batches are outstanding, nor headers held, than the bounds say.
+8. A shard that is removed leaves a cursor behind everything that it committed before, unless it was dropped
+   at once, or the cursor is of a client id that was dropped. What it commits later is not delivered, and
+   nothing any more once a cursor says that it left.
+9. A client id that was dropped for being away goes on at its cursor. If it says so, it misses what the others
+   have behind them, and nothing more.
 
-Liveness: a while after the last fault everybody has everything.
+Liveness: a while after the last fault everybody has everything, but for what a shard that is dead and skipped
+holds; and that too when it is back.
 """
 
 from __future__ import annotations
@@ -22,15 +28,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from actors.ports import Subscription
+from merge.events import Resume
 from merge.group import Group
 from merge.header import Flag
 from merge.ledger import Batch
+from merge.member import Policy
 from merge.position import GroupPosition
-from simulation.loop import Loop
+from simulation.loop import BEGIN_US, Loop, S
 from simulation.source import Place, Source
 
 #: as whole numbers: the enumeration's own operators are slow
 BEGIN, END, LATE = int(Flag.BEGIN), int(Flag.END), int(Flag.LATE)
+#: after so long a shard that is held has caught up with what went out before: clocks differ by less than a
+#: second, and some stamp whole ones
+CAUGHT_UP_US = 2 * S
 
 
 class ViolationError(AssertionError):
@@ -73,6 +84,24 @@ class Consumption:
     accepted: set[Place] = field(default_factory=set)
     #: headers in batches that a consumer has finished
     finished: set[Place] = field(default_factory=set)
+    #: whether the cursor store says that it was dropped, or a consumer ever heard so
+    dropped: bool = False
+    was_dropped: bool = False
+    #: whether its consumer gives up what it missed
+    resumes_now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A shard's removal, as a server took it."""
+
+    epoch: int
+    #: what the shard commits from this time on is not taken, microseconds since 1970 UTC
+    until_us: int
+    #: headers that its source had then
+    there: int
+    #: whether what is not acknowledged is dropped
+    now: bool
 
 
 class Invariants:
@@ -82,7 +111,8 @@ class Invariants:
         loop: its time, for the story.
         sources: the truth.
         outstanding_max: bound on batches of a client id.
-        late: whether the policy may make transactions late.
+        late: whether the settings' policy may make transactions late.
+        newcomer: the shard that joins the others; None: none does.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
     """
 
@@ -93,12 +123,20 @@ class Invariants:
         outstanding_max: int,
         *,
         late: bool,
+        newcomer: int | None,
         elections_fence: bool,
     ) -> None:
         self._loop = loop
         self._sources = sources
         self._outstanding_max = outstanding_max
-        self._may_be_late = late
+        #: shards of which transactions may be late
+        self._may_be_late = set(range(len(sources))) if late else {newcomer} - {None}
+        self._newcomer = newcomer
+        #: since when a shard is held, by (epoch, shard)
+        self._held: dict[tuple[int, int], int] = {}
+        #: removals by (epoch, shard), and those that a cursor says have happened
+        self._removals: dict[tuple[int, int], Removal] = {}
+        self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
         self._epoch = 0
         #: the newest epoch that the cursor store has seen
@@ -109,7 +147,8 @@ class Invariants:
         #: writes that came through
         self.writes = 0
         #: what happened how often
-        self.counts = {"elections": 0, "batches": 0, "acks": 0, "again": 0, "late": 0}
+        happened = "elections", "batches", "acks", "again", "late", "removed", "policies", "dropped"
+        self.counts = dict.fromkeys(happened, 0)
 
     def _of(self, client_id: str) -> Consumption:
         if client_id not in self._consumptions:
@@ -156,6 +195,37 @@ class Invariants:
             count = len(subscriber.ledger.outstanding)
             self._require(count <= self._outstanding_max, "too many batches are outstanding")
 
+    # ---- operators -------------------------------------------------------------------------------------
+
+    def policy_given(self, epoch: int, shard: int, policy: Policy) -> None:
+        """Note that a server says what an operator wanted of a shard."""
+        self._loop.note("group", "is to {} s{}", policy, shard)
+        self.counts["policies"] += 1
+        self._held.pop((epoch, shard), None)
+        if policy is Policy.HOLD:
+            self._held[epoch, shard] = self._loop.now_us
+        elif policy is Policy.SKIP:
+            self._may_be_late.add(shard)
+
+    def removed(self, epoch: int, shard: int, until_us: int, *, now: bool) -> None:
+        """Note that a server lets a shard leave."""
+        before = self._removals.get((epoch, shard))
+        if before is None or (now and not before.now):
+            self._loop.note("group", "removes s{}{}", shard, " at once" if now else "")
+            there = len(self._sources[shard].records)
+            self._removals[epoch, shard] = Removal(epoch, until_us, there, now)
+            # If another server takes over first, it is a member again that the others went on without.
+            self._may_be_late.add(shard)
+
+    def _owed(self, shard: int, removal: Removal) -> int:
+        """Return the index behind what a shard that was removed still has to deliver."""
+        source = self._sources[shard]
+        records = source.records[: removal.there] if source.stepped_back else source.records
+        for index, record in enumerate(records):
+            if record[2] & BEGIN and record[7] >= removal.until_us:
+                return index
+        return len(records)
+
     # ---- batches ---------------------------------------------------------------------------------------
 
     def delivered(self, client_id: str, batch: Batch) -> None:
@@ -172,6 +242,7 @@ class Invariants:
         self._check_whole(before, batch, places)
         for shard, index in places:
             self._require(index >= consumption.known[shard], "what the cursor has passed is delivered again")
+            self._check_stays(batch.server_epoch, shard, index)
         flags = int(batch.headers["flags"][-1])
         delivery = Delivery(batch, places, int(batch.headers["key_us"][-1]), bool(flags & END))
         consumption.delivered[batch.batch_id] = delivery
@@ -179,6 +250,16 @@ class Invariants:
         self.counts["batches"] += 1
         self.counts["again"] += places[0] in consumption.seen
         consumption.seen.update(places)
+
+    def _check_stays(self, epoch: int, shard: int, index: int) -> None:
+        """Check that a header is none of a shard that left, nor of one that is about to and younger."""
+        self._require(shard not in self._left, "a shard is delivered that left")
+        removal = self._removals.get((epoch, shard))
+        if removal is not None and index >= removal.there:
+            while not self._sources[shard].records[index][2] & BEGIN:
+                index -= 1
+            young = self._sources[shard].records[index][7] >= removal.until_us
+            self._require(not young, "what a shard commits after its removal is delivered")
 
     def places(self, batch: Batch) -> list[Place]:
         """Return which headers of the sources a batch holds, in its order."""
@@ -205,9 +286,18 @@ class Invariants:
             if flag & LATE:
                 self.counts["late"] += 1
                 stepped_back = self._sources[shard].stepped_back
-                self._require(self._may_be_late or stepped_back, "something is late for no reason")
-            elif not self._may_be_late and not self._sources[shard].stepped_back:
+                self._require(shard in self._may_be_late or stepped_back, "something is late for no reason")
+                held_us = self._held.get((batch.server_epoch, shard))
+                if held_us is not None and shard != self._newcomer and not stepped_back:
+                    self._check_not_passed(shard, index, held_us)
+            elif shard not in self._may_be_late and not self._sources[shard].stepped_back:
                 self._require(key_us == self._key_us(shard, index), "a key is not what it has to be")
+
+    def _check_not_passed(self, shard: int, index: int, held_us: int) -> None:
+        """Check that a late header was committed before, or soon after, its shard was held."""
+        source = self._sources[shard]
+        committed_us = source.records[index][7] - BEGIN_US - source.skew_us
+        self._require(committed_us < held_us + CAUGHT_UP_US, "a shard that is held is passed")
 
     def _key_us(self, shard: int, index: int) -> int:
         """Return the key of a header that was never late."""
@@ -261,9 +351,15 @@ class Invariants:
         consumption, cursor = self._of(subscription.client_id), subscription.cursor
         assert cursor is not None
         self.writes += 1
-        behind = self._indexes(cursor)
+        behind = self._indexes(cursor, consumption)
         if consumption.cursor is not None:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
+        self._check_who_left(subscription, consumption, epoch)
+        if not subscription.dropped and consumption.resumes_now:
+            self._skip_to(consumption, behind)
+        self.counts["dropped"] += subscription.dropped and not consumption.dropped
+        consumption.dropped = subscription.dropped
+        consumption.was_dropped |= subscription.dropped
         for shard, (old, new) in enumerate(
             zip(consumption.durable, behind, strict=bool(consumption.durable))
         ):
@@ -272,12 +368,43 @@ class Invariants:
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
         consumption.durable, consumption.cursor = behind, cursor
 
+    def _check_who_left(self, subscription: Subscription, consumption: Consumption, epoch: int) -> None:
+        """Check that a cursor lets go of a shard behind everything that the shard owed."""
+        cursor, before = subscription.cursor, consumption.cursor
+        assert cursor is not None
+        for name in cursor.retired:
+            shard = int(name[1:])
+            if shard not in self._left:
+                self._require((epoch, shard) in self._removals, "a shard leaves that nobody removed")
+                self._left[shard] = self._removals[epoch, shard]
+                self.counts["removed"] += 1
+            removal = self._left[shard]
+            held = before is not None and name in before.shards
+            if held and not removal.now and not consumption.was_dropped and not subscription.dropped:
+                owed = self._owed(shard, removal)
+                self._require(consumption.durable[shard] >= owed, "a shard leaves with what it owes")
+
+    def resumes(self, client_id: str, resume: Resume) -> None:
+        """Note where a consumer says that it goes on which was told that it was dropped."""
+        consumption = self._of(client_id)
+        consumption.was_dropped, consumption.resumes_now = True, resume is Resume.NOW
+
+    def _skip_to(self, consumption: Consumption, behind: list[int]) -> None:
+        """Check how far a consumer goes on that gives up what it missed, and count that as finished."""
+        consumption.resumes_now = False
+        others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
+        for shard, (old, new) in enumerate(zip(consumption.durable, behind, strict=True)):
+            for other in others:
+                passed = new <= old or not other.durable or new <= other.durable[shard]
+                self._require(passed, "a consumer misses what nobody has behind it")
+            consumption.finished.update((shard, index) for index in range(old, new))
+
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
         """Note that a consumer is told where it begins."""
         consumption = self._of(client_id)
-        self._require(self._indexes(cursor) == consumption.durable, "a consumer begins at another cursor")
-        if not consumption.begun:
-            self._know(consumption, cursor)
+        same = self._indexes(cursor, consumption) == consumption.durable
+        self._require(same, "a consumer begins at another cursor")
+        self._know(consumption, cursor)
         consumption.begun = True
 
     def accepted(self, epoch: int, client_id: str, batch_id: int) -> None:
@@ -288,9 +415,10 @@ class Invariants:
         self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
         self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
         consumption.accepted_id = batch_id
-        behind = self._indexes(delivery.batch.ack)
-        for durable, accepted in zip(consumption.durable, behind, strict=True):
-            self._require(durable >= accepted, "an acknowledgement is accepted before it is durable")
+        behind = self._indexes(delivery.batch.ack, consumption)
+        for shard, (durable, accepted) in enumerate(zip(consumption.durable, behind, strict=True)):
+            done = durable >= accepted or shard in self._left
+            self._require(done, "an acknowledgement is accepted before it is durable")
         flags = delivery.batch.headers["flags"].tolist()
         for flag, place in zip(flags, delivery.places, strict=True):
             whole = flag & BEGIN and flag & END
@@ -301,22 +429,39 @@ class Invariants:
 
     def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
         if cursor is not None:
-            consumption.known = self._indexes(cursor)
-            consumption.passed_us = max(position.key_us for position in cursor.shards.values())
+            consumption.known = self._indexes(cursor, consumption)
+            consumption.passed_us = max(consumption.passed_us, cursor.passed_us)
 
-    def _indexes(self, cursor: GroupPosition) -> list[int]:
+    def _indexes(self, cursor: GroupPosition, consumption: Consumption) -> list[int]:
+        """Return for each shard the index behind a cursor; where a shard left, the last one there was."""
+        last = consumption.durable or [0] * len(self._sources)
         return [
-            source.index_after(cursor.shards[f"s{index}"]) if f"s{index}" in cursor.shards else 0
+            source.index_after(cursor.shards[f"s{index}"])
+            if f"s{index}" in cursor.shards
+            else last[index] * (f"s{index}" in cursor.retired)
             for index, source in enumerate(self._sources)
         ]
 
+    def is_known(self, shard: int) -> bool:
+        """Return whether a cursor holds a shard."""
+        cursors = [consumption.cursor for consumption in self._consumptions.values()]
+        return any(cursor is not None and f"s{shard}" in cursor.shards for cursor in cursors)
+
     # ---- in the end ------------------------------------------------------------------------------------
 
-    def missing(self, client_ids: list[str]) -> int:
-        """Return how many headers with rows are not behind the durable cursor of one of the client ids."""
+    def missing(self, client_ids: list[str], without: int | None) -> int:
+        """Return how many headers with rows are not behind the durable cursor of one of the client ids.
+
+        Args:
+            client_ids: whose.
+            without: a shard that does not count; None: all do that the cursor holds.
+        """
         count = 0
         for client_id in client_ids:
-            durable = self._of(client_id).durable or [0] * len(self._sources)
+            consumption = self._of(client_id)
+            durable = consumption.durable or [0] * len(self._sources)
+            left = consumption.cursor.retired if consumption.cursor is not None else ()
             for source, behind in zip(self._sources, durable, strict=True):
-                count += sum(1 for record in source.records[behind:] if record[3])
+                if source.index != without and f"s{source.index}" not in left:
+                    count += sum(1 for record in source.records[behind:] if record[3])
         return count

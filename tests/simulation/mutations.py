@@ -6,17 +6,20 @@ Each names the rule that it breaks and the code that holds it; `patch` is pytest
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import actors.meta.memory
+import merge.stream
 import merge.subscriber
 from merge import events as ev
 from merge.consumers import Consumers
 from merge.epoch import Tenure
 from merge.group import Group
 from merge.ledger import Ledger
+from merge.member import Policy
 from merge.pending import Pending
 from merge.position import GroupPosition
 from merge.stream import Stream
@@ -190,6 +193,66 @@ def an_empty_end_waits_for_rows(patch: Patch) -> None:
     patch(merge.subscriber, "_matter", lambda headers: bool(headers["rows"].any()))
 
 
+def a_removed_shard_goes_on(patch: Patch) -> None:
+    patch(merge.stream, "_before", lambda run, _: (run, False))
+
+
+def a_removed_shard_leaves_at_once(patch: Patch) -> None:
+    """Without waiting until everybody has acknowledged what it had committed."""
+    real = Group.handle
+
+    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+        return real(self, replace(event, now=True) if isinstance(event, ev.ShardRemoved) else event)
+
+    patch(Group, "handle", handle)
+
+
+def who_left_is_forgotten(patch: Patch) -> None:
+    """The next server goes by its settings alone."""
+    real = Stream._take_roles
+
+    def take_roles(self: Stream, cursors: list[GroupPosition]) -> None:
+        real(self, [replace(cursor, retired=()) for cursor in cursors])
+
+    patch(Stream, "_take_roles", take_roles)
+
+
+def a_held_shard_is_passed(patch: Patch) -> None:
+    real = Stream.give_policy
+
+    def give_policy(self: Stream, shard: int, policy: Policy, at_us: int) -> bool:
+        return real(self, shard, Policy.SKIP if policy is Policy.HOLD else policy, at_us)
+
+    patch(Stream, "give_policy", give_policy)
+
+
+def a_skipped_shard_is_waited_for(patch: Patch) -> None:
+    real = Stream.give_policy
+
+    def give_policy(self: Stream, shard: int, policy: Policy, at_us: int) -> bool:
+        return policy is not Policy.SKIP and real(self, shard, policy, at_us)
+
+    patch(Stream, "give_policy", give_policy)
+
+
+def who_was_away_misses_what_others_still_need(patch: Patch) -> None:
+    """It goes on at the end of the log, instead of where the others are."""
+    real = Subscriber.stand_at
+
+    def stand_at(self: Subscriber, cursor: GroupPosition, stream: Stream) -> None:
+        if self._gave_up_at is not None:
+            kept = stream.log.slice(stream.log.base, stream.log.tip)
+            cursor = stream.base.past(kept, stream.names, stream.shards, stream.servers).ack
+        real(self, cursor, stream)
+
+    patch(Subscriber, "stand_at", stand_at)
+
+
+def who_was_away_goes_back_behind_its_cursor(patch: Patch) -> None:
+    """To where the others are, although it is further."""
+    patch(merge.subscriber, "_further", lambda cursor, _: cursor)
+
+
 #: faults that leave a write on its way when somebody else is elected
 ELECTIONS = (
     Fault.COORDINATOR_DELAYS,
@@ -203,6 +266,12 @@ ELECTIONS = (
 AWAKENINGS = (Fault.PAUSE_SERVER, Fault.CUT_COORDINATOR, Fault.SOURCE_AWAY, Fault.CUT_SHARD)
 #: faults after which an older consumer's request comes
 TAKEOVERS = (Fault.PAUSE_CONSUMER, Fault.NETWORK_DELAYS, Fault.KILL_CONSUMER)
+#: faults by which shards leave, and their servers forget it
+DEPARTURES = (Fault.SHARD_LEAVES, Fault.SHARD_LEAVES, Fault.KILL_SERVER, Fault.SHARD_SLOW, Fault.HAND_OVER)
+#: faults of a shard that an operator skips or holds
+DEAD_SHARDS = (Fault.SHARD_POLICY, Fault.SHARD_POLICY, Fault.SOURCE_AWAY)
+#: faults by which a client id is dropped while others have not read all
+ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Fault.CURSORS_FAIL)
 EVERYTHING = tuple(Fault)
 
 #: each mutation, and the faults among which it has to be found
@@ -231,4 +300,11 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_get_that_was_given_up_takes_a_batch, EVERYTHING),
     (ids_begin_anew, EVERYTHING),
     (an_empty_end_waits_for_rows, EVERYTHING),
+    (a_removed_shard_goes_on, DEPARTURES),
+    (a_removed_shard_leaves_at_once, DEPARTURES),
+    (who_left_is_forgotten, DEPARTURES),
+    (a_held_shard_is_passed, DEAD_SHARDS),
+    (a_skipped_shard_is_waited_for, EVERYTHING),
+    (who_was_away_misses_what_others_still_need, ABSENCES),
+    (who_was_away_goes_back_behind_its_cursor, ABSENCES),
 )

@@ -41,6 +41,9 @@ class Fault(StrEnum):
     SHARD_SLOW = "shard slow"
     CLOCK_BACK = "clock steps back"
     FICKLE = "consumers change their minds"
+    CONSUMER_AWAY = "consumers of a client id away"
+    SHARD_POLICY = "operator skips or holds a shard"
+    SHARD_LEAVES = "operator removes a shard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,10 @@ class Schedule:
     gtids: bool = True
     #: when the last shard joins the others; None: it is there from the beginning
     joins_at_us: int | None = None
+    #: how long a client id may be without a consumer until nothing is kept for it; None: for ever
+    drop_after_us: int | None = None
+    #: whether, when all else is mended, a shard's source stays away and an operator skips it
+    ends_without_one: bool = False
     commits: tuple[Commit, ...] = ()
     happenings: tuple[Happening, ...] = field(default=())
 
@@ -124,7 +131,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = tuple(Fault)) -> Schedule
     return Schedule(
         shards=shards,
         servers=chance.choice((1, 2, 2, 3)),
-        consumers=chance.choice((("one",), ("one", "one"), ("one", "two"))),
+        consumers=chance.choice((("one",), ("one", "one"), ("one", "two"), ("one", "two"))),
         depth=chance.choice((1, 2, 3, 5)),
         ring_size=chance.choice((4, 8, 32)),
         skip_after_us=chance.choice((None, None, 2_000 * MS)),
@@ -137,6 +144,8 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = tuple(Fault)) -> Schedule
         commits=tuple(sorted(commits + statements, key=lambda commit: commit.at_us)),
         happenings=tuple(sorted(happenings, key=lambda happening: happening.at_us)),
         joins_at_us=chance.randrange(FAULTS_US) if shards > 1 and chance.random() < 0.4 else None,
+        drop_after_us=chance.choice((None, 500 * MS, 500 * MS)),
+        ends_without_one=shards > 1 and chance.random() < 0.2,
     )
 
 

@@ -18,11 +18,12 @@ from merge import events as ev
 from merge.errors import CanalGroupError, CoordinatorUnavailable, FencedError, ServerUnavailable
 from merge.group import Group, GroupSettings
 from merge.ledger import Batch
+from merge.member import Policy, Role
 from merge.position import GroupPosition, Position
 from simulation.coordinator import Coordinator
 from simulation.cursors import Cursors
 from simulation.invariants import Invariants
-from simulation.loop import MS, Future, Loop
+from simulation.loop import BEGIN_US, MS, Future, Loop
 from simulation.network import Network
 from simulation.process import Process, Task
 from simulation.shard import Shard
@@ -51,7 +52,7 @@ class Surroundings:
 
 
 #: requests whose answers the invariants look at
-_Watched: TypeAlias = ev.SubscribeRequested | ev.GetRequested | ev.AckRequested
+_Watched: TypeAlias = ev.SubscribeRequested | ev.GetRequested | ev.AckRequested | ev.ShardPolicyGiven
 
 
 class Lock:
@@ -254,6 +255,8 @@ class Server(Process):
                 self.around.invariants.delivered(client_id, value)
             case ev.SubscribeRequested(client_id=client_id):
                 self.around.invariants.subscribed(client_id, value[1])
+            case ev.ShardPolicyGiven(policy=policy):
+                self.around.invariants.policy_given(self.epoch, value["index"], policy)
         answer.set(value)
 
     def check_delivery(self) -> None:
@@ -359,11 +362,13 @@ class Server(Process):
     async def _locked(self, client_id: str, make: Callable[[int], ev.Event]) -> Any:
         return await self._locks.setdefault(client_id, Lock()).run(lambda: self._ask(make)[1])
 
-    async def subscribe(self, client_id: str, holder: str) -> tuple[int, GroupPosition]:
+    async def subscribe(
+        self, client_id: str, holder: str, resume: ev.Resume | None
+    ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id."""
         answer: tuple[int, GroupPosition] = await self._locked(
             client_id,
-            lambda call: self._watch(ev.SubscribeRequested(call, client_id, holder, "", self.now_us)),
+            lambda call: self._watch(ev.SubscribeRequested(call, client_id, holder, "", self.now_us, resume)),
         )
         return answer
 
@@ -432,3 +437,36 @@ class Server(Process):
     async def release(self, client_id: str, epoch: int) -> None:
         """Let the consumer go; subscription and cursor stay."""
         await self._locked(client_id, lambda call: ev.ReleaseRequested(call, client_id, epoch, self.now_us))
+
+    # ---- calls of operators ----------------------------------------------------------------------------
+
+    async def give_policy(self, name: str, policy: Policy) -> dict[str, Any]:
+        """Say whether a silent shard holds the group."""
+        state: dict[str, Any] = await self._ask(
+            lambda call: self._watch(ev.ShardPolicyGiven(call, name, policy, self.now_us))
+        )[1]
+        return state
+
+    async def drain_shard(self, name: str) -> dict[str, Any]:
+        """Let a shard leave when what it has committed by now is acknowledged."""
+        return await self._remove_shard(name, now=False)
+
+    async def drop_shard(self, name: str) -> dict[str, Any]:
+        """Let a shard leave at once."""
+        return await self._remove_shard(name, now=True)
+
+    async def _remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
+        until_us = BEGIN_US + self.loop.now_us
+        before = self._role(name)
+        _, answer = self._ask(lambda call: ev.ShardRemoved(call, name, now, until_us, self.now_us))
+        if self.machine is not None and self._role(name) in (Role.LEAVING, Role.LEFT):
+            index = self.machine._stream.shards.index(name)
+            # One that has not joined yet leaves at once too.
+            at_once = now or before is Role.JOINING
+            self.around.invariants.removed(self.epoch, index, until_us, now=at_once)
+        state: dict[str, Any] = await answer
+        return state
+
+    def _role(self, name: str) -> Role | None:
+        members = self.machine._stream.members if self.machine is not None else []
+        return next((member.role for member in members if member.name == name), None)

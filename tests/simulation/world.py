@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from merge.group import GroupSettings
+from merge.member import Policy
 from merge.subscriber import BatchLimits
 from simulation.channel import Channel
 from simulation.consumer import Consumer
@@ -14,6 +15,7 @@ from simulation.cursors import DESTINATION, Cursors
 from simulation.invariants import Invariants, ViolationError
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
+from simulation.operator import Operator
 from simulation.process import Process
 from simulation.schedule import FAULTS_US, Fault, Happening, Schedule, schedule_of
 from simulation.server import Server, Surroundings
@@ -67,7 +69,8 @@ class World:
             loop,
             self.sources,
             OUTSTANDING_MAX,
-            late=schedule.skip_after_us is not None or schedule.joins_at_us is not None,
+            late=schedule.skip_after_us is not None,
+            newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
         )
         self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected)
@@ -96,8 +99,11 @@ class World:
             )
             for index, client in enumerate(schedule.consumers)
         ]
+        self.operator = Operator(loop, self.network, self.servers)
         #: writes of cursors after which it was looked whether everything is delivered
         self._writes_seen = -1
+        #: the shard that nobody waits for in the end
+        self._without: int | None = None
         for process in self.processes:
             process.start()
         for commit in schedule.commits:
@@ -122,12 +128,13 @@ class World:
             ),
             LEASE_US,
             schedule.skip_after_us,
+            schedule.drop_after_us,
         )
 
     @property
     def processes(self) -> list[Process]:
         """Everything that can be killed."""
-        return [*self.shards, *self.servers, *self.consumers]
+        return [*self.shards, *self.servers, *self.consumers, self.operator]
 
     def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
         return lambda: self.sources[shard].commit(rows, ddl=ddl)
@@ -140,6 +147,8 @@ class World:
         try:
             self.loop.run(FAULTS_US)
             self.heal()
+            if self.schedule.ends_without_one:
+                self._end_without_one()
             healed_us = self.loop.now_us
             self.loop.run(healed_us + RECOVERY_MAX_US, self._done)
             if self.missing:
@@ -159,6 +168,23 @@ class World:
             self.loop.story,
         )
 
+    def _end_without_one(self) -> None:
+        """Have everything of the others delivered while the first shard is dead, and skipped by an operator.
+
+        Its source is back after that.
+        """
+        dead = self.sources[0]
+        if not self.invariants.is_known(dead.index):
+            return
+        dead.away_until_us = self.loop.now_us + 2 * RECOVERY_MAX_US
+        skipping = self.operator.spawn(self.operator.skip(f"s{dead.index}"))
+        self._without, self._writes_seen = dead.index, -1
+        self.loop.run(self.loop.now_us + RECOVERY_MAX_US, lambda: skipping.ended.done or self._done())
+        if self.missing and not skipping.ended.done:
+            raise ViolationError(f"{self.missing} headers wait for a shard that is skipped")
+        skipping.cancel()
+        self._without, self._writes_seen, dead.away_until_us = None, -1, 0
+
     def _done(self) -> bool:
         """Return whether everything is delivered; looks only after a cursor was written."""
         if self._writes_seen == self.invariants.writes:
@@ -169,7 +195,7 @@ class World:
     @property
     def missing(self) -> int:
         """Headers with rows that somebody has not acknowledged."""
-        return self.invariants.missing(list(dict.fromkeys(self.schedule.consumers)))
+        return self.invariants.missing(list(dict.fromkeys(self.schedule.consumers)), self._without)
 
     def heal(self) -> None:
         """End every fault."""
@@ -244,6 +270,25 @@ def _slow(world: World, happening: Happening) -> None:
     _one(world.shards, happening).slow_until_us = world.loop.now_us + happening.lasting_us
 
 
+def _consumer_away(world: World, happening: Happening) -> None:
+    client_id = _one(world.consumers, happening).client_id
+    for consumer in world.consumers:
+        if consumer.client_id == client_id:
+            consumer.restart(LEASE_US + happening.lasting_us)
+
+
+def _shard_policy(world: World, happening: Happening) -> None:
+    name = f"s{_one(world.sources, happening).index}"
+    policy = (Policy.SKIP, Policy.HOLD)[happening.lasting_us % 2]
+    world.operator.spawn(world.operator.give(name, policy))
+    world.later(happening, lambda: world.operator.spawn(world.operator.give(name, Policy.RESUME)))
+
+
+def _shard_leaves(world: World, happening: Happening) -> None:
+    name = f"s{_one(world.sources, happening).index}"
+    world.operator.spawn(world.operator.remove(name, now=happening.lasting_us % 3 == 0))
+
+
 def _fickle(world: World, happening: Happening) -> None:
     for consumer in world.consumers:
         world.set_for(consumer, "fickle", 0.3, happening)
@@ -273,6 +318,9 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.SHARD_SLOW: _slow,
     Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step_back(h.lasting_us // 3),
     Fault.FICKLE: _fickle,
+    Fault.CONSUMER_AWAY: _consumer_away,
+    Fault.SHARD_POLICY: _shard_policy,
+    Fault.SHARD_LEAVES: _shard_leaves,
 }
 
 

@@ -109,6 +109,30 @@ def test_it_can_go_on_where_the_others_are_and_nobody_is_rolled_back():
     assert world.get("old") is None
 
 
+def test_it_goes_on_at_its_own_cursor_where_the_others_are_behind_it():
+    """1. it has read all, the other one nothing; 2. it goes away, and is dropped; 3. it goes on where the
+    others are: nothing that it acknowledged comes again; what is new does, and the other one gets it all.
+    """
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), lease_us=LEASE, drop_after_us=30 * SECOND)
+    world.subscribe("fast")
+    world.subscribe("slow")
+    world.report(0, 2)
+    world.ack(world.get("fast").batch_id, "fast")
+    release(world, "fast")
+    world.tick(30 * SECOND + 1)
+    world.save()
+    world.request_subscribe("fast", resume=ev.Resume.NOW)
+    world.lease()
+    while world.saving:
+        world.save()
+    assert world.stored["fast"].cursor.shards["s0"].offset == 204
+    assert world.stored["fast"].cursor.sequence == 2
+    assert world.get("fast") is None
+    world.report(0)
+    assert [place[2] for place in places(world.get("fast"))] == [204]
+    assert [place[2] for place in places(world.get("slow"))] == [4, 104, 204]
+
+
 def test_a_rewind_and_a_restart_do_not_read_back_to_it():
     """A purged binlog behind a client id that nobody uses any more stops nobody."""
     world = dropped()

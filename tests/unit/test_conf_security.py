@@ -103,6 +103,10 @@ def test_a_zookeeper_user_needs_a_password_and_no_colon():
 def test_a_credential_that_is_none_is_refused_without_repeating_it():
     assert ZooKeeperLogin.parse("canal:a:b") == ZooKeeperLogin("canal", "a:b")
     assert ZooKeeperLogin.parse(None, "ca.pem") == ZooKeeperLogin(tls=True, ca="ca.pem")
+    assert ZooKeeperLogin.parse(None, "a", "b", "c") == ZooKeeperLogin(tls=True, ca="a", cert="b", key="c")
+    for files in (("a", "b"), ("a", None, "c"), (None, "b", "c")):
+        with pytest.raises(ConfigError, match="needs its key"):
+            ZooKeeperLogin.parse(None, *files)
     for wrong in (SECRET, f":{SECRET}", f"{SECRET}:", ""):
         with pytest.raises(ConfigError) as caught:
             ZooKeeperLogin.parse(wrong)

@@ -9,7 +9,7 @@ from pyarrow import flight
 
 from actors import gateway
 from actors.gateway import Door, GatewayWiring
-from merge.access import Grants
+from merge.access import Grant, Grants
 
 
 class AskedAtOnce(flight.FlightServerBase):
@@ -34,3 +34,25 @@ def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pyt
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000)
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
         assert "dance" in str(door.answer["error"])
+
+
+@pytest.mark.parametrize("client_id", [None, 7, ["reader"], True])
+@pytest.mark.parametrize("request_of", ["subscribe", "get", "standing", "outstanding"])
+def test_a_client_id_that_is_none_never_reaches_the_group(
+    monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
+):
+    """It would pass by the client ids that a token is for, and break what takes it for a text."""
+    monkeypatch.setattr(gateway.ray, "get_actor", lambda name: name)
+    reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000)
+    body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
+    options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
+    with (
+        Door(wiring, "group", "shard/", ["s0"]) as door,
+        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+    ):
+        action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
+        (result,) = client.do_action(action, options)
+        assert "no text" in str(json.loads(result.body.to_pybytes())["error"])
+        with pytest.raises(flight.FlightServerError, match="no text"):
+            client.do_get(flight.Ticket(json.dumps({**body, "batch_id": 1}).encode()), options).read_all()

@@ -6,7 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.header import Flag
-from merge.member import CAUGHT_UP_US
+from merge.member import CAUGHT_UP_US, Policy
 from merge.position import GroupPosition
 from merge.subscriber import OWN_CALL
 from merge.timeline import END_OF_TIME_US
@@ -424,12 +424,39 @@ def test_a_shard_that_has_not_joined_yet_leaves_at_once():
     assert answer is None or answer["role"] == "left"
 
 
+def test_keys_do_not_fall_behind_a_shard_that_left():
+    """1. the greatest key that is acknowledged is s1's; 2. s1 is removed at once, so that no position says it
+    any more; 3. what s0 has before that comes with it, flagged late: also after a restart.
+    """
+    world = running(Source(Tx(10), Tx(30), Tx(70)), Source(Tx(60), server=1))
+    world.policy("s0", Policy.SKIP)
+    world.report(1, promise_us=99)
+    batch = world.get()
+    assert keys(batch) == [60]
+    world.ack(batch.batch_id)
+    world.policy("s0", Policy.RESUME)
+    world.tell(ev.ShardRemoved(world.call(), "s1", True, 0, world.now_us))
+    while world.saving:
+        world.save()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    world.report_all()
+    world.subscribe()
+    assert keys(world.get()) == [60, 60, 70]
+
+
 def test_the_only_shard_stays():
     world = running(Source(Tx(10)))
     with pytest.raises(UsageError, match="only shard"):
         world.remove("s0", now=True)
     with pytest.raises(UsageError, match="There is no shard s9"):
         world.remove("s9")
+    world.add(Source(Tx(5), server=1))
+    with pytest.raises(UsageError, match="only shard"):
+        # s1 has not told yet where it begins: the cursors would hold nothing.
+        world.remove("s0", now=True)
 
 
 # ---- cursors and settings that do not agree ----------------------------------------------------------------

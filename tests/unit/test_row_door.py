@@ -115,7 +115,7 @@ def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
     assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
 
 
-def doors(ring, *, tls=None):
+def doors(ring, host="127.0.0.1", *, tls=None):
     """Doors of one ring, each behind the one before."""
 
     def rows(ticket):
@@ -123,12 +123,13 @@ def doors(ring, *, tls=None):
             raise ShardUnavailable("The shard is not open under that generation.", retry_after_s=0.1)
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
-    return RowDoor(rows, "127.0.0.1", tls=tls)
+    return RowDoor(rows, host, tls=tls)
 
 
-@pytest.mark.parametrize("tls", [None, True])
-def test_rows_and_refusals_come_through_the_door(ring, tls):
-    door = doors(ring, tls=tls)
+@pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", None), ("127.0.0.1", True), ("127.0.0.2", True)])
+def test_rows_and_refusals_come_through_the_door(ring, host, tls):
+    door = doors(ring, host, tls=tls)
+    assert door.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
     client = RowClient("s0", lambda: door.address)
     assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:

@@ -183,6 +183,21 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     assert keys(world.get()) == [10, 90]
 
 
+def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():
+    """A command that is repeated, as by whoever got no answer, would hold it back for ever."""
+    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 6)))
+    world.subscribe()
+    world.policy("s1", Policy.SKIP)
+    since = world.status(1)["policy_since_s"]
+    world.report(1, 1)
+    world.report(0)
+    generation = world.group.generation
+    world.tick(SECOND)
+    world.policy("s1", Policy.SKIP)
+    assert world.group.generation == generation
+    assert world.status(1)["policy_since_s"] == since + 1
+
+
 def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
     """1. Two of three fragments are out, and fill the ring. 2. The consumer takes its time: nothing is
     skipped or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is

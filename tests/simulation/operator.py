@@ -1,0 +1,63 @@
+"""An operator: skips, holds and removes shards, and asks until it is answered or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from merge.member import Policy, Role
+from simulation.loop import MS, Loop
+from simulation.network import Network
+from simulation.process import Process
+from simulation.server import Server
+
+ANSWER_US = 2_500 * MS
+AGAIN_US = 700 * MS
+
+
+class Operator(Process):
+    """Who gives commands; what it wants done ends with it.
+
+    Args:
+        loop: its time.
+        network: between it and the servers.
+        servers: whom it asks, one after the other until one is active.
+    """
+
+    def __init__(self, loop: Loop, network: Network, servers: list[Server]) -> None:
+        super().__init__(loop, "operator")
+        self._network = network
+        self._servers = servers
+
+    async def give(self, shard: str, policy: Policy) -> None:
+        """Give a shard a policy, if it may have that."""
+        await self._insist("give_policy", shard, policy)
+
+    async def skip(self, shard: str) -> None:
+        """Skip a shard, again and again: a server that takes over may not know of it. Ends if it must not."""
+        while await self._insist("give_policy", shard, Policy.SKIP) is not None:
+            await self.sleep(AGAIN_US)
+
+    async def remove(self, shard: str, *, now: bool) -> None:
+        """Remove a shard, until it has left: a server that takes over does not know that it was asked."""
+        while True:
+            state = await self._insist("drop_shard" if now else "drain_shard", shard)
+            if state is None or state["role"] == Role.LEFT:
+                return
+            await self.sleep(AGAIN_US)
+
+    async def _insist(self, method: str, *arguments: Any) -> dict[str, Any] | None:
+        """Ask one server after the other; return the state of the shard, or None if it is refused."""
+        while True:
+            server = self.loop.chance.choice(self._servers)
+            away = ServerUnavailable(f"{server.name} did not answer.")
+            answer = self._network.ask(self, server, method, *arguments)
+            try:
+                state: dict[str, Any] = await self.within(answer, ANSWER_US, away)
+            except UsageError as error:
+                self.note("is refused {}: {}", method, error.message)
+                return None
+            except CanalGroupError:
+                await self.sleep(AGAIN_US)
+            else:
+                return state

@@ -1,0 +1,165 @@
+"""The group actor's own fence: nothing is heard, and nothing answered, unless it can know that it is active.
+
+The actor's class on a loop of the test's, with a real shard that reads recorded files. Its tick, which would
+notice too, is put off: what is tested is the moment before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+
+import pytest
+
+from actors import group as group_module
+from actors import wiring
+from actors.coordination.local import LocalCoordinator
+from actors.group import GroupActor
+from actors.shard import Shard
+from canal_group.demo.recorded_shards import recorded_shards
+from conf.load import build_instance
+from merge.errors import CoordinatorUnavailable, ServerUnavailable
+
+DEADLINE_S = 20.0
+CLIENT = "reader"
+
+
+class Doubtful(LocalCoordinator):
+    """A coordinator that may be cut off."""
+
+    cut_off = False
+    left_s = 1.5
+
+    def check_active(self) -> float:
+        if self.cut_off:
+            raise CoordinatorUnavailable("No answer for too long.")
+        return min(super().check_active(), self.left_s)
+
+
+class Handle:
+    """An actor's handle, without Ray: each call runs on a thread."""
+
+    def __init__(self, actor: object, method: str = "") -> None:
+        self._actor, self._method = actor, method
+
+    def __getattr__(self, method: str) -> Handle:
+        return Handle(self._actor, method)
+
+    def options(self, **_: object) -> Handle:
+        return self
+
+    def remote(self, *arguments: object) -> asyncio.Future[object]:
+        run = asyncio.to_thread(getattr(self._actor, self._method), *arguments)
+        return asyncio.ensure_future(run)
+
+
+async def subscribed(actor):
+    while True:
+        with contextlib.suppress(ServerUnavailable):
+            return await actor.subscribe(CLIENT, "me", "")
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def serving(folder, monkeypatch):
+    """Run an active group actor with a consumer; yield it, its coordinator and the consumer's epoch."""
+    for file in recorded_shards()[0].folder.glob("mysql-bin.*"):
+        shutil.copy(file, folder)
+    settings = build_instance(
+        {
+            "preset": "memory",
+            "destination": "shop",
+            "shards": [{"name": "s0", "files": str(folder)}],
+            "start": "earliest",
+        }
+    )
+    coordinator = Doubtful("shop")
+    shard = Shard(wiring.shard_wiring(settings, settings.shards[0]))
+    monkeypatch.setattr(group_module, "TICK_S", 3600.0)
+    monkeypatch.setattr(group_module.ray, "get_actor", lambda _: Handle(shard))
+    monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
+    actor = object.__new__(GroupActor)
+    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/")
+    try:
+        epoch, _ = await asyncio.wait_for(subscribed(actor), DEADLINE_S)
+        yield actor, coordinator, epoch
+    finally:
+        coordinator.cut_off = False
+        await actor.close()
+        shard.close(1 << 40)
+
+
+def run(folder, monkeypatch, story):
+    async def live():
+        async with serving(folder, monkeypatch) as served:
+            await story(*served)
+
+    asyncio.run(live())
+
+
+def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(tmp_path, monkeypatch):
+    """1. a batch is outstanding; 2. the coordinator is cut off: no call is heard, and none changes anything;
+    3. it is back: the batch is still the one to acknowledge.
+    """
+
+    async def story(actor, coordinator, epoch):
+        batch = await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
+        assert await actor.confirm(CLIENT, epoch, batch.batch_id) == 1.5, "as long as the tenure lasts"
+        coordinator.cut_off = True
+        before = actor._machine.describe(0)["clients"]
+        who = CLIENT, epoch
+        for call in (
+            lambda: actor.get(*who, 5, 0, batch.batch_id),
+            lambda: actor.ack(*who, batch.batch_id),
+            lambda: actor.rollback(*who, None),
+            lambda: actor.plan(*who, batch.batch_id),
+            lambda: actor.confirm(*who, batch.batch_id),
+            lambda: actor.standing(CLIENT),
+            lambda: actor.touch(*who),
+            lambda: actor.release(*who),
+            lambda: actor.unsubscribe(*who),
+            lambda: actor.subscribe(CLIENT, "other", ""),
+            lambda: actor.give_policy("s0", "hold"),
+            lambda: actor.remove_shard("s0", now=True),
+            lambda: actor.add_shard({"name": "s1", "files": str(tmp_path)}, None),
+        ):
+            with pytest.raises(CoordinatorUnavailable):
+                await call()
+        assert actor._machine.describe(0)["clients"] == before
+        coordinator.cut_off = False
+        await actor.ack(*who, batch.batch_id)
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path, monkeypatch):
+    """1. everything is read, and a get waits for more; 2. the coordinator is cut off; 3. the get's answer
+    comes: it is refused. 4. So is an acknowledgement whose write took until then; it counts all the same.
+    """
+
+    async def story(actor, coordinator, epoch):
+        who = CLIENT, epoch
+        first = await actor.get(*who, 5, DEADLINE_S, None)
+        save = actor._store.save
+
+        def slow(*subscription):
+            save(*subscription)
+            coordinator.cut_off = True
+
+        monkeypatch.setattr(actor._store, "save", slow)
+        with pytest.raises((CoordinatorUnavailable, ServerUnavailable)):
+            await actor.ack(*who, first.batch_id)
+        monkeypatch.setattr(actor._store, "save", save)
+        coordinator.cut_off = False
+        assert (await actor.standing(CLIENT))["outstanding"] == []
+        while (batch := await actor.get(*who, 100_000, 0.2, None)) is not None:
+            await actor.ack(*who, batch.batch_id)
+        waiting = asyncio.ensure_future(actor.get(*who, 5, DEADLINE_S, None))
+        await asyncio.sleep(0)
+        coordinator.cut_off = True
+        actor._reply(max(actor._answers), "a batch")
+        with pytest.raises(ServerUnavailable, match="not the active one"):
+            await waiting
+
+    run(tmp_path, monkeypatch, story)

@@ -1,0 +1,105 @@
+"""A shard's fences: of two groups the newer one is obeyed, and a silent one leaves its source to another.
+
+The shard actor's own class, reading recorded files; what it is asked is what a group, or a gateway, asks.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from actors.parse.chunk_builder import Limits
+from actors.parse.files_reader import FilesSource
+from actors.row_door import RowTicket
+from actors.shard import Shard, ShardWiring
+from actors.store.ring import BatchMode, RingBounds
+from actors.store.rows import Wanted
+from canal_group.demo.recorded_shards import recorded_shards
+from conf.stream_settings import FilterSettings
+from merge.errors import FencedError, ShardUnavailable
+
+DEADLINE_S = 20.0
+OLD, NEW = (1, 7), (2, 1)
+
+
+@pytest.fixture
+def make(tmp_path):
+    for file in recorded_shards()[0].folder.glob("mysql-bin.*"):
+        shutil.copy(file, tmp_path)
+    made = []
+
+    def shard(silence_max_s=60.0):
+        source = FilesSource("s0", str(tmp_path))
+        ring = RingBounds(mode=BatchMode.ITEMS, size=1 << 16)
+        wiring = ShardWiring(source, FilterSettings(), ring, Limits(), 0, "earliest", "auto", silence_max_s)
+        made.append(Shard(wiring))
+        return made[-1]
+
+    yield shard
+    for each in made:
+        each.close(1 << 40)
+
+
+def headers(shard, term, wait_s=DEADLINE_S):
+    return shard.poll(*term, 10, wait_s).run
+
+
+def ticket(term, stop=1):
+    return RowTicket(*term, 0, stop, Wanted())
+
+
+def test_a_group_of_an_older_epoch_can_do_nothing_to_a_shard(make):
+    """1. the older group opens the shard and polls it; 2. the newer one opens it; 3. the older one cannot
+    open, poll, free or read rows, nor close it; 4. the newer one goes on as if it had not tried.
+    """
+    shard = make()
+    begin = shard.open(*OLD, None)
+    assert len(headers(shard, OLD)) == 10
+    assert list(shard._rows(ticket(OLD)))
+    shard.open(*NEW, begin)
+    assert len(headers(shard, NEW)) == 10
+    with pytest.raises(FencedError) as fenced:
+        shard.open(OLD[0], OLD[1] + 1, begin)
+    assert (fenced.value.details["our_epoch"], fenced.value.details["current_epoch"]) == (1, 2)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, OLD, 0)
+    with pytest.raises(ShardUnavailable):
+        list(shard._rows(ticket(OLD)))
+    with pytest.raises(ShardUnavailable):
+        shard.poll(*OLD, 10, 0, 5)
+    shard.free(*OLD, 5)
+    shard.close(OLD[0])
+    assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
+    assert shard.status()["state"] != "closed"
+    assert len(headers(shard, NEW)) == 10
+
+
+def test_an_older_generation_of_the_same_group_is_no_better(make):
+    shard = make()
+    begin = shard.open(2, 1, None)
+    assert len(headers(shard, (2, 1))) == 10
+    shard.open(2, 2, begin)
+    assert len(headers(shard, (2, 2))) == 10
+    with pytest.raises(FencedError):
+        shard.open(2, 1, begin)
+    shard.free(2, 1, 5)
+    with pytest.raises(ShardUnavailable):
+        list(shard._rows(ticket((2, 1))))
+    assert list(shard._rows(ticket((2, 2), 6))), "nothing was freed"
+
+
+def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(make):
+    """1. a group opens it, and is silent; 2. it has left; 3. the group's next poll says so; 4. opened again,
+    it begins where it is told.
+    """
+    shard = make(silence_max_s=0.2)
+    begin = shard.open(*NEW, None)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while shard.status()["state"] != "closed":
+        assert time.monotonic() < deadline_s
+        shard._pause.wait(0.02)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, NEW, 0)
+    assert shard.open(NEW[0], NEW[1] + 1, begin) == begin
