@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.compression import parse_payload
 from actors.parse.event_types import ROWS, EventType, type_name
 from actors.parse.events import (
     ARTIFICIAL_FLAG,
@@ -42,6 +41,7 @@ from actors.parse.format_description import parse_format_description
 from actors.parse.lead_in import LeadIn
 from actors.parse.native.lane import USUAL
 from actors.parse.native.packets import PacketBuffer
+from actors.parse.payload import parse_payload
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select, Tables
 from actors.parse.transactions import Transactions

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from actors.parse.column_types import ColumnType
 from actors.parse.columns import Losses, TableSchema, array_of
 from actors.parse.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
 from actors.parse.native.images import Block, RowBuffers
 from actors.parse.native.shapes import SideBuffers
-from actors.parse.table_map import ColumnType
 from merge.chunk import Op, absent_type, partial_schema
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 

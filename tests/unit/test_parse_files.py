@@ -11,8 +11,8 @@ from unit.test_parse_fixtures import J, changes_of, id_only, inserts
 
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.chunk_builder import Limits
+from actors.parse.column_types import ColumnType
 from actors.parse.event_types import EventType
-from actors.parse.table_map import ColumnType
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent, UsageError
 from merge.header import Flag
