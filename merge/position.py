@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -121,6 +121,24 @@ class Position:
             ) from error
         file_order(position.file)
         return position
+
+
+def oldest(positions: Sequence[Position]) -> Position:
+    """Return the smallest position.
+
+    A failover may have left positions of two servers, whose places do not compare: of these it is the one
+    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
+    key.
+    """
+    one_server = all(position.is_of(other.server) for position in positions for other in positions)
+    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+        return min(positions)
+    within = [
+        position
+        for position in positions
+        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
+    ]
+    return min(within or positions, key=lambda position: position.key_us)
 
 
 @dataclass(frozen=True, slots=True)
