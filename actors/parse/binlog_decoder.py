@@ -40,7 +40,7 @@ from actors.parse.events import (
 from actors.parse.format_description import parse_format_description
 from actors.parse.lead_in import LeadIn
 from actors.parse.native.lane import USUAL
-from actors.parse.native.packets import PacketBuffer
+from actors.parse.native.room import EventRoom
 from actors.parse.payload import parse_payload
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select, Tables
@@ -167,9 +167,13 @@ class BinlogDecoder:
         self._open_lane()
         return kind
 
-    def run(self, packets: PacketBuffer) -> None:
+    def run(self, arrived: EventRoom) -> None:
         """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
-        self._lane.run(packets)
+        self._lane.run(arrived)
+
+    def run_counts(self) -> dict[int, int]:
+        """Return how many events of each type `run` has read."""
+        return self._lane.counts()
 
     def packed_types(self, payload: bytes) -> list[int]:
         """Return the types of the events inside a TRANSACTION_PAYLOAD that was read."""
