@@ -15,7 +15,7 @@ from typing import Any
 from merge.errors import UsageError
 from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 
-_FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d+)$")
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
 
 
 def file_order(file: str) -> tuple[str, int]:
@@ -26,12 +26,19 @@ def file_order(file: str) -> tuple[str, int]:
     Raises:
         UsageError: the name does not end in a dot and a number.
     """
-    match = _FILE.match(file)
+    match = _FILE.fullmatch(file)
     if match is None:
         raise UsageError(
             f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001."
         )
     return match["base"], int(match["number"])
+
+
+def _whole(value: Any) -> int:
+    """Return a number of JSON that is one of ours: `int` would make one of 1.5, true and "7" too."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +109,16 @@ class Position:
         """Return the position that `to_dict` described.
 
         Raises:
-            UsageError: a field is missing or of the wrong type.
+            UsageError: a field is missing or of the wrong type: numbers are whole and not negative.
         """
         try:
             position = cls(
                 file=str(value["file"]),
-                offset=int(value["offset"]),
+                offset=_whole(value["offset"]),
                 gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
-                commit_us=int(value.get("commit_us", 0)),
-                key_us=int(value.get("key_us", 0)),
-                rows_into_transaction=int(value.get("rows_into_transaction", 0)),
+                commit_us=_whole(value.get("commit_us", 0)),
+                key_us=_whole(value.get("key_us", 0)),
+                rows_into_transaction=_whole(value.get("rows_into_transaction", 0)),
                 server=str(value.get("server", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -174,7 +181,7 @@ class GroupPosition:
         """
         try:
             value = json.loads(text)
-            shards, sequence = dict(value["shards"]), int(value["sequence"])
+            shards, sequence = dict(value["shards"]), _whole(value["sequence"])
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{text!r} is no group position ({error}).") from error

@@ -96,7 +96,7 @@ class BinlogDecoder:
         self.offset = start.offset
         self._checksum = checksum
         self._tables = Tables(select, lookup, names_needed=names_needed)
-        xa = XaTransactions()
+        self._xa = xa = XaTransactions()
         self._lead_in: LeadIn | None = LeadIn(self._tables, xa)
         self._transactions = Transactions(
             self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
@@ -127,6 +127,11 @@ class BinlogDecoder:
     def relay_log(self) -> bool:
         """Whether the file on disk is a relay log."""
         return self._relay_log
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows are handed over when they commit."""
+        return self._xa.prepared
 
     @property
     def in_transaction(self) -> bool:

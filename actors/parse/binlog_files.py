@@ -79,8 +79,9 @@ class BinlogFiles:
         start: where to begin; files before it are to be left out. Default: at the first file's beginning.
         count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
             more for it.
-        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED) are
-            handed on as text, and likewise a ROLLBACK of rows that are. Else both are refused.
+        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED, or
+            an XA COMMIT) are handed on as text, and likewise a ROLLBACK of rows that are. Else they are
+            refused.
     """
 
     def __init__(
@@ -115,6 +116,11 @@ class BinlogFiles:
     def events(self) -> Counter[int]:
         """How many events of each type were read."""
         return self._unusual + Counter(self._decoder.run_counts())
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
+        return self._decoder.prepared
 
     @property
     def losses(self) -> Losses:

@@ -1,8 +1,9 @@
 """Statements: what a transaction's statements hand on as text, and which of them cannot be followed.
 
-Definitions are handed on. A statement that changes rows which are in no event, and a rollback of rows that
-are in one (tables without transactions keep theirs), is refused, or handed on as text to a reader that wants
-them `verbatim`. What a statement is, and which tables it is about, is read by `ddl`.
+Definitions are handed on. What cannot be followed is refused, or handed on as text to a reader that wants it
+`verbatim`: a statement that changes rows which are in no event; a rollback of rows that are in one (tables
+without transactions keep theirs); an XA COMMIT whose rows were logged before the oldest binlog. What a
+statement is, and which tables it is about, is read by `ddl`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from actors.parse.chunk_builder import ChunkBuilder
 from actors.parse.event_types import REFUSED, EventType
 from actors.parse.events import Query
 from actors.parse.tables import Select
-from merge.errors import UnsupportedEvent
+from merge.errors import PositionPurged, UnsupportedEvent
 
 #: a change that names no table
 _OF_NO_TABLE = ddl.Change("QUERY", "", "")
@@ -69,6 +70,16 @@ class Statements:
     def change_rows(self, query: Query) -> None:
         """Hand on a statement whose rows are not in the binlog."""
         self._add(query.sql, ddl.row_change_of(query.sql, query.schema))
+
+    def commit_elsewhere(self, sql: str, error: PositionPurged) -> None:
+        """Hand on an XA COMMIT whose rows were logged before the oldest binlog that is read.
+
+        Raises:
+            PositionPurged: `error`, where that is no place for text.
+        """
+        if not self._verbatim:
+            raise error
+        self._add(sql, _OF_NO_TABLE)
 
     def set_savepoint(self, sql: str, progress: int) -> None:
         """Keep what a SAVEPOINT stands behind."""

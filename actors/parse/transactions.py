@@ -43,8 +43,8 @@ from actors.parse.gtid_events import Alter, TransactionStart, parse_start
 from actors.parse.payload import inner_events
 from actors.parse.statements import Statements
 from actors.parse.tables import Select, Tables
-from actors.parse.xa import RowsEvent, XaTransactions, parse_xa_prepare, parse_xa_statement
-from merge.errors import CorruptEvent, UnsupportedEvent
+from actors.parse.xa import RowsEvent, XaStatement, XaTransactions, parse_xa_prepare, parse_xa_statement
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 SECOND_US = 1_000_000
 
@@ -73,8 +73,8 @@ class Transactions:
         select: which definition statements are handed on, and under which name.
         builder: gathers what was read.
         skip: rows of the first transaction that were handed over before.
-        verbatim: whether statements that change rows, and rows rolled back, are handed on as text; else they
-            are refused.
+        verbatim: whether statements that cannot be followed are handed on as text, or refused; see
+            `statements`.
     """
 
     def __init__(
@@ -306,13 +306,19 @@ class Transactions:
                 if not self._xa.reading:
                     raise CorruptEvent("XA END comes without XA START.", hint=_UNBEGUN_HINT)
             case "COMMIT":
-                rows = self._xa.commit(statement)
-                self._hand_over(rows, event)
+                self._hand_over(self._committed(statement, sql), event)
             case "ROLLBACK":
                 self._xa.decide(statement.xid)
                 self._end(event)
             case _:
                 raise UnsupportedEvent(f"XA {statement.verb} is no statement of a binlog: {sql[:100]!r}.")
+
+    def _committed(self, statement: XaStatement, sql: str) -> list[RowsEvent]:
+        try:
+            return self._xa.commit(statement)
+        except PositionPurged as error:
+            self._statements.commit_elsewhere(sql, error)
+            return []
 
     def _on_xa_prepare(self, event: Event) -> None:
         one_phase, xid = parse_xa_prepare(event.body)

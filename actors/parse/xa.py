@@ -128,6 +128,11 @@ class XaTransactions:
         return self._open is not None
 
     @property
+    def prepared(self) -> int:
+        """How many transactions stand prepared."""
+        return len(self._prepared)
+
+    @property
     def events(self) -> int:
         """How many rows events the one being read has so far."""
         return len(self._open.rows) if self._open else 0
