@@ -17,7 +17,7 @@ from canal_group.demo.server_process import (
 )
 
 #: the grants a shard's user needs on MariaDB 10.5 and later; older servers call the second REPLICATION CLIENT
-MARIADB_GRANTS = ("REPLICATION SLAVE", "BINLOG MONITOR")
+MARIADB_GRANTS = ("REPLICATION SLAVE", "BINLOG MONITOR", "REFERENCES")
 
 _OPTIONS = [
     "--no-defaults",
