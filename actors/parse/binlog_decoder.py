@@ -46,6 +46,7 @@ from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select, Tables
 from actors.parse.transactions import Transactions
 from actors.parse.xa import XaTransactions
+from merge.chunk import Chunk
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.position import Position
 
@@ -199,6 +200,17 @@ class BinlogDecoder:
 
     def _open_lane(self) -> None:
         self._lane.is_open = self._lead_in is None and self._transactions.plain
+
+    def close_chunk(self) -> Chunk | None:
+        """Return what was gathered so far as a chunk; None: nothing was.
+
+        Raises:
+            DataError: rows that were read cannot be handed on.
+        """
+        try:
+            return self._builder.close(self.offset)
+        except DataError as error:
+            raise self.located(error) from error
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:
         """Return an error that came up beside the reading of events, with where the reading stands."""

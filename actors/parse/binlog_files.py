@@ -224,9 +224,6 @@ class BinlogFiles:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Chunk]:
-        try:
-            chunk = self._builder.close(self._decoder.offset)
-        except DataError as error:
-            raise self._decoder.located(error) from error
+        chunk = self._decoder.close_chunk()
         if chunk is not None:
             yield chunk
