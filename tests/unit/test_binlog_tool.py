@@ -176,6 +176,13 @@ def test_columns_that_images_do_not_say_are_not_printed(run, options):
         assert '{"id": "1"} -> {"id": "1", "v": "m"}' in text
 
 
+def test_people_are_told_of_what_could_not_be_printed_as_it_is(run):
+    _, lines, _ = run(FIXTURES.parent / "mysql-5.5.9" / "all_types.binlog")
+    assert "3 zero or impossible dates are printed as null" in lines
+    _, lines, _ = run(FIXTURES / "savepoint.binlog")
+    assert not any("as null" in line or "charset" in line or "passed over" in line for line in lines)
+
+
 def test_xa_transactions_that_are_prepared_and_committed_in_two_files(run, tmp_path):
     """Alone, neither file says all: the first how many stand prepared, the second that one commits."""
     data = (FIXTURES / "xa.binlog").read_bytes()
