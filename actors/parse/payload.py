@@ -124,7 +124,7 @@ def inner_events(event: Event) -> Iterator[Event]:
     """Yield the events of a TRANSACTION_PAYLOAD.
 
     Raises:
-        CorruptEvent, UnsupportedEvent: see `compression`; or one of them has no place there.
+        CorruptEvent, UnsupportedEvent: see `parse_payload`; or one of them has no place there.
     """
     for each in parse_payload(event.body).events():
         header = parse_header(each)
