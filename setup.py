@@ -55,7 +55,7 @@ setup(
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )
-            for name in ("gathering", "images", "lane", "packets", "partial")
+            for name in ("file_events", "gathering", "images", "lane", "packets", "partial", "room")
         ],
         compiler_directives={
             "language_level": 3,

@@ -31,10 +31,11 @@ from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
 from actors.parse.binlog_decoder import BinlogDecoder
-from actors.parse.binlog_stream import BinlogStream, CaughtUp
+from actors.parse.binlog_stream import BinlogStream
 from actors.parse.chunk_builder import ChunkBuilder, Limits
 from actors.parse.clock import SourceClock
 from actors.parse.native.packets import PacketBuffer
+from actors.parse.promises import CaughtUp
 from actors.parse.source import SourceAddress
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers

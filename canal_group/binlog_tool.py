@@ -12,7 +12,11 @@ of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
 
 A statement that changed rows which are in no event (`binlog_format` STATEMENT or MIXED) is printed the same
 way, with INSERT, UPDATE, DELETE or QUERY as `op`, and counted apart. So is a ROLLBACK or a ROLLBACK TO over
-rows that stand in the file: tables without transactions keep theirs, and which are such it does not say.
+rows that stand in the file: tables without transactions keep theirs, and which are such it does not say. Rows
+of an XA transaction are printed where it commits. An XA COMMIT without them, which stand in an earlier file,
+is a QUERY; how many stand prepared at the end, to be committed in a later one, is said for people.
+
+A date with a zero or an impossible part is null, as everywhere in this project; people are told how many.
 
 Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them; of events
 inside a transaction payload both are counted, the payload and they. Strings whose charset it does not say are
@@ -211,6 +215,15 @@ def _image(image: Image) -> str:
 
 def _summary(source: BinlogFiles, counted: Counter[str]) -> Iterator[str]:
     yield f"{counted.pop('transactions', 0)} transactions, {source.events.total()} events"
+    losses = source.losses
+    for count, what in (
+        (losses.zero_dates, "zero or impossible dates are printed as null"),
+        (losses.invalid_text, "strings have bytes that their charset does not have"),
+        (losses.ignored_events, "events of unknown types are passed over, as their server says they may be"),
+        (source.prepared, "XA transactions stand prepared: their rows come when they commit"),
+    ):
+        if count:
+            yield f"{count} {what}"
     for what, count in sorted(counted.items()):
         yield f"{count:>10} {what}"
     for kind, count in sorted(source.events.items()):

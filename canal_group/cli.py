@@ -109,11 +109,11 @@ def check(
             out.print(f"[red]FAIL[/red]  {where}: {error}")
             continue
         for found in checks:
-            if found.ok:
-                out.print(f"[green]ok[/green]    {where}: {found.name}: {found.found}")
-            else:
-                failed = True
-                out.print(f"[red]FAIL[/red]  {where}: {found.name}: {found.found}. Mend it with: {found.fix}")
+            failed |= not found.ok
+            advised = "[yellow]mind[/yellow]" if found.fix else "[green]ok[/green]  "
+            label = advised if found.ok else "[red]FAIL[/red]"
+            mend = f". Mend it with: {found.fix}" if found.fix else ""
+            out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
     if failed:
         raise typer.Exit(1)
 

@@ -26,6 +26,7 @@ class Operator:
     """
 
     def __init__(self, uri: str, destination: str, token: str | None = None, tls: Tls = UNSAID) -> None:
+        self.destination = destination
         self._door = GatewayDoor(uri, destination, token, tls)
 
     def hold(self, shard: str) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 from canal_group.operator import Operator
-from canal_group.tls import Tls
+from canal_group.operator_command import operated
 from merge.errors import ConfigError
 from merge.position import Position
 
@@ -19,99 +18,66 @@ app = typer.Typer(
 )
 
 Shard = Annotated[str, typer.Argument(help="The shard's name.", show_default=False)]
-Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
-Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
 Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it has come about.")]
-
-GATEWAY = "grpc://127.0.0.1:11113"
 
 
 @app.command()
-def hold(
-    shard: Shard,
-    destination: Destination,
-    gateway: Gateway = GATEWAY,
-    token_env: TokenEnv = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-) -> None:
+@operated
+def hold(operator: Operator, shard: Shard) -> None:
     """Wait for a shard that brings nothing, whatever the settings say."""
-    _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).hold(shard)
+    operator.hold(shard)
     typer.echo(f"{shard} holds the group whenever it brings nothing, until `shard resume {shard}`")
 
 
 @app.command()
-def skip(
-    shard: Shard,
-    destination: Destination,
-    gateway: Gateway = GATEWAY,
-    token_env: TokenEnv = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-) -> None:
+@operated
+def skip(operator: Operator, shard: Shard) -> None:
     """Go on without a shard; what it brings meanwhile is flagged late."""
-    _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).skip(shard)
+    operator.skip(shard)
     typer.echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
 
 
 @app.command()
-def resume(
-    shard: Shard,
-    destination: Destination,
-    gateway: Gateway = GATEWAY,
-    token_env: TokenEnv = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-) -> None:
+@operated
+def resume(operator: Operator, shard: Shard) -> None:
     """Treat a shard as the settings say again."""
-    state = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key)).resume(shard)
+    state = operator.resume(shard)
     far = ", and counts again when it has caught up" if state["skipped"] else ""
     typer.echo(f"{shard} is treated as the settings say{far}")
 
 
 @app.command()
+@operated
 def add(
+    operator: Operator,
     shard: Shard,
-    destination: Destination,
     config: Annotated[Path, typer.Option("--config", "-c", help="An instance file that defines the shard.")],
     start: Annotated[
         str | None,
         typer.Option(help="Where it begins: earliest, latest, or FILE:OFFSET. Otherwise as the file says."),
     ] = None,
-    gateway: Gateway = GATEWAY,
     wait_s: Wait = 30.0,
-    token_env: TokenEnv = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
 ) -> None:
     """Let one more shard join the stream that goes on."""
     definition, position = _definition(config, shard, start)
-    operator = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key))
     operator.add(definition, position)
     if not operator.joined(shard, wait_s):
-        typer.echo(f"{shard} is to join; `canal-group status -d {destination}` says when it has, or why not")
+        typer.echo(
+            f"{shard} is to join; `canal-group status -d {operator.destination}` says when it has, or why not"
+        )
         raise typer.Exit(1)
     typer.echo(f"{shard} has joined; let the instance file of every server have it, behind the others")
 
 
 @app.command()
+@operated
 def remove(
+    operator: Operator,
     shard: Shard,
-    destination: Destination,
     now: Annotated[bool, typer.Option("--now", help="Drop what is not acknowledged.")] = False,
-    gateway: Gateway = GATEWAY,
     wait_s: Wait = 30.0,
-    token_env: TokenEnv = None,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
 ) -> None:
     """Let a shard leave when all that it has committed is acknowledged, or at once."""
-    operator = _operator(gateway, destination, token_env, Tls(tls_ca, tls_cert, tls_key))
     state = operator.remove(shard, now=now)
     if now:
         at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
@@ -124,10 +90,6 @@ def remove(
     else:
         typer.echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
         raise typer.Exit(1)
-
-
-def _operator(gateway: str, destination: str, token_env: str | None, tls: Tls) -> Operator:
-    return Operator(gateway, destination, secret(token_env, "--token-env"), tls)
 
 
 def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:

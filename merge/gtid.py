@@ -17,20 +17,17 @@ Formats: MySQL's manual, "GTID Format and Storage"; MariaDB's knowledge base, "G
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from merge.errors import UsageError
+from merge.intervals import Interval, among, covers, interval_text, joined
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
-#: half-open: begin inclusive, end exclusive
-Interval: TypeAlias = tuple[int, int]
 #: (uuid, tag), both lower case; the tag may be empty
 Source: TypeAlias = tuple[str, str]
 GtidSet: TypeAlias = "MySqlGtidSet | MariaDbGtidSet | NoGtids"
@@ -101,7 +98,7 @@ class MySqlGtidSet:
         for (uuid, tag), intervals in self.runs:
             parts = sets.setdefault(uuid, [uuid])
             parts += [tag] if tag else []
-            parts += (_interval_text(interval) for interval in intervals)
+            parts += (interval_text(interval) for interval in intervals)
         return ",".join(":".join(parts) for parts in sets.values())
 
     def __bool__(self) -> bool:
@@ -113,7 +110,7 @@ class MySqlGtidSet:
             return not other
         mine = dict(self.runs)
         return all(
-            _covers(mine.get(source, ()), interval) for source, theirs in other.runs for interval in theirs
+            covers(mine.get(source, ()), interval) for source, theirs in other.runs for interval in theirs
         )
 
     def holds(self, source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -127,11 +124,7 @@ class MySqlGtidSet:
             (n,) bool.
         """
         uuid, _, tag = source.lower().partition(":")
-        spans = np.array(dict(self.runs).get((uuid, tag), ()), dtype=np.int64).reshape(-1, 2)
-        place = np.searchsorted(spans[:, 0], numbers, side="right") - 1
-        ends = np.append(spans[:, 1], 0)  # place -1, before every interval, meets this 0
-        held: NDArray[np.bool_] = numbers < ends[place]
-        return held
+        return among(dict(self.runs).get((uuid, tag), ()), numbers)
 
     def union(self, other: GtidSet) -> GtidSet:
         """Return the transactions of both sets.
@@ -143,7 +136,7 @@ class MySqlGtidSet:
             return _or_mixed(self, other)
         runs = dict(self.runs)
         for source, intervals in other.runs:
-            runs[source] = _joined(runs.get(source, ()), np.array(intervals, dtype=np.int64))
+            runs[source] = joined(runs.get(source, ()), np.array(intervals, dtype=np.int64))
         return _mysql(runs)
 
     def add(self, source: str, numbers: Numbers) -> GtidSet:
@@ -161,7 +154,7 @@ class MySqlGtidSet:
         if not len(values):
             return self or NO_GTIDS
         runs = dict(self.runs)
-        runs[key] = _joined(runs.get(key, ()), np.column_stack((values, values + 1)))
+        runs[key] = joined(runs.get(key, ()), np.column_stack((values, values + 1)))
         return _mysql(runs)
 
 
@@ -255,7 +248,7 @@ def parse_gtid_set(text: str) -> GtidSet:
     for item in items:
         for source, interval in _parse_uuid_set(item):
             intervals.setdefault(source, []).append(interval)
-    return _mysql({source: _joined((), np.array(found)) for source, found in intervals.items()})
+    return _mysql({source: joined((), np.array(found)) for source, found in intervals.items()})
 
 
 def _parse_mariadb(items: Iterable[str]) -> GtidSet:
@@ -309,26 +302,6 @@ def _positive(numbers: Numbers) -> NDArray[np.int64]:
     if len(values) and (values.min() < 0 or values.max() > NUMBER_MAX):
         raise UsageError(f"A GTID's number lies between 1 and {NUMBER_MAX}; got {numbers!r}.")
     return values[values > 0]
-
-
-def _joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Interval, ...]:
-    """Return the canonical intervals of `known` and of `added`, (n, 2) half-open, in any order."""
-    spans = np.concatenate((np.array(known, dtype=np.int64).reshape(-1, 2), added))
-    spans = spans[np.argsort(spans[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(spans[:, 1])
-    first = np.flatnonzero(np.concatenate(([True], spans[1:, 0] > reach[:-1])))
-    last = np.append(first[1:], len(spans)) - 1
-    return tuple(zip(spans[first, 0].tolist(), reach[last].tolist(), strict=True))
-
-
-def _covers(intervals: tuple[Interval, ...], wanted: Interval) -> bool:
-    place = bisect_right(intervals, wanted[0], key=itemgetter(0)) - 1
-    return place >= 0 and wanted[1] <= intervals[place][1]
-
-
-def _interval_text(interval: Interval) -> str:
-    begin, last = interval[0], interval[1] - 1
-    return str(begin) if begin == last else f"{begin}-{last}"
 
 
 def _mysql(runs: Mapping[Source, tuple[Interval, ...]]) -> GtidSet:

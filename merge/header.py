@@ -62,6 +62,13 @@ class HeaderRun:
     def __len__(self) -> int:
         return len(self.headers)
 
+    def before(self, until_us: int) -> tuple[HeaderRun, bool]:
+        """Return what precedes the first that commits at `until_us` or later, and whether one did."""
+        late = (self.headers["flags"] & Flag.BEGIN != 0) & (self.headers["commit_us"] >= until_us)
+        if not late.any():
+            return self, False
+        return HeaderRun(self.headers[: int(np.argmax(late))], self.names), True
+
 
 def no_headers() -> Headers:
     """Return an empty array of headers."""

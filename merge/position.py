@@ -16,7 +16,7 @@ from typing import Any
 from merge.errors import UsageError
 from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 
-_FILE = re.compile(r"^(?P<base>.+)\.(?P<number>\d+)$")
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
 
 
 def file_order(file: str) -> tuple[str, int]:
@@ -27,12 +27,19 @@ def file_order(file: str) -> tuple[str, int]:
     Raises:
         UsageError: the name does not end in a dot and a number.
     """
-    match = _FILE.match(file)
+    match = _FILE.fullmatch(file)
     if match is None:
         raise UsageError(
             f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001."
         )
     return match["base"], int(match["number"])
+
+
+def _whole(value: Any) -> int:
+    """Return a number of JSON that is one of ours: `int` would make one of 1.5, true and "7" too."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +110,16 @@ class Position:
         """Return the position that `to_dict` described.
 
         Raises:
-            UsageError: a field is missing or of the wrong type.
+            UsageError: a field is missing or of the wrong type: numbers are whole and not negative.
         """
         try:
             position = cls(
                 file=str(value["file"]),
-                offset=int(value["offset"]),
+                offset=_whole(value["offset"]),
                 gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
-                commit_us=int(value.get("commit_us", 0)),
-                key_us=int(value.get("key_us", 0)),
-                rows_into_transaction=int(value.get("rows_into_transaction", 0)),
+                commit_us=_whole(value.get("commit_us", 0)),
+                key_us=_whole(value.get("key_us", 0)),
+                rows_into_transaction=_whole(value.get("rows_into_transaction", 0)),
                 server=str(value.get("server", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
@@ -122,6 +129,24 @@ class Position:
             ) from error
         file_order(position.file)
         return position
+
+
+def oldest(positions: Sequence[Position]) -> Position:
+    """Return the smallest position.
+
+    A failover may have left positions of two servers, whose places do not compare: of these it is the one
+    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
+    key.
+    """
+    one_server = all(position.is_of(other.server) for position in positions for other in positions)
+    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+        return min(positions)
+    within = [
+        position
+        for position in positions
+        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
+    ]
+    return min(within or positions, key=lambda position: position.key_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +201,9 @@ class GroupPosition:
         """
         try:
             value = json.loads(text)
-            shards, sequence = dict(value["shards"]), int(value["sequence"])
+            shards, sequence = dict(value["shards"]), _whole(value["sequence"])
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
-            retired_key_us = int(value.get("retired_key_us", 0))
+            retired_key_us = _whole(value.get("retired_key_us", 0))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{text!r} is no group position ({error}).") from error
         return cls(
@@ -187,21 +212,3 @@ class GroupPosition:
             retired,
             retired_key_us,
         )
-
-
-def oldest(positions: Sequence[Position]) -> Position:
-    """Return the smallest position.
-
-    A failover may have left positions of two servers, whose places do not compare: of these it is the one
-    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
-    key.
-    """
-    one_server = all(position.is_of(other.server) for position in positions for other in positions)
-    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
-        return min(positions)
-    within = [
-        position
-        for position in positions
-        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
-    ]
-    return min(within or positions, key=lambda position: position.key_us)

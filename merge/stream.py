@@ -19,18 +19,18 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
 import numpy as np
 
 from merge.errors import CanalGroupError, ConfigError, UsageError
 from merge.events import FreeRing, OpenShard, ShardFailed, ShardOpened, ShardReported
-from merge.header import Flag, HeaderRun
-from merge.member import CAUGHT_UP_US, MEMBERS_MAX, Member, Policy, Role
+from merge.member import CAUGHT_UP_US, Policy, Role
+from merge.membership import Membership
 from merge.merged_log import MergedLog
 from merge.position import GroupPosition, Position, oldest
 from merge.progress import Progress
+from merge.standing import ShardStanding, ShardState
 from merge.timeline import END_OF_TIME_US, Timeline
 
 #: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
@@ -38,46 +38,8 @@ from merge.timeline import END_OF_TIME_US, Timeline
 PATIENCE_US = 5_000_000
 
 
-class ShardState(StrEnum):
-    """What the group knows of a shard."""
-
-    #: asked to read on, no answer yet
-    OPENING = "opening"
-    #: its headers come in
-    OPEN = "open"
-    #: stopped at data it cannot process
-    FAILED = "failed"
-
-
-@dataclass(slots=True)
-class ShardStanding:
-    """What is known of a shard in this generation."""
-
-    state: ShardState = ShardState.OPENING
-    #: when the state was entered
-    since_us: int = 0
-    #: when it last brought a header or a greater promise
-    moved_us: int = 0
-    #: when it last said that its ring is full
-    full_us: int = 0
-    #: where it was opened; None until it was
-    opened_at: Position | None = None
-    #: identity of the server that its headers are of; empty: not known
-    server: str = ""
-    #: where it was asked to open; None: where its settings say
-    asked_at: Position | None = None
-    #: reports that came before merging began; bounded by its ring
-    early: list[ShardReported] = field(default_factory=list)
-    #: why it is not open
-    error: CanalGroupError | None = None
-    reason: str = ""
-    #: sequence of the last header that was taken, and of the last that was freed; -1: none
-    taken: int = -1
-    freed: int = -1
-
-
-class Stream:
-    """Merges the shards of a group; see the module's rules.
+class Stream(Membership):
+    """Merges the shards of a group, which it knows as its members; see the module's rules.
 
     Args:
         shards: names by shard_index.
@@ -85,25 +47,19 @@ class Stream:
     """
 
     def __init__(self, shards: tuple[str, ...], skip_after_us: int | None) -> None:
-        #: names by shard_index, those of shards that join or left included
-        self.shards = shards
-        #: by shard_index
-        self.members = [Member(name) for name in shards]
+        super().__init__(shards)
         #: grows with each rewind
         self.generation = 0
         #: what went out of the timeline and is not done with
         self.log = MergedLog()
         #: where the log begins; its positions are those of the members
         self.base = Progress.at(GroupPosition())
-        #: shards that the cursors hold and that are none of ours
-        self.orphans: tuple[str, ...] = ()
         #: by shard_index
         self.standings = [ShardStanding() for _ in shards]
         #: late transactions of earlier generations
         self.late_before = 0
         self._skip_after_us = skip_after_us
         self._timeline: Timeline | None = None
-        self._retired: set[str] = set()
         #: shards that leave and of which nothing more is taken
         self._drained: set[int] = set()
 
@@ -148,29 +104,6 @@ class Stream:
                 return standing.error
         return None
 
-    @property
-    def retired(self) -> list[str]:
-        """Names of the shards that left, sorted."""
-        return sorted(self._retired)
-
-    def index_of(self, name: str) -> int:
-        """Return the shard_index of a shard that has not left.
-
-        Raises:
-            UsageError: there is none of this name.
-        """
-        for index, member in enumerate(self.members):
-            if member.name == name and member.role is not Role.LEFT:
-                return index
-        known = ", ".join(member.name for member in self.members if member.role is not Role.LEFT)
-        raise UsageError(f"There is no shard {name}.", hint=f"The shards are {known}.")
-
-    def last_but(self, shard: int) -> bool:
-        """Return whether no member is left without this shard: one that joins has no place in cursors yet."""
-        return not any(
-            member.role is Role.MEMBER for index, member in enumerate(self.members) if index != shard
-        )
-
     # ---- recovery --------------------------------------------------------------------------------------
 
     def rewind(self, cursors: Sequence[GroupPosition], at_us: int) -> list[OpenShard]:
@@ -180,9 +113,9 @@ class Stream:
         self.late_before += self._timeline.late if self._timeline is not None else 0
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
-        self._take_roles(cursors)
+        self.take_roles(cursors, self.base.ack.shards)
         # Without a cursor a shard goes on where the log began.
-        self.base = Progress.at(self._without_retired(replace(self.base.ack, sequence=sequence)))
+        self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
         opening: list[OpenShard] = []
         for index, member in enumerate(self.members):
             before = self.standings[index]
@@ -201,21 +134,6 @@ class Stream:
         if timeline is None:
             return set()
         return {index for index in range(len(self.members)) if timeline.excluded(index)}
-
-    def _take_roles(self, cursors: Sequence[GroupPosition]) -> None:
-        """Go by what the cursors say: who left, who is new, and whom the settings lack."""
-        known = {name for cursor in cursors for name in cursor.shards} | self.base.ack.shards.keys()
-        self._retired.update(*(cursor.retired for cursor in cursors))
-        self.orphans = tuple(sorted(known - set(self.shards) - self._retired))
-        anybody = any(member.name in known for member in self.members)
-        for member in self.members:
-            if member.name in self._retired:
-                member.role = Role.LEFT
-            elif member.role is not Role.LEAVING:
-                # Where no cursor knows anybody, all begin together.
-                new = anybody and member.name not in known
-                member.role = Role.JOINING if new else Role.MEMBER
-                member.catching_up = anybody and (member.catching_up or new)
 
     def note_loss(self, shard: int, reason: str) -> None:
         """Note, for people, why a shard is being opened again."""
@@ -264,41 +182,13 @@ class Stream:
         if members.keys() <= cursor.shards.keys() and self._retired <= set(cursor.retired):
             return cursor
         # Who lacks a shard has acknowledged nothing of it, so the log's base is still where it joined.
-        return self._without_retired(replace(cursor, shards={**members, **cursor.shards}))
-
-    def _without_retired(self, cursor: GroupPosition) -> GroupPosition:
-        return cursor.without(self._retired) if self._retired else cursor
-
-    def check_name(self, name: str) -> None:
-        """Return if a shard of this name can be added.
-
-        Raises:
-            UsageError: the name is taken, or was.
-        """
-        if name in self._retired or name in self.shards:
-            left = name in self._retired
-            raise UsageError(
-                f"The name {name} belongs to a shard that {'left' if left else 'is there'}.",
-                hint="A name is given once, so that rows and cursors stay unambiguous: choose another one.",
-                shard=name,
-            )
+        return self.without_retired(replace(cursor, shards={**members, **cursor.shards}))
 
     def add(self, name: str, start: Position | None) -> int:
-        """Enter a shard, with the next index; a rewind, or `open_new`, has to follow.
-
-        Raises:
-            UsageError: the name is taken, or was; or there is no index left. Nothing was changed.
-        """
-        self.check_name(name)
-        if len(self.members) == MEMBERS_MAX:
-            raise UsageError(
-                f"No more than {MEMBERS_MAX} shards can be known.",
-                hint="Those that left are counted until the server's next start.",
-            )
-        self.shards = (*self.shards, name)
-        self.members.append(Member(name, Role.JOINING, start=start, catching_up=True))
+        """Enter a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
+        index = super().add(name, start)
         self.standings.append(ShardStanding())
-        return len(self.members) - 1
+        return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
         """Open a shard that was added while the others are being merged."""
@@ -335,19 +225,16 @@ class Stream:
 
     def retire(self, name: str) -> None:
         """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
-        self._retired.add(name)
-        self.orphans = tuple(orphan for orphan in self.orphans if orphan != name)
-        for index, member in enumerate(self.members):
-            if member.name == name:
-                member.role = Role.LEFT
-                self.standings[index] = ShardStanding()
-                self._drained.discard(index)
-                if self._timeline is not None:
-                    self._timeline.exclude(index)
+        index = self.leave(name)
+        if index is not None:
+            self.standings[index] = ShardStanding()
+            self._drained.discard(index)
+            if self._timeline is not None:
+                self._timeline.exclude(index)
         self.base = replace(
             self.base,
-            ack=self._without_retired(self.base.ack),
-            end=self._without_retired(self.base.end),
+            ack=self.without_retired(self.base.ack),
+            end=self.without_retired(self.base.end),
         )
 
     def rows_of(self, shard: int) -> int:
@@ -505,7 +392,7 @@ class Stream:
             return
         run = event.run
         if member.role is Role.LEAVING:
-            run, more = _before(run, member.until_us)
+            run, more = (run, False) if run is None else run.before(member.until_us)
             if more or (event.frontier_us or 0) >= member.until_us:
                 self._drained.add(event.shard)
         moved = False
@@ -542,13 +429,3 @@ class Stream:
             sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
             freed.append(FreeRing(shard, self.generation, sequence))
         return freed
-
-
-def _before(run: HeaderRun | None, until_us: int) -> tuple[HeaderRun | None, bool]:
-    """Return the transactions before the first that commits at `until_us` or later, and whether that came."""
-    if run is None:
-        return None, False
-    late = (run.headers["flags"] & Flag.BEGIN != 0) & (run.headers["commit_us"] >= until_us)
-    if not late.any():
-        return run, False
-    return HeaderRun(run.headers[: int(np.argmax(late))], run.names), True

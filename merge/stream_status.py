@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from merge.member import Policy, Role
-from merge.stream import ShardState, Stream
+from merge.standing import ShardState
+from merge.stream import Stream
 from merge.timeline import END_OF_TIME_US
 
 

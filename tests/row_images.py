@@ -8,10 +8,11 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
+from actors.parse.column_types import Column
 from actors.parse.columns import Losses, TableSchema
 from actors.parse.event_types import UPDATES, WRITES, EventType
 from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import Column, TableMap
+from actors.parse.table_map import TableMap
 from merge.chunk import TableName
 
 #: operations of JSON differences

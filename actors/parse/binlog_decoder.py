@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.compression import parse_payload
 from actors.parse.event_types import ROWS, EventType, type_name
 from actors.parse.events import (
     ARTIFICIAL_FLAG,
@@ -41,11 +40,13 @@ from actors.parse.events import (
 from actors.parse.format_description import parse_format_description
 from actors.parse.lead_in import LeadIn
 from actors.parse.native.lane import USUAL
-from actors.parse.native.packets import PacketBuffer
+from actors.parse.native.room import EventRoom
+from actors.parse.payload import parse_payload
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select, Tables
 from actors.parse.transactions import Transactions
 from actors.parse.xa import XaTransactions
+from merge.chunk import Chunk
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.position import Position
 
@@ -96,7 +97,7 @@ class BinlogDecoder:
         self.offset = start.offset
         self._checksum = checksum
         self._tables = Tables(select, lookup, names_needed=names_needed)
-        xa = XaTransactions()
+        self._xa = xa = XaTransactions()
         self._lead_in: LeadIn | None = LeadIn(self._tables, xa)
         self._transactions = Transactions(
             self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
@@ -127,6 +128,11 @@ class BinlogDecoder:
     def relay_log(self) -> bool:
         """Whether the file on disk is a relay log."""
         return self._relay_log
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows are handed over when they commit."""
+        return self._xa.prepared
 
     @property
     def in_transaction(self) -> bool:
@@ -167,9 +173,13 @@ class BinlogDecoder:
         self._open_lane()
         return kind
 
-    def run(self, packets: PacketBuffer) -> None:
+    def run(self, arrived: EventRoom) -> None:
         """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
-        self._lane.run(packets)
+        self._lane.run(arrived)
+
+    def run_counts(self) -> dict[int, int]:
+        """Return how many events of each type `run` has read."""
+        return self._lane.counts()
 
     def packed_types(self, payload: bytes) -> list[int]:
         """Return the types of the events inside a TRANSACTION_PAYLOAD that was read."""
@@ -190,6 +200,17 @@ class BinlogDecoder:
 
     def _open_lane(self) -> None:
         self._lane.is_open = self._lead_in is None and self._transactions.plain
+
+    def close_chunk(self) -> Chunk | None:
+        """Return what was gathered so far as a chunk; None: nothing was.
+
+        Raises:
+            DataError: rows that were read cannot be handed on.
+        """
+        try:
+            return self._builder.close(self.offset)
+        except DataError as error:
+            raise self.located(error) from error
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:
         """Return an error that came up beside the reading of events, with where the reading stands."""

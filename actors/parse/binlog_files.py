@@ -1,7 +1,8 @@
 """Binlog files: binlogs and relay logs on a disk, read by the same decoder as those of a server.
 
 A file begins with four bytes of magic and goes on event after event; the files of one server follow each
-other by number. They are read in blocks; what is held is one event and the chunk that is being gathered.
+other by number. They are read in blocks, off which the lane takes what is usual; what is held is a block, or
+one event that is larger, and the chunk that is being gathered.
 
 How a file may end:
 
@@ -19,25 +20,24 @@ Layout: "Binary log file" and "Relay log" in MySQL's internals manual.
 from __future__ import annotations
 
 import os
-import struct
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import NoReturn
 
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.chunk_builder import ChunkBuilder, Limits
 from actors.parse.columns import Losses
-from actors.parse.compression import EVENT_BYTES_MAX
 from actors.parse.event_types import EventType
-from actors.parse.events import CHECKSUM_NONE, HEADER_SIZE, IN_USE_FLAG, MAGIC
+from actors.parse.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
+from actors.parse.native.file_events import FileBuffer
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
 from merge.position import Position, file_order
 
-_READ_BYTES = 1 << 20
 #: MySQL's magic of a file encrypted by `binlog_encryption`
 _ENCRYPTED_MAGIC = b"\xfdbin"
 
@@ -79,8 +79,9 @@ class BinlogFiles:
         start: where to begin; files before it are to be left out. Default: at the first file's beginning.
         count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
             more for it.
-        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED) are
-            handed on as text, and likewise a ROLLBACK of rows that are. Else both are refused.
+        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED, or
+            an XA COMMIT) are handed on as text, and likewise a ROLLBACK of rows that are. Else they are
+            refused.
     """
 
     def __init__(
@@ -94,8 +95,8 @@ class BinlogFiles:
         count_packed: bool = False,
         verbatim: bool = False,
     ) -> None:
-        #: how many events of each type were read
-        self.events: Counter[int] = Counter()
+        #: how many events of each type were read one by one
+        self._unusual: Counter[int] = Counter()
         self._count_packed = count_packed
         self._files = files
         self._builder = ChunkBuilder(limits)
@@ -110,6 +111,16 @@ class BinlogFiles:
             names_needed=False,
             verbatim=verbatim,
         )
+
+    @property
+    def events(self) -> Counter[int]:
+        """How many events of each type were read."""
+        return self._unusual + Counter(self._decoder.run_counts())
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
+        return self._decoder.prepared
 
     @property
     def losses(self) -> Losses:
@@ -146,29 +157,40 @@ class BinlogFiles:
         decoder = self._decoder
         decoder.open_file(path.name)
         try:
-            file = path.open("rb", buffering=_READ_BYTES)
+            file = path.open("rb", buffering=0)
         except OSError as error:
             raise UsageError(f"{path} cannot be opened: {error.strerror}.") from error
         with file:
             self._check_magic(file)
             in_use = False
-            for event in self._events(file):
-                kind = decoder.feed(event)
-                self.events[kind] += 1
-                if self._count_packed and kind == EventType.TRANSACTION_PAYLOAD:
-                    self.events.update(decoder.packed_types(event))
-                if kind == EventType.FORMAT_DESCRIPTION and decoder.offset == len(MAGIC) + len(event):
-                    in_use = bool(event[17] & IN_USE_FLAG)
-                yield from self._flush_full()
-                while decoder.go_on():
+            arrived = FileBuffer()
+            while True:
+                decoder.run(arrived)
+                event = self._next_event(arrived, file)
+                if event is None:
+                    break
+                if event:
+                    in_use |= self._feed(event)
                     yield from self._flush_full()
+                    while decoder.go_on():
+                        yield from self._flush_full()
             if decoder.offset < os.fstat(file.fileno()).st_size and not in_use:
                 self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
         if decoder.in_transaction and not (in_use or decoder.relay_log):
             self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
         return in_use
 
-    def _check_magic(self, file: BinaryIO) -> None:
+    def _feed(self, event: bytes) -> bool:
+        """Read an event; return whether it says that its file is in use."""
+        decoder = self._decoder
+        kind = decoder.feed(event)
+        self._unusual[kind] += 1
+        if self._count_packed and kind == EventType.TRANSACTION_PAYLOAD:
+            self._unusual.update(decoder.packed_types(event))
+        first = kind == EventType.FORMAT_DESCRIPTION and decoder.offset == len(MAGIC) + len(event)
+        return first and bool(event[17] & IN_USE_FLAG)
+
+    def _check_magic(self, file: RawIOBase) -> None:
         magic = file.read(len(MAGIC))
         if magic == _ENCRYPTED_MAGIC:
             self._refuse(
@@ -179,21 +201,22 @@ class BinlogFiles:
         if magic != MAGIC:
             self._refuse(CorruptEvent("The file is no binlog: it does not begin like one."))
 
-    def _events(self, file: BinaryIO) -> Iterator[bytes]:
-        """Yield the file's whole events; an incomplete one at its end is left out."""
-        while len(header := file.read(HEADER_SIZE)) == HEADER_SIZE:
-            (size,) = struct.unpack_from("<I", header, 9)
-            if not HEADER_SIZE <= size <= EVENT_BYTES_MAX:
-                self._refuse(CorruptEvent(f"An event of {size} bytes cannot be."))
-            parts, left = [header], size - HEADER_SIZE
-            while left and (part := file.read(min(left, _READ_BYTES))):
-                parts.append(part)
-                left -= len(part)
-            if left:
-                return
-            yield b"".join(parts)
+    def _next_event(self, arrived: FileBuffer, file: RawIOBase) -> bytes | None:
+        """Return the next event; b"": a block was read instead; None: no whole event is left in the file."""
+        try:
+            event = arrived.take()
+        except ValueError as error:
+            self._refuse(CorruptEvent(f"There cannot be {error}."))
+        if event is not None:
+            return event
+        arrived.make_room()
+        size = file.readinto(arrived)
+        if not size:
+            return None
+        arrived.received(size)
+        return b""
 
-    def _refuse(self, error: DataError) -> None:
+    def _refuse(self, error: DataError) -> NoReturn:
         raise self._decoder.located(error, "end of file")
 
     def _flush_full(self) -> Iterator[Chunk]:
@@ -201,9 +224,6 @@ class BinlogFiles:
             yield from self._flush()
 
     def _flush(self) -> Iterator[Chunk]:
-        try:
-            chunk = self._builder.close(self._decoder.offset)
-        except DataError as error:
-            raise self._decoder.located(error) from error
+        chunk = self._decoder.close_chunk()
         if chunk is not None:
             yield chunk

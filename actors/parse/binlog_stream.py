@@ -2,39 +2,14 @@
 
 What has arrived is offered to the lane, all at once, and only what is not usual there is read event by event.
 
-The stream yields chunks, and promises when it has caught up. It does not reconnect: when the connection ends,
-so does the stream, and what was not yielded is read again by the next one.
-
-**Promises.** `CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit
-time. It is made only where all of this holds:
-
-1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
-2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say
-   when it sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in
-   the socket for as long as we were busy. But one that was not there at D arrived after D, and everything
-   sent before it arrived before it.
-3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
-   measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet
-   readable (`margin_us`).
-
-Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit of the current
-second is stamped with its start: the frontier is floored to the second. It never steps back, and none is made
-inside a transaction.
-
-By GTID a source also sends heartbeats while it passes over transactions that need not be sent. They tell how
-far it came, and what follows may be old: such a stream takes a heartbeat at its word only where it stands
-already.
-
-What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
-that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
-long statements. They come late, and whoever merges sees that.
+The stream yields chunks, and promises when it has caught up (see `promises`). It does not reconnect: when the
+connection ends, so does the stream, and what was not yielded is read again by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -43,33 +18,24 @@ from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.chunk_builder import ChunkBuilder, Limits
 from actors.parse.clock import SourceClock
 from actors.parse.columns import Losses
-from actors.parse.dump_request import DumpRequest, dump_behind, dump_from
+from actors.parse.dump_request import DumpRequest, dump_behind, dump_from, session
 from actors.parse.event_types import EventType
 from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_header
 from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
+from actors.parse.promises import MARGIN_US, CaughtUp, Promises
 from actors.parse.source import SourceAddress, connect, query, server_error, translated
-from actors.parse.start import explained_by_gtid
+from actors.parse.start import explained_by_gtid, oldest_file
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
-from actors.parse.transactions import SECOND_US
 from merge.chunk import Chunk
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from merge.header import Flag
 from merge.position import Position
 
-MARGIN_US = 50_000
-_SESSION_TIMEOUT_S = 7200
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 #: a dump is asked for with an offset of 32 bits
 _OFFSET_MAX = (1 << 32) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
-    """No later transaction of this source will have a commit time smaller than `frontier_us`."""
-
-    frontier_us: int
 
 
 class BinlogStream:
@@ -81,7 +47,7 @@ class BinlogStream:
         select: which tables to decode, under which name.
         limits: when a chunk is full.
         clock: the source's clock; `clock` may be set anew at any time between two items.
-        margin_us: how long a commit may take from its stamp to the binlog.
+        margin_us: see `Promises`.
         lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
             `start`; None: at `start`.
         by_gtid: whether to ask for what is not in the start's GTID set, wherever the source has it; `start`
@@ -106,7 +72,7 @@ class BinlogStream:
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
     ) -> None:
-        self.clock = clock
+        self._promises = Promises(clock, margin_us)
         self._address = address
         self._start = start
         self._by_gtid = by_gtid
@@ -114,9 +80,6 @@ class BinlogStream:
         place = Position("", len(MAGIC), rows_into_transaction=start.rows_into_transaction)
         self._place = place if by_gtid else start
         self._dump_at = _dump_at(self._place, lead_in)
-        self._margin_us = margin_us
-        self._frontier_us = 0
-        self._empty_at_us: int | None = None
         self._builder = ChunkBuilder(limits)
         self._connection = connect(address)
         try:
@@ -130,6 +93,15 @@ class BinlogStream:
             raise
 
     @property
+    def clock(self) -> SourceClock:
+        """The source's clock."""
+        return self._promises.clock
+
+    @clock.setter
+    def clock(self, clock: SourceClock) -> None:
+        self._promises.clock = clock
+
+    @property
     def losses(self) -> Losses:
         """What could not be handed on as it was, since the stream began."""
         return self._builder.losses
@@ -137,7 +109,7 @@ class BinlogStream:
     def _prepare(self) -> int:
         address, connection = self._address, self._connection
         row = query(address, connection, "SELECT @@global.binlog_checksum AS checksum")[0]
-        for assignments in _session(address.heartbeat_ms):
+        for assignments in session(address.heartbeat_ms):
             query(address, connection, f"SET {assignments}")
         with translated(address):
             register(connection, address)
@@ -184,7 +156,7 @@ class BinlogStream:
                     now_us = self.clock.source_now_us()
                     # Bytes may have come while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
-                        self._empty_at_us = now_us
+                        self._promises.found_empty(now_us)
             try:
                 packets.fill()
             except SourceUnavailable as error:
@@ -259,22 +231,17 @@ class BinlogStream:
         )
 
     def _flush(self) -> Iterator[Chunk]:
-        try:
-            chunk = self._builder.close(self._decoder.offset)
-        except DataError as error:
-            raise self._decoder.located(error) from error
+        chunk = self._decoder.close_chunk()
         if chunk is not None:
             yield chunk
 
     def _promise(self) -> Iterator[Chunk | CaughtUp]:
-        if self._empty_at_us is None or self._decoder.in_transaction:
+        if self._decoder.in_transaction:
             return
-        frontier_us = self._empty_at_us - self._margin_us - self.clock.uncertainty_us
-        if self._decoder.whole_seconds:
-            frontier_us -= frontier_us % SECOND_US
-        self._frontier_us = max(self._frontier_us, frontier_us)
-        yield from self._flush()
-        yield CaughtUp(self._frontier_us)
+        promise = self._promises.make(whole_seconds=self._decoder.whole_seconds)
+        if promise is not None:
+            yield from self._flush()
+            yield promise
 
     def interrupt(self) -> None:
         """End the connection from any thread; the iteration raises SourceUnavailable."""
@@ -295,37 +262,6 @@ def _dump_at(start: Position, lead_in: str | None) -> tuple[str, int]:
     if lead_in is not None or start.offset > _OFFSET_MAX:
         return lead_in or start.file, len(MAGIC)
     return start.file, start.offset
-
-
-def _session(heartbeat_ms: int) -> tuple[str, ...]:
-    """Return what a dump's session sets before it asks for the dump."""
-    heartbeat_ns = heartbeat_ms * 1_000_000
-    return (
-        "@master_binlog_checksum = @@global.binlog_checksum",
-        "@source_binlog_checksum = @@global.binlog_checksum",
-        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
-        f"@master_heartbeat_period = {heartbeat_ns}",
-        f"@source_heartbeat_period = {heartbeat_ns}",
-        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
-        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
-        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
-        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
-    )
-
-
-def oldest_file(address: SourceAddress) -> str | None:
-    """Return the name of the oldest binlog file of a source; None if it cannot be asked."""
-    try:
-        with contextlib.closing(connect(address)) as connection:
-            files = binlog_files(address, connection)
-    except (SourceUnavailable, DataError):
-        return None
-    return files[0] if files else None
-
-
-def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) -> list[str]:
-    """Return the names of a source's binlog files, the oldest first."""
-    return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
 
 
 def resume_after(chunk: Chunk) -> Position:

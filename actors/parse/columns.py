@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from actors.parse.addresses import address_text
 from actors.parse.charsets import BINARY_COLLATION, charset_of
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.native.images import Layout
 from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
-from actors.parse.table_map import Column, ColumnType, TableMap
+from actors.parse.table_map import TableMap
 from actors.parse.text import TextRule, text_array, text_rule
 from merge.chunk import MYSQL_TYPE, TableName, rows_schema
 from merge.errors import UnsupportedEvent

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 _COMMENTS = re.compile(r"^(?:\s+|/\*(?!M?!).*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$))+", re.DOTALL)
 
@@ -112,7 +111,7 @@ def _by_sqlglot(sql: str, schema: str) -> list[Change] | None:
     logger.setLevel(logging.CRITICAL)  # it warns of every statement that it does not model
     try:
         trees = [tree for tree in sqlglot.parse(sql, read="mysql") if tree is not None]
-    except (SqlglotError, RecursionError):
+    except Exception:  # noqa: BLE001 - it raises ValueError and others beside its own on SQL it does not expect
         return None
     finally:
         logger.setLevel(level)

@@ -22,6 +22,7 @@ from merge.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 #: the request's set of GTIDs counts, not its file and offset
 _THROUGH_GTID = 0x04
 _TAGS_SINCE = (8, 3)
+_SESSION_TIMEOUT_S = 7200
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +70,19 @@ def require_readable(gtids: GtidSet, version: tuple[int, ...], shard: str) -> No
             hint="Go on at a server of MySQL 8.3 or later.",
             shard=shard,
         )
+
+
+def session(heartbeat_ms: int) -> tuple[str, ...]:
+    """Return what every dump's session sets before it asks for the dump."""
+    heartbeat_ns = heartbeat_ms * 1_000_000
+    return (
+        "@master_binlog_checksum = @@global.binlog_checksum",
+        "@source_binlog_checksum = @@global.binlog_checksum",
+        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+        f"@master_heartbeat_period = {heartbeat_ns}",
+        f"@source_heartbeat_period = {heartbeat_ns}",
+        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
+    )

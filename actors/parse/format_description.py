@@ -33,6 +33,8 @@ _CHECKSUMS_SINCE = {False: (5, 6, 1), True: (5, 3, 0)}
 _MICROSECONDS_SINCE = (8, 0, 1)
 #: written by a replica whose source is older than checksums
 _CHECKSUM_UNDEFINED = 255
+#: MariaDB's own types begin here; a build of it that goes by another name knows them all the same
+_MARIADB_TYPES = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class FormatDescription:
 
     @property
     def mariadb(self) -> bool:
-        """Whether a MariaDB server wrote the file."""
-        return "mariadb" in self.server_version.lower()
+        """Whether a MariaDB server wrote the file: it says so, or knows types that only MariaDB has."""
+        return "mariadb" in self.server_version.lower() or len(self.post_header_sizes) >= _MARIADB_TYPES
 
     @property
     def whole_seconds(self) -> bool:

@@ -10,6 +10,7 @@ import uuid
 from enum import Enum
 from typing import NamedTuple
 
+from actors.parse.event_types import EventType
 from actors.parse.serialization import Fields
 from merge.errors import CorruptEvent
 
@@ -38,6 +39,26 @@ class TransactionStart(NamedTuple):
     prepares_xa: bool = False
     #: which part of an ALTER follows; None: no part
     alter: Alter | None = None
+
+
+def parse_start(event_type: int, body: bytes, server_id: int) -> TransactionStart:
+    """Return the content of a GTID event of any kind.
+
+    Args:
+        event_type: GTID, GTID_TAGGED, ANONYMOUS_GTID or MARIADB_GTID.
+        body: the event without header and checksum.
+        server_id: as the event's header says: a part of MariaDB's GTIDs.
+
+    Raises:
+        CorruptEvent, UnsupportedEvent: see the functions for each.
+    """
+    match event_type:
+        case EventType.MARIADB_GTID:
+            return parse_mariadb_gtid(body, server_id)
+        case EventType.GTID_TAGGED:
+            return parse_tagged_gtid(body)
+        case _:
+            return parse_mysql_gtid(body, anonymous=event_type == EventType.ANONYMOUS_GTID)
 
 
 _LOGICAL_CLOCK_AT = 25

@@ -11,8 +11,8 @@ from actors.parse import ddl
 from actors.parse.event_types import ROWS, UNPACKED_ROWS, EventType
 from actors.parse.events import Event, parse_query
 from actors.parse.gtid_events import parse_mariadb_gtid
+from actors.parse.payload import inner_events
 from actors.parse.tables import Tables
-from actors.parse.transactions import inner_events
 from actors.parse.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
 
 _BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})

@@ -23,13 +23,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pymysql
 
-from actors.parse.binlog_stream import MARGIN_US, BinlogStream, CaughtUp, binlog_files, resume_after
+from actors.parse.binlog_stream import BinlogStream, resume_after
 from actors.parse.chunk_builder import Limits
 from actors.parse.clock import SourceClock
 from actors.parse.preflight import preflight, require
+from actors.parse.promises import MARGIN_US, CaughtUp
 from actors.parse.server_lookup import ServerLookup
 from actors.parse.source import ServerFacts, SourceAddress, connect, server_facts, translated
-from actors.parse.start import StartBy, earliest_position, goes_by_gtid, latest_position
+from actors.parse.start import StartBy, binlog_files, earliest_position, goes_by_gtid, latest_position
 from actors.parse.tables import Select
 from merge.chunk import Chunk
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from actors.parse.column_types import ColumnType
 from actors.parse.columns import Losses, TableSchema, array_of
 from actors.parse.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
 from actors.parse.native.images import Block, RowBuffers
 from actors.parse.native.shapes import SideBuffers
-from actors.parse.table_map import ColumnType
 from merge.chunk import Op, absent_type, partial_schema
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 
@@ -42,7 +42,8 @@ _OLD_POST_HEADER_SIZE = 6
 _OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 _OLD_TEMPORAL_HINT = (
     "MariaDB may store fractions of its times in the format of old (mysql56_temporal_format=OFF, or a table "
-    "made before 10.1) and does not log their digits: with it ON, ALTER TABLE ... FORCE; rewrites the table."
+    "made before 10.1) and does not log their digits: with it ON, ALTER TABLE ... FORCE; rewrites the table. "
+    "Of files a server that has the table may tell them: name it as lookup."
 )
 
 

@@ -143,15 +143,30 @@ def earliest_position(
     Raises:
         SourceUnfit: the source has no binlog.
     """
-    rows = query(address, connection, "SHOW BINARY LOGS")
-    if not rows:
+    files = binlog_files(address, connection)
+    if not files:
         raise _no_binlog(address)
-    file, offset = str(rows[0]["Log_name"]), len(MAGIC)
+    file, offset = files[0], len(MAGIC)
     if facts.mariadb:
         gtids = _gtids_at(address, connection, file, offset)
     else:
         gtids = _gtids(query(address, connection, "SELECT @@global.gtid_purged AS gtids")[0]["gtids"])
     return Position(file, offset, gtid_set=gtids, server=facts.identity)
+
+
+def oldest_file(address: SourceAddress) -> str | None:
+    """Return the name of the oldest binlog file of a source; None if it cannot be asked."""
+    try:
+        with contextlib.closing(connect(address)) as connection:
+            files = binlog_files(address, connection)
+    except (SourceUnavailable, DataError):
+        return None
+    return files[0] if files else None
+
+
+def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) -> list[str]:
+    """Return the names of a source's binlog files, the oldest first."""
+    return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
 
 
 def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:

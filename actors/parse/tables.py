@@ -12,8 +12,9 @@ from actors.parse.columns import TableSchema
 from actors.parse.compression import unpack
 from actors.parse.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
 from actors.parse.format_description import FormatDescription
+from actors.parse.rows_head import parse_rows_head
 from actors.parse.table_lookup import NoLookup, TableLookup
-from actors.parse.table_map import parse_rows_head, parse_table_map, table_id, table_name
+from actors.parse.table_map import parse_table_map, table_id, table_name
 from actors.parse.unnamed_tables import completed
 from actors.parse.xa import RowsEvent
 from merge.chunk import TableName

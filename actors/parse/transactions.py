@@ -27,7 +27,6 @@ from enum import IntEnum
 
 from actors.parse import ddl
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.compression import parse_payload
 from actors.parse.event_types import (
     KNOWN,
     REFUSED,
@@ -39,34 +38,17 @@ from actors.parse.event_types import (
     EventType,
     type_name,
 )
-from actors.parse.events import HEADER_SIZE, IGNORABLE_FLAG, Event, Query, parse_header, parse_query
-from actors.parse.gtid_events import (
-    Alter,
-    TransactionStart,
-    parse_mariadb_gtid,
-    parse_mysql_gtid,
-    parse_tagged_gtid,
-)
+from actors.parse.events import IGNORABLE_FLAG, Event, Query, parse_query
+from actors.parse.gtid_events import Alter, TransactionStart, parse_start
+from actors.parse.payload import inner_events
+from actors.parse.statements import Statements
 from actors.parse.tables import Select, Tables
-from actors.parse.xa import RowsEvent, XaTransactions, Xid, parse_xa_prepare, parse_xa_statement
+from actors.parse.xa import RowsEvent, XaStatement, XaTransactions, parse_xa_prepare, parse_xa_statement
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 SECOND_US = 1_000_000
 
 _UNBEGUN_HINT = "A stream must begin where a transaction begins."
-#: a change that names no table
-_OF_NO_TABLE = ddl.Change("QUERY", "", "")
-#: events that a payload never holds: they are about files, or about the payload itself
-_NOT_IN_PAYLOAD = frozenset(
-    {
-        EventType.FORMAT_DESCRIPTION,
-        EventType.ROTATE,
-        EventType.GTID,
-        EventType.GTID_TAGGED,
-        EventType.ANONYMOUS_GTID,
-        EventType.TRANSACTION_PAYLOAD,
-    }
-)
 
 
 class _State(IntEnum):
@@ -91,8 +73,8 @@ class Transactions:
         select: which definition statements are handed on, and under which name.
         builder: gathers what was read.
         skip: rows of the first transaction that were handed over before.
-        verbatim: whether statements that change rows, and rows rolled back, are handed on as text; else they
-            are refused.
+        verbatim: whether statements that cannot be followed are handed on as text, or refused; see
+            `statements`.
     """
 
     def __init__(
@@ -107,16 +89,14 @@ class Transactions:
     ) -> None:
         self._tables = tables
         self._xa = xa
-        self._select = select
+        self._statements = Statements(select, builder, verbatim=verbatim)
         self._builder = builder
         self._skip = skip
-        self._verbatim = verbatim
         self._gathering = builder.gathering
         self._lane = builder.lane
         #: how many transactions had begun when those below were last forgotten
         self._of = 0
         self._alter: Alter | None = None
-        self._savepoints: dict[str, int] = {}
         #: what is left to read of the last event; the innermost one last
         self._rests: list[Iterator[None]] = []
         self._handlers: dict[int, Callable[[Event], None]] = {
@@ -201,14 +181,7 @@ class Transactions:
         self._state = _State.IDLE
 
     def _on_gtid(self, event: Event) -> None:
-        match event.type:
-            case EventType.MARIADB_GTID:
-                start = parse_mariadb_gtid(event.body, event.server_id)
-            case EventType.GTID_TAGGED:
-                start = parse_tagged_gtid(event.body)
-            case _:
-                anonymous = event.type == EventType.ANONYMOUS_GTID
-                start = parse_mysql_gtid(event.body, anonymous=anonymous)
+        start = parse_start(event.type, event.body, event.server_id)
         self._begin(start, event)
         self._state = _State.INSIDE if start.implied_begin else _State.ANNOUNCED
         self._alter = start.alter
@@ -235,7 +208,7 @@ class Transactions:
         """Forget what belongs to the transaction before."""
         self._of = self._gathering.begun
         self._alter = None
-        self._savepoints.clear()
+        self._statements.begin()
 
     def _end(self, event: Event) -> None:
         self._xa.drop()
@@ -267,33 +240,22 @@ class Transactions:
                     self._begin(None, event)
                 self._state = _State.INSIDE
             case ddl.Kind.DEFINITION:
-                self._definition(query.schema, query.sql, event)
+                self._on_definition(query, event)
             case ddl.Kind.XA:
                 self._on_xa(query.sql, event)
             case ddl.Kind.ROWS:
-                self._row_statement(query, event)
+                self._on_row_statement(query, event)
             case kind:
                 self._on_transaction_control(kind, query.sql, event)
 
-    def _row_statement(self, query: Query, event: Event) -> None:
-        """Hand on the text of a statement whose rows are not in the binlog, or refuse it."""
-        if not self._verbatim:
-            raise UnsupportedEvent(
-                f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
-                hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
-            )
+    def _on_row_statement(self, query: Query, event: Event) -> None:
+        self._statements.require_read(query)
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)
-        change = ddl.row_change_of(query.sql, query.schema)
-        self._add_text(query.sql, change)
+        self._statements.change_rows(query)
         if alone:
             self._end(event)
-
-    def _add_text(self, sql: str, change: ddl.Change = _OF_NO_TABLE) -> None:
-        name = self._select(change.schema, change.table)
-        if name is not None:
-            self._builder.add_statement(name, change.op, sql)
 
     def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
         """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
@@ -301,11 +263,13 @@ class Transactions:
             case ddl.Kind.COMMIT:
                 self._on_xid(event)
             case ddl.Kind.ROLLBACK:
-                self._rollback(event)
+                self._require_inside("ROLLBACK")
+                self._statements.roll_back(self._progress)
+                self._end(event)
             case ddl.Kind.SAVEPOINT:
-                self._savepoints[ddl.savepoint_name(sql)] = self._progress
+                self._statements.set_savepoint(sql, self._progress)
             case ddl.Kind.ROLLBACK_TO:
-                self._rollback_to(ddl.savepoint_name(sql))
+                self._statements.roll_back_to(sql, self._progress)
             case _:
                 assert kind in (ddl.Kind.RELEASE, ddl.Kind.EMPTY), kind
 
@@ -314,48 +278,17 @@ class Transactions:
         """What tells whether rows were added to the open transaction."""
         return self._xa.events if self._xa.reading else self._builder.row
 
-    def _rollback(self, event: Event) -> None:
-        """End a transaction that was rolled back: logged only where a part of it could not be undone."""
-        self._require_inside("ROLLBACK")
-        if self._progress and self._verbatim:
-            self._add_text("ROLLBACK")
-        elif self._progress:
-            raise UnsupportedEvent(
-                "A transaction that was rolled back holds rows: which of them stayed is not known.",
-                hint="Tables without transactions, changed beside tables with them, cause this.",
-            )
-        self._end(event)
+    def _on_definition(self, query: Query, event: Event) -> None:
+        """Hand a definition on.
 
-    def _rollback_to(self, name: str) -> None:
-        """Pass over a return to a savepoint, provided that the undone rows are not in the binlog."""
-        if self._progress > self._savepoints.get(name, 0):
-            if self._verbatim:
-                self._add_text(f"ROLLBACK TO {name}")
-                return
-            raise UnsupportedEvent(
-                f"Rows behind savepoint {name!r} were rolled back, but stand in the binlog.",
-                hint="Tables without transactions, changed beside tables with them, cause this.",
-            )
-
-    def _definition(self, schema: str, sql: str, event: Event) -> None:
-        """Hand a statement on under the first of its tables that is selected.
-
-        A statement about no table is asked for with an empty table name. On its own it is a transaction;
-        CREATE TABLE ... SELECT stands inside one, before its rows. Of an ALTER in two phases only the commit
-        is handed on: its start changes nothing yet, and its rollback never will.
+        Of an ALTER in two phases only the commit is: its start changes nothing yet, its rollback never will.
         """
         self._tables.redefined()
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)
-        happened = self._alter in (None, Alter.COMMIT)
-        for change in ddl.changes_of(sql, schema) if happened else ():
-            name = self._select(change.schema, change.table)
-            if name is not None:
-                self._builder.add_statement(name, change.op, sql)
-                if alone:
-                    self._builder.mark_ddl()
-                break
+        if self._alter in (None, Alter.COMMIT):
+            self._statements.define(query, alone=alone)
         if alone:
             self._end(event)
 
@@ -373,16 +306,19 @@ class Transactions:
                 if not self._xa.reading:
                     raise CorruptEvent("XA END comes without XA START.", hint=_UNBEGUN_HINT)
             case "COMMIT":
-                one_phase = statement.one_phase and self._xa.reading
-                rows = self._xa.take() if one_phase else self._xa.decide(statement.xid)
-                if rows is None:
-                    raise _prepared_before(statement.xid)
-                self._hand_over(rows, event)
+                self._hand_over(self._committed(statement, sql), event)
             case "ROLLBACK":
                 self._xa.decide(statement.xid)
                 self._end(event)
             case _:
                 raise UnsupportedEvent(f"XA {statement.verb} is no statement of a binlog: {sql[:100]!r}.")
+
+    def _committed(self, statement: XaStatement, sql: str) -> list[RowsEvent]:
+        try:
+            return self._xa.commit(statement)
+        except PositionPurged as error:
+            self._statements.commit_elsewhere(sql, error)
+            return []
 
     def _on_xa_prepare(self, event: Event) -> None:
         one_phase, xid = parse_xa_prepare(event.body)
@@ -434,26 +370,3 @@ class Transactions:
             yield
         if self.open:
             raise CorruptEvent("A compressed transaction has no end.")
-
-
-def inner_events(event: Event) -> Iterator[Event]:
-    """Yield the events of a TRANSACTION_PAYLOAD.
-
-    Raises:
-        CorruptEvent, UnsupportedEvent: see `compression`; or one of them has no place there.
-    """
-    for each in parse_payload(event.body).events():
-        header = parse_header(each)
-        if header.event_type in _NOT_IN_PAYLOAD:
-            raise CorruptEvent(f"A payload holds an event of type {type_name(header.event_type)}.")
-        yield event._replace(
-            type=header.event_type, timestamp=header.timestamp, body=each[HEADER_SIZE:], flags=header.flags
-        )
-
-
-def _prepared_before(xid: Xid) -> PositionPurged:
-    return PositionPurged(
-        f"XA transaction {xid} commits here, but its rows were logged before the oldest binlog that is read.",
-        hint="Read from a file that holds its XA PREPARE; if none is left, load its tables anew.",
-        xid=str(xid),
-    )

@@ -24,8 +24,9 @@ from dataclasses import replace
 
 from actors.parse.addresses import ADDRESS_SIZES
 from actors.parse.charsets import BINARY_COLLATION
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.table_lookup import ColumnFacts, TableLookup
-from actors.parse.table_map import Column, ColumnType, TableMap
+from actors.parse.table_map import TableMap
 
 _OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 _TEMPORAL_NAMES = {"time", "datetime", "timestamp"}

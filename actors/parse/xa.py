@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from actors.parse.columns import TableSchema
-from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
 #: how many transactions may stand prepared at once
 XIDS_MAX = 4096
@@ -128,6 +128,11 @@ class XaTransactions:
         return self._open is not None
 
     @property
+    def prepared(self) -> int:
+        """How many transactions stand prepared."""
+        return len(self._prepared)
+
+    @property
     def events(self) -> int:
         """How many rows events the one being read has so far."""
         return len(self._open.rows) if self._open else 0
@@ -185,3 +190,21 @@ class XaTransactions:
             return None
         self._bytes -= held.bytes
         return held.rows
+
+    def commit(self, statement: XaStatement) -> list[RowsEvent]:
+        """Return the rows that an XA COMMIT commits, and forget them.
+
+        Raises:
+            PositionPurged: they are not known here; the details hold the `xid`.
+        """
+        if statement.one_phase and self.reading:
+            return self.take()
+        rows = self.decide(statement.xid)
+        if rows is None:
+            raise PositionPurged(
+                f"XA transaction {statement.xid} commits here, but its rows were logged before the oldest "
+                "binlog that is read.",
+                hint="Read from a file that holds its XA PREPARE; if none is left, load its tables anew.",
+                xid=str(statement.xid),
+            )
+        return rows

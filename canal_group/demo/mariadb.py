@@ -17,28 +17,14 @@ from canal_group.demo.server_process import (
 )
 
 #: the grants a shard's user needs on MariaDB 10.5 and later; older servers call the second REPLICATION CLIENT
-MARIADB_GRANTS = ("REPLICATION SLAVE", "BINLOG MONITOR")
+MARIADB_GRANTS = ("REPLICATION SLAVE", "BINLOG MONITOR", "REFERENCES")
 
 _OPTIONS = [
     "--no-defaults",
-    "--bind-address=127.0.0.1",
-    "--skip-name-resolve",
     "--character-set-server=utf8mb4",
-    "--log-bin=mysql-bin",
     "--binlog-format=ROW",
-    "--binlog-row-metadata=FULL",
-    # A demo's data may be lost with the machine, never with the process.
-    "--innodb-flush-log-at-trx-commit=2",
-    "--sync-binlog=0",
-    # Several side by side on a small machine.
-    "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=16M",
-    "--innodb-log-buffer-size=4M",
-    "--key-buffer-size=1M",
     "--aria-pagecache-buffer-size=1M",
-    "--performance-schema=OFF",
-    "--table-open-cache=64",
-    "--max-connections=64",
 ]
 
 
@@ -52,18 +38,9 @@ class MariaDbServer(DatabaseServer):
         """Return the data folder that new servers begin with a copy of (about 2 s)."""
         return _template.path()
 
-    def command(self, datadir: Path) -> list[str]:
-        """Return the command that runs the server in the foreground, without `options`."""
-        return [
-            _program("mariadbd", "mysqld"),
-            *_OPTIONS,
-            *run_as_root(),
-            f"--datadir={datadir}",
-            f"--socket={self.socket_path}",
-            f"--pid-file={self.folder / 'mariadb.pid'}",
-            f"--port={self.port}",
-            f"--server-id={self.server_id}",
-        ]
+    def program(self) -> list[str]:
+        """Return the server's program, with the options that are its engine's."""
+        return [_program("mariadbd", "mysqld"), *_OPTIONS]
 
     def prepare(self) -> None:
         """Create the user that reads the binlog."""

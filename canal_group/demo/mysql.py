@@ -27,25 +27,11 @@ _PREFIX: Final = _PROJECT / ".cache" / "mysql"
 _FETCH_TIMEOUT_S: Final = 300.0
 
 _OPTIONS = [
-    "--bind-address=127.0.0.1",
-    "--skip-name-resolve",
     "--mysqlx=OFF",
-    "--log-bin=mysql-bin",
-    "--binlog-row-metadata=FULL",
     "--gtid-mode=ON",
     "--enforce-gtid-consistency=ON",
-    # A demo's data may be lost with the machine, never with the process.
-    "--innodb-flush-log-at-trx-commit=2",
-    "--sync-binlog=0",
-    # Several side by side on a small machine.
-    "--innodb-buffer-pool-size=16M",
     "--innodb-redo-log-capacity=16M",
-    "--innodb-log-buffer-size=4M",
     "--innodb-doublewrite=OFF",
-    "--key-buffer-size=1M",
-    "--performance-schema=OFF",
-    "--table-open-cache=64",
-    "--max-connections=64",
 ]
 
 
@@ -59,18 +45,9 @@ class MySqlServer(DatabaseServer):
         """Return the data folder that new servers begin with a copy of, users included (a few seconds)."""
         return _template.path()
 
-    def command(self, datadir: Path) -> list[str]:
-        """Return the command that runs the server in the foreground, without `options`."""
-        return [
-            str(_programs.mysqld()),
-            *_OPTIONS,
-            *run_as_root(),
-            f"--datadir={datadir}",
-            f"--socket={self.socket_path}",
-            f"--pid-file={self.folder / 'mysql.pid'}",
-            f"--port={self.port}",
-            f"--server-id={self.server_id}",
-        ]
+    def program(self) -> list[str]:
+        """Return the server's program, with the options that are its engine's."""
+        return [str(_programs.mysqld()), *_OPTIONS]
 
     def prepare(self) -> None:
         """Do nothing: the users are in the copied folder."""

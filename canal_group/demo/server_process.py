@@ -24,12 +24,29 @@ from typing import Any, ClassVar, Self
 
 import pymysql
 
-from canal_group.demo.child_process import free_port, start_child
+from canal_group.demo.child_process import free_port, run_as_root, start_child
 
 CANAL_USER = "canal"
 CANAL_PASSWORD = "canal"  # noqa: S105 - a private server of the demo, reachable from this machine only
 
 _LOG_TAIL_CHARS = 2000
+#: of every server
+_OPTIONS = [
+    "--bind-address=127.0.0.1",
+    "--skip-name-resolve",
+    "--log-bin=mysql-bin",
+    "--binlog-row-metadata=FULL",
+    # A demo's data may be lost with the machine, never with the process.
+    "--innodb-flush-log-at-trx-commit=2",
+    "--sync-binlog=0",
+    # Several side by side on a small machine.
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-buffer-size=4M",
+    "--key-buffer-size=1M",
+    "--performance-schema=OFF",
+    "--table-open-cache=64",
+    "--max-connections=64",
+]
 _server_ids = itertools.count(1)
 
 
@@ -129,8 +146,21 @@ class DatabaseServer(ABC):
         """Return the data folder that new servers begin with a copy of; see `DataTemplate.path`."""
 
     @abstractmethod
+    def program(self) -> list[str]:
+        """Return the server's program, with the options that are its engine's."""
+
     def command(self, datadir: Path) -> list[str]:
         """Return the command that runs the server in the foreground, without `options`."""
+        return [
+            *self.program(),
+            *_OPTIONS,
+            *run_as_root(),
+            f"--datadir={datadir}",
+            f"--socket={self.socket_path}",
+            f"--pid-file={self.folder / 'server.pid'}",
+            f"--port={self.port}",
+            f"--server-id={self.server_id}",
+        ]
 
     @abstractmethod
     def prepare(self) -> None:

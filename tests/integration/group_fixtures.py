@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from integration.shop import Shop
+from kazoo.client import KazooClient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import ServerMissingError
+from canal_group.demo.server_process import DatabaseServer, ServerMissingError
 from canal_group.demo.servers import start_all
 
 
@@ -31,24 +33,42 @@ def one_zookeeper() -> Iterator[EmbeddedZooKeeper]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def two_servers() -> Iterator[list[MariaDbServer]]:
-    servers = [MariaDbServer(), MariaDbServer()]
+@contextmanager
+def all_started(*servers: DatabaseServer) -> Iterator[list[DatabaseServer]]:
+    """Start servers side by side, or skip the test where they cannot be had; close them behind it."""
     try:
         start_all(servers)
     except ServerMissingError as error:
         pytest.skip(str(error))
-    yield servers
-    for server in servers:
-        server.close()
+    try:
+        yield list(servers)
+    finally:
+        for server in servers:
+            server.close()
+
+
+@pytest.fixture(scope="session")
+def two_servers() -> Iterator[list[DatabaseServer]]:
+    with all_started(MariaDbServer(), MariaDbServer()) as servers:
+        yield servers
 
 
 @pytest.fixture
 def shop(
-    one_ray: None, one_zookeeper: EmbeddedZooKeeper, two_servers: list[MariaDbServer], tmp_path: Path
+    one_ray: None, one_zookeeper: EmbeddedZooKeeper, two_servers: list[DatabaseServer], tmp_path: Path
 ) -> Shop:
     """Two shards that the tests share; each test has tables and a destination of its own."""
     for server in two_servers:
         if not server.running:
             server.start()
     return Shop(two_servers, one_zookeeper.hosts, tmp_path)
+
+
+@pytest.fixture
+def zookeeper(one_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
+    """A client of its own, that sees what the servers write."""
+    client = KazooClient(one_zookeeper.hosts)
+    client.start()
+    yield client
+    client.stop()
+    client.close()

@@ -8,28 +8,18 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
+from integration.group_fixtures import all_started
 from integration.shop import Shop
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.mysql import MySqlServer
-from canal_group.demo.server_process import DatabaseServer, ServerMissingError
-from canal_group.demo.servers import start_all
-
-
-def _started(servers: Sequence[MySqlServer]) -> Iterator[list[MySqlServer]]:
-    try:
-        start_all(servers)
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-    yield list(servers)
-    for server in servers:
-        server.close()
+from canal_group.demo.server_process import DatabaseServer
 
 
 @pytest.fixture(scope="module")
-def two_mysqls() -> Iterator[list[MySqlServer]]:
-    yield from _started([MySqlServer(), MySqlServer()])
+def two_mysqls() -> Iterator[list[DatabaseServer]]:
+    with all_started(MySqlServer(), MySqlServer()) as servers:
+        yield servers
 
 
 def _shop(servers: Sequence[DatabaseServer], zookeeper: EmbeddedZooKeeper, folder: Path) -> Shop:
@@ -40,7 +30,7 @@ def _shop(servers: Sequence[DatabaseServer], zookeeper: EmbeddedZooKeeper, folde
 
 @pytest.fixture
 def mysql_shop(
-    one_ray: None, one_zookeeper: EmbeddedZooKeeper, two_mysqls: list[MySqlServer], tmp_path: Path
+    one_ray: None, one_zookeeper: EmbeddedZooKeeper, two_mysqls: list[DatabaseServer], tmp_path: Path
 ) -> Shop:
     """Two MySQL shards that the tests of a module share; tables and destination are the test's own."""
     return _shop(two_mysqls, one_zookeeper, tmp_path)
@@ -50,8 +40,8 @@ def mysql_shop(
 def mixed_shop(
     one_ray: None,
     one_zookeeper: EmbeddedZooKeeper,
-    two_servers: list[MariaDbServer],
-    two_mysqls: list[MySqlServer],
+    two_servers: list[DatabaseServer],
+    two_mysqls: list[DatabaseServer],
     tmp_path: Path,
 ) -> Shop:
     """A MariaDB shard and a MySQL shard."""
@@ -62,7 +52,7 @@ def mixed_shop(
 class TlsMySql:
     """A MySQL server whose certificate an authority of the test's own signed for 127.0.0.1."""
 
-    server: MySqlServer
+    server: DatabaseServer
     #: the authority's certificate
     ca: Path
     #: the certificate of another authority, which signed nothing here
@@ -74,6 +64,6 @@ def tls_mysql(tmp_path: Path) -> Iterator[TlsMySql]:
     authority = Authority(tmp_path)
     pair = authority.pair("server")
     options = [f"--ssl-ca={authority.ca}", f"--ssl-cert={pair.cert}", f"--ssl-key={pair.key}"]
-    for (server,) in _started([MySqlServer(options=options)]):
+    with all_started(MySqlServer(options=options)) as (server,):
         server.execute("SET sql_log_bin = 0", "ALTER USER canal@127.0.0.1 REQUIRE SSL")
         yield TlsMySql(server, authority.ca, Authority(tmp_path, "other-ca").ca)

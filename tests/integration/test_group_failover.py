@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from integration.group_fixtures import all_started
 from integration.shop import Reading, Shop, in_background
 from integration.test_parse_gtid import gtids, replicate
 from integration.test_parse_reader import await_true
 
 from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.mysql import MySqlServer
-from canal_group.demo.server_process import ServerMissingError
-from canal_group.demo.servers import start_all
 
 
 @pytest.fixture(params=[MySqlServer, MariaDbServer], ids=lambda make: make.engine)
 def pair(request):
     """A server and its standby; their binlogs have the same name."""
-    servers = [request.param(), request.param(options=["--log-slave-updates=ON"])]
-    try:
-        start_all(servers)
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-    yield servers
-    for server in servers:
-        server.close()
+    with all_started(request.param(), request.param(options=["--log-slave-updates=ON"])) as servers:
+        yield servers
 
 
 def test_a_standby_takes_over_while_subscribers_stand_at_different_places(

@@ -43,6 +43,24 @@ def test_a_table_comes_with_its_own_types_under_its_routed_name(shop: Shop):
     assert set(orders["_shard"].to_pylist()) == {"s0"}
 
 
+def test_what_table_maps_leave_open_is_asked_of_the_source(shop: Shop):
+    """A UUID is a BINARY(16) in the binlog; a consumer gets its text, in both formats."""
+    values = ("6ccd780c-baba-4026-9564-5b8c65600000", "1.2.0.0", "1:2:3:4::")
+    with shop.serve() as instance, shop.connect(instance) as consumer:
+        shop.servers[0].execute(
+            "CREATE TABLE shop_0.hosts (id INT PRIMARY KEY, u UUID, i4 INET4, i6 INET6)",
+            f"INSERT INTO shop_0.hosts VALUES (1, {', '.join(map(repr, values))})",
+        )
+        batch = consumer.get_without_ack(timeout=20)
+        while "INSERT" not in batch.envelope()["op"].to_pylist():
+            consumer.ack(batch.batch_id)
+            batch = consumer.get_without_ack(timeout=20)
+        row = batch.envelope().to_pylist()[-1]
+        assert dict(row["after"]) == {"id": "1", **dict(zip(("u", "i4", "i6"), values, strict=True))}
+        (typed,) = batch.table("shop.hosts").to_pylist()
+        assert (typed["u"], typed["i4"], typed["i6"]) == values
+
+
 def test_a_statement_stands_where_it_happened(shop: Shop):
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 1)

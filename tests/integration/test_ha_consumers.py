@@ -21,15 +21,6 @@ from actors.launch import Instance
 from merge.tree import Tree
 
 
-@pytest.fixture
-def zookeeper(one_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
-    client = KazooClient(one_zookeeper.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 @contextmanager
 def two_servers_of(shop: Shop) -> Iterator[tuple[Instance, Instance]]:
     """Run two servers of the shop, the first one active."""

@@ -32,15 +32,6 @@ from merge.tree import Tree
 
 
 @pytest.fixture
-def zookeeper(one_zookeeper: EmbeddedZooKeeper) -> Iterator[KazooClient]:
-    client = KazooClient(one_zookeeper.hosts)
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
-@pytest.fixture
 def proxy(one_zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
     proxy = Proxy(one_zookeeper.hosts)
     yield proxy

@@ -83,6 +83,31 @@ def test_each_privilege_is_checked_and_its_fix_mends_it(mariadb, source_address,
     assert failing(preflight(address)) == {}
 
 
+def test_an_account_that_sees_no_table_is_told_of_the_grant(mariadb, source_address):
+    """It may be read without; the statement that is named makes columns known."""
+    name = "SELECT or REFERENCES"
+    mariadb.execute(
+        "CREATE OR REPLACE USER 'blind'@'127.0.0.1' IDENTIFIED BY 'x'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'blind'@'127.0.0.1'",
+        "CREATE TABLE app.t (u UUID)",
+    )
+    address = source_address(mariadb, user="blind", password="x")
+
+    def found():
+        checks = preflight(address)
+        require(checks)
+        (check,) = (check for check in checks if check.name == name)
+        return check
+
+    check = found()
+    assert check.found.startswith("not granted: UUID")
+    assert check.fix == "GRANT REFERENCES ON *.* TO `blind`@`127.0.0.1`;"
+    mariadb.execute("GRANT SELECT ON app.t TO 'blind'@'127.0.0.1'")
+    assert (found().found, found().fix) == ("granted on some tables", "")
+    mariadb.execute(check.fix)
+    assert (found().found, found().fix) == ("granted", "")
+
+
 def test_server_id_of_the_source_itself(mariadb, source_address):
     found = failing(preflight(source_address(mariadb, server_id=mariadb.server_id)))
     assert list(found) == ["server_id"]

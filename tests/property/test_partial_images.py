@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from property.test_rows import JSON, expected, tables
 
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.event_types import UPDATES, WRITES, EventType
 from actors.parse.json_binary import json_text
 from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import Column, ColumnType
 from merge.absent import absent_in, absent_names
 from merge.chunk import Op
 from merge.errors import CorruptEvent

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import accumulate
 
 import pytest
-from binlog_bytes import File
-from unit.test_parse_binlog import FIXTURES
+from binlog_bytes import File, events_of
+from unit.test_parse_binlog import FIXTURES, with_checksum
 from unit.test_parse_files import rows_of
 from unit.test_parse_old_files import transaction
 
@@ -173,3 +174,34 @@ def test_columns_that_images_do_not_say_are_not_printed(run, options):
         assert (row["before"], row["after"]) == ({"id": "1"}, {"id": "1", "v": "m"})
     else:
         assert '{"id": "1"} -> {"id": "1", "v": "m"}' in text
+
+
+def test_people_are_told_of_what_could_not_be_printed_as_it_is(run):
+    _, lines, _ = run(FIXTURES.parent / "mysql-5.5.9" / "all_types.binlog")
+    assert "3 zero or impossible dates are printed as null" in lines
+    _, lines, _ = run(FIXTURES / "savepoint.binlog")
+    assert not any("as null" in line or "charset" in line or "passed over" in line for line in lines)
+
+
+def test_xa_transactions_that_are_prepared_and_committed_in_two_files(run, tmp_path):
+    """Alone, neither file says all: the first how many stand prepared, the second that one commits."""
+    data = (FIXTURES / "xa.binlog").read_bytes()
+    events = events_of(data)
+    begins = list(accumulate(map(len, events), initial=4))
+    split = begins.index(837)  # where x1 is committed
+    one, two = (tmp_path / f"mysql-bin.00001{number}" for number in (8, 9))
+    one.write_bytes(data[:837])
+    moved = (each[:13] + bytes(4) + each[17:] for each in events[split:])  # log_pos 0 fits every file
+    two.write_bytes(data[:4] + events[0] + b"".join(map(with_checksum, moved)))
+    _, lines, _ = run(one)
+    assert any("1 XA transactions stand prepared" in line for line in lines)
+    assert not any(line.startswith("    INSERT") for line in lines)
+    status, lines, _ = run("--json", two)
+    changes = [json.loads(line) for line in lines]
+    assert status == 0
+    assert [(each["op"], each.get("sql"), (each["after"] or {}).get("id")) for each in changes] == [
+        ("QUERY", "XA COMMIT X'7831',X'',1", None),
+        ("INSERT", None, "21"),
+    ]
+    _, lines, _ = run("--json", one, two)
+    assert [(each["after"] or {}).get("id") for each in map(json.loads, lines)] == [None, "20", "21"]

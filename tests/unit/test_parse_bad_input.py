@@ -10,9 +10,9 @@ import pytest
 from binlog_bytes import events_of
 from unit.test_parse_binlog import FILE, FIXTURES, Reading, with_checksum
 
-from actors.parse import compression
-from actors.parse.compression import parse_payload, unpack
+from actors.parse.compression import unpack
 from actors.parse.event_types import EventType
+from actors.parse.payload import PAYLOAD_BYTES_MAX, parse_payload
 from actors.parse.serialization import Fields
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
@@ -176,7 +176,7 @@ def test_broken_payloads():
     with pytest.raises(UnsupportedEvent, match="Compression 1"):
         parse_payload(payload(good, kind=1))
     with pytest.raises(UnsupportedEvent, match="are read at most"):
-        parse_payload(payload(good, unpacked=compression.PAYLOAD_BYTES_MAX + 1))
+        parse_payload(payload(good, unpacked=PAYLOAD_BYTES_MAX + 1))
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import row_images
 from row_images import integer, sized
 
 from actors.parse.charsets import charset_of
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.columns import field_of, plan_of
 from actors.parse.json_binary import decimal_text, double_text, json_text
 from actors.parse.native import images
-from actors.parse.table_map import Column, ColumnType, parse_table_map
+from actors.parse.table_map import parse_table_map
 from merge.chunk import MYSQL_TYPE
 from merge.errors import CorruptEvent, UnsupportedEvent
 

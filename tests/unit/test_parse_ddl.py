@@ -11,6 +11,11 @@ from actors.parse.ddl import Change, Kind, changes_of, kind_of, savepoint_name
     ("sql", "expected"),
     [
         ("create table t(a int) engine=innodb", [("CREATE", "db", "t")]),
+        ("CREATE DEFINER=``@`localhost` SQL SECURITY DEFINER VIEW v AS SELECT 1", [("QUERY", "db", "")]),
+        (
+            "CREATE ALGORITHM=UNDE\x7fINER=``@`` SQL SECURITY DEFINER VIEW `v` AS SELECT 1",
+            [("QUERY", "db", "")],
+        ),
         ("CREATE TABLE IF NOT EXISTS `x`.`t` LIKE y.z", [("CREATE", "x", "t")]),
         ("CREATE TABLE `ct` (\n `id` int\n) START TRANSACTION", [("CREATE", "db", "ct")]),
         ("CREATE OR REPLACE TABLE t (a int) WITH SYSTEM VERSIONING", [("CREATE", "db", "t")]),

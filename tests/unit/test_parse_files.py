@@ -11,8 +11,8 @@ from unit.test_parse_fixtures import J, changes_of, id_only, inserts
 
 from actors.parse.binlog_files import BinlogFiles, files_in
 from actors.parse.chunk_builder import Limits
+from actors.parse.column_types import ColumnType
 from actors.parse.event_types import EventType
-from actors.parse.table_map import ColumnType
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, DataError, PositionPurged, UnsupportedEvent, UsageError
 from merge.header import Flag
@@ -233,3 +233,29 @@ def test_a_file_between_others_that_ends_inside_a_transaction(tmp_path):
     assert found == [1]
     assert isinstance(error, CorruptEvent)
     assert error.details["file"] == "mysql-bin.000001"
+
+
+def test_a_file_is_read_in_blocks_and_events_may_be_larger(tmp_path):
+    """Statements of up to 3 MiB stand between small transactions; what the lane read counts as well."""
+    file = rows_of(File("5.6.51", checksum=True), 0)
+    sizes = [1 << 20, (1 << 20) - 7, 3 << 20, 50_000]
+    for number, size in enumerate(sizes, start=1):
+        file.query(f"CREATE TABLE t{number} (id INT) COMMENT '{'x' * size}'")
+        for _ in range(200):
+            rows_of(file, number)
+    files = BinlogFiles([file.write(tmp_path / "mysql-bin.000001")], TableName, Limits(rows_max=50))
+    rows = [row for chunk in files for table in chunk.tables for row in table.rows.to_pylist()]
+    assert [row["after"]["@1"] for row in rows] == [0] + [n for n in range(1, 5) for _ in range(200)]
+    assert files.events == {15: 1, EventType.QUERY: 805, 19: 801, EventType.WRITE_ROWS_V1: 801, 16: 801}
+
+
+@pytest.mark.parametrize("size", [0, 18, (1 << 30) + 1])
+def test_an_event_of_an_impossible_size(tmp_path, size):
+    file = rows_of(File("5.6.51", checksum=True), 1)
+    end = len(file.data)
+    file.data += struct.pack("<IBIIIH", 0, EventType.XID, 1, size, 0, 0)
+    found, error = read([file.write(tmp_path / "mysql-bin.000001")])
+    assert found == [1]
+    assert isinstance(error, CorruptEvent)
+    assert f"There cannot be an event of {size} bytes" in error.message
+    assert error.details["offset"] == end

@@ -11,9 +11,9 @@ from binlog_bytes import SIZES_5_1, File
 from unit.test_parse_fixtures import changes_of
 
 from actors.parse.binlog_files import BinlogFiles
+from actors.parse.column_types import ColumnType
 from actors.parse.event_types import EventType
 from actors.parse.table_lookup import ColumnFacts, NoLookup
-from actors.parse.table_map import ColumnType
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, UnsupportedEvent
 

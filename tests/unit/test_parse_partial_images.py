@@ -23,9 +23,9 @@ from row_images import (
 )
 
 from actors.parse.binlog_files import BinlogFiles
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.event_types import EventType
 from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import Column, ColumnType
 from merge.absent import absent_in, absent_names
 from merge.chunk import TableName
 from merge.errors import CorruptEvent, UnsupportedEvent

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from actors.parse.binlog_decoder import BinlogDecoder
-from actors.parse.binlog_stream import BinlogStream, CaughtUp
+from actors.parse.binlog_stream import BinlogStream
 from actors.parse.chunk_builder import ChunkBuilder
 from actors.parse.clock import SourceClock
 from actors.parse.event_types import EventType
 from actors.parse.packets import PacketReader
+from actors.parse.promises import CaughtUp, Promises
 from merge.chunk import Chunk, TableName
 from merge.errors import SourceUnavailable
 from merge.position import Position
@@ -85,13 +86,11 @@ def source():
 def items_of(source, *, by_gtid=False):
     """Return what a stream over the source yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
-    stream.clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: source.now_us * 1000)
-    stream.clock._time_ns = source.time_ns
+    clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: source.now_us * 1000)
+    clock._time_ns = source.time_ns
+    stream._promises = Promises(clock, MARGIN_US)
     stream._start = Position(FILE, 4)
-    stream._margin_us = MARGIN_US
     stream._by_gtid = by_gtid
-    stream._frontier_us = 0
-    stream._empty_at_us = None
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = PacketReader(source.ours, 0.3)

@@ -13,10 +13,11 @@ from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
+from actors.parse.column_types import Column, ColumnType
 from actors.parse.event_types import UPDATES, WRITES, EventType
 from actors.parse.native import images
 from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import Column, ColumnType, table_id
+from actors.parse.table_map import table_id
 from merge.chunk import Op
 from merge.errors import CorruptEvent, UnsupportedEvent
 

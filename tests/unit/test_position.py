@@ -34,7 +34,10 @@ def test_positions_of_two_sources_do_not_compare():
         assert Position("mysql-bin.000001", 4) < Position("other-bin.000001", 4)
 
 
-@pytest.mark.parametrize("file", ["", "mysql-bin", "mysql-bin.", ".000001", "mysql-bin.00001x"])
+@pytest.mark.parametrize(
+    "file",
+    ["", "mysql-bin", "mysql-bin.", ".000001", "mysql-bin.00001x", "mysql-bin.000001\n", "mysql-bin.00٣"],
+)
 def test_other_names_are_no_binlog_files(file):
     with pytest.raises(UsageError, match="no binlog file name"):
         file_order(file)
@@ -84,6 +87,15 @@ def test_what_a_position_does_not_say_is_unknown():
         {"offset": 4},
         {"file": "bin.000001", "offset": "four"},
         {"file": "bin.000001", "offset": None},
+        {"file": "bin.000001", "offset": 4.0},
+        {"file": "bin.000001", "offset": 4.7},
+        {"file": "bin.000001", "offset": "4"},
+        {"file": "bin.000001", "offset": True},
+        {"file": "bin.000001", "offset": -1},
+        {"file": "bin.000001", "offset": 4, "commit_us": 1.5},
+        {"file": "bin.000001", "offset": 4, "key_us": 1.5},
+        {"file": "bin.000001", "offset": 4, "rows_into_transaction": 0.5},
+        {"file": "bin.000001\n", "offset": 4},
         {"file": "bin", "offset": 4},
         {"file": "bin.000001", "offset": 4, "gtid_set": "nonsense"},
     ],
@@ -98,7 +110,8 @@ def test_other_objects_are_no_positions(value):
 @pytest.mark.parametrize(
     "text",
     ["", "nonsense", "[]", "7", "null", "{}", '{"shards":{}}', '{"sequence":0}', b"\xff",
-     '{"sequence":"x","shards":{}}', '{"sequence":0,"shards":7}', '{"sequence":0,"shards":{"a":7}}'],
+     '{"sequence":"x","shards":{}}', '{"sequence":1.5,"shards":{}}', '{"sequence":-1,"shards":{}}',
+      '{"sequence":0,"shards":7}', '{"sequence":0,"shards":{"a":7}}'],
 )  # fmt: skip
 def test_other_texts_are_no_group_positions(text):
     with pytest.raises(UsageError):

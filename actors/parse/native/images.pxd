@@ -41,26 +41,8 @@ cdef class RowBuffers:
     cdef size_t mark_zero_dates
     cdef bint busy
 
-    cdef int read(
-        self,
-        Reader* reader,
-        int op,
-        int version,
-        int id_size,
-        int header,
-        int64_t row_begin,
-        size_t skip,
-        size_t* count,
-    ) except -1
     cdef int _read(
-        self,
-        Reader* reader,
-        int op,
-        int version,
-        int id_size,
-        int header,
-        int64_t row_begin,
-        size_t skip,
+        self, Reader* reader, int op, int version, int id_size, int header, int64_t row_begin, size_t skip,
         size_t* count,
     ) noexcept nogil
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil

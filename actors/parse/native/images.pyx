@@ -203,52 +203,30 @@ cdef class RowBuffers:
             raise ValueError("an argument is out of range")
         reader.begin = reader.at = <const uint8_t*>PyBytes_AS_STRING(body)
         reader.end = reader.begin + size
-        fault = self.read(&reader, op, version, id_size, header, row_begin, skip, &count)
-        if fault == f.FINE:
-            return count
-        if fault == f.NO_MEMORY:
-            raise MemoryError
-        raise self.refusal(FAULTS[fault], reader.at - reader.begin)
-
-    cdef int read(
-        self,
-        Reader* reader,
-        int op,
-        int version,
-        int id_size,
-        int header,
-        int64_t row_begin,
-        size_t skip,
-        size_t* count,
-    ) except -1:
-        """Read a rows event, or change nothing and return the fault; other threads run if it is large."""
-        cdef int fault
         if self.busy:
             raise ValueError("called by two threads at once")
         if header != self.last_header:
             self.last_header = header
             self.mark_rows = self.rows
             self.mark_zero_dates = self.zero_dates
-        if remaining(reader) < UNLOCKED_BYTES:
-            return self._read(reader, op, version, id_size, header, row_begin, skip, count)
-        self.busy = True
-        with nogil:
-            fault = self._read(reader, op, version, id_size, header, row_begin, skip, count)
-        self.busy = False
-        return fault
+        if size < UNLOCKED_BYTES:
+            fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
+        else:
+            self.busy = True
+            with nogil:
+                fault = self._read(&reader, op, version, id_size, header, row_begin, skip, &count)
+            self.busy = False
+        if fault == f.FINE:
+            return count
+        if fault == f.NO_MEMORY:
+            raise MemoryError
+        raise self.refusal(FAULTS[fault], reader.at - reader.begin)
 
     cdef int _read(
-        self,
-        Reader* reader,
-        int op,
-        int version,
-        int id_size,
-        int header,
-        int64_t row_begin,
-        size_t skip,
+        self, Reader* reader, int op, int version, int id_size, int header, int64_t row_begin, size_t skip,
         size_t* count,
     ) noexcept nogil:
-        """Read a rows event, or change nothing."""
+        """Read a rows event, or change nothing; return the fault."""
         cdef size_t first = self.rows, zero_dates = self.zero_dates
         cdef int fault = self._read_head(reader, op, version, id_size)
         while fault == f.FINE and reader.at < reader.end:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from actors.parse.native.gathering import Gathering
 from actors.parse.native.images import RowBuffers
-from actors.parse.native.packets import PacketBuffer
+from actors.parse.native.room import EventRoom
 
 #: types of events that a lane may take
 USUAL: tuple[int, ...]
@@ -70,8 +70,11 @@ class Lane:
     def take(self, event: bytes) -> int:
         """Take an event, header and checksum included; return its type, or 0 if it is not for the lane."""
 
-    def run(self, packets: PacketBuffer) -> None:
+    def run(self, arrived: EventRoom) -> None:
         """Take events that have arrived, up to one that is not for the lane; other threads run meanwhile."""
+
+    def counts(self) -> dict[int, int]:
+        """Return how many events of each type `run` took."""
 
 def checksum_of(data: bytes) -> int:
     """Return the CRC32 of bytes; the same as zlib's."""

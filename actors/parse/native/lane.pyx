@@ -31,7 +31,7 @@ from actors.parse.native.known cimport (
     table_of,
 )
 from actors.parse.native.numbers cimport load16, load32, load_little
-from actors.parse.native.packets cimport PacketBuffer
+from actors.parse.native.room cimport EventRoom
 
 cdef enum:
     HEADER_SIZE = 19
@@ -92,6 +92,8 @@ cdef class Lane:
     cdef bint gaps
     cdef bint busy
     cdef uint8_t taken[256]
+    #: how many events of each type `run` took
+    cdef uint64_t passed[256]
     cdef Table* tables
     #: what keeps versions and rows alive, by a table's place
     cdef list versions
@@ -197,18 +199,22 @@ cdef class Lane:
         self.busy = False
         return data[4] if taken else 0
 
-    def run(self, PacketBuffer packets not None):
+    def run(self, EventRoom arrived not None):
         if not self.is_open:
             return
         self._enter()
-        if packets.end - packets.at < UNLOCKED_BYTES:
-            self._run(packets)
+        if arrived.end - arrived.at < UNLOCKED_BYTES:
+            self._run(arrived)
         else:
-            packets.exports += 1  # nobody moves the bytes meanwhile
+            arrived.exports += 1  # nobody moves the bytes meanwhile
             with nogil:
-                self._run(packets)
-            packets.exports -= 1
+                self._run(arrived)
+            arrived.exports -= 1
         self.busy = False
+
+    def counts(self):
+        cdef int kind
+        return {kind: self.passed[kind] for kind in USUAL if self.passed[kind]}
 
     cdef int _enter(self) except -1:
         self._require_rest()
@@ -220,12 +226,13 @@ cdef class Lane:
             raise ValueError("called by two threads at once")
         return 0
 
-    cdef void _run(self, PacketBuffer packets) noexcept nogil:
+    cdef void _run(self, EventRoom arrived) noexcept nogil:
         cdef size_t size = 0
-        cdef const uint8_t* event = packets.next_event(&size)
+        cdef const uint8_t* event = arrived.next_event(&size)
         while event != NULL and self._take(event, size):
-            packets.pass_event(size)
-            event = packets.next_event(&size)
+            self.passed[event[4]] += 1
+            arrived.pass_event(size)
+            event = arrived.next_event(&size)
 
     cdef bint _take(self, const uint8_t* event, size_t size) noexcept nogil:
         """Take an event; False, and nothing was changed, if it is not for the lane."""

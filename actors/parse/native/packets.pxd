@@ -1,16 +1,9 @@
-"""What `lane` sees of `packets`."""
+"""What other modules see of `packets`."""
 
 from libc.stdint cimport uint8_t
 
+from actors.parse.native.room cimport EventRoom
 
-cdef class PacketBuffer:
-    cdef uint8_t* data
-    #: where the bytes begin and end that are held
-    cdef size_t at
-    cdef size_t end
-    cdef size_t capacity
-    cdef Py_ssize_t exports
+
+cdef class PacketBuffer(EventRoom):
     cdef uint8_t sequence
-
-    cdef const uint8_t* next_event(self, size_t* size) noexcept nogil
-    cdef void pass_event(self, size_t size) noexcept nogil

@@ -3,13 +3,12 @@
 `packets.pyi` says what callers see. Layout: "MySQL Packets" in the client/server protocol.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcpy
 
 from actors.parse.native.numbers cimport load_little
+from actors.parse.native.room cimport EventRoom
 
 cdef enum:
     HEAD = 4
@@ -17,57 +16,11 @@ cdef enum:
     #: first byte of a packet that holds an event, and of one that holds an error
     OK = 0
     ERROR = 0xFF
-    ROOM_BYTES = 1 << 20
-    #: an event of 1 GiB, the largest that there is, in packets
-    BYTES_MAX = (1 << 30) + (1 << 16)
 
 
-cdef class PacketBuffer:
+cdef class PacketBuffer(EventRoom):
     def __cinit__(self, int sequence=1):
-        self.data = <uint8_t*>malloc(ROOM_BYTES)
-        if self.data == NULL:
-            raise MemoryError
-        self.capacity = ROOM_BYTES
         self.sequence = <uint8_t>sequence
-
-    def __dealloc__(self):
-        free(self.data)
-
-    def __len__(self):
-        return self.end - self.at
-
-    def __getbuffer__(self, Py_buffer* buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, self.data + self.end, self.capacity - self.end, 0, flags)
-        self.exports += 1
-
-    def __releasebuffer__(self, Py_buffer* buffer):
-        self.exports -= 1
-
-    def make_room(self):
-        cdef size_t held = self.end - self.at, wanted
-        cdef void* moved
-        if self.exports:
-            raise BufferError("the room is being filled")
-        if self.at:
-            memmove(self.data, self.data + self.at, held)
-            self.at, self.end = 0, held
-        # Twice what is held, so that an event of many packets is moved few times.
-        wanted = ROOM_BYTES if held < ROOM_BYTES // 2 else held * 2
-        if wanted > BYTES_MAX:
-            wanted = BYTES_MAX
-        if held >= wanted:
-            raise OverflowError
-        if wanted != self.capacity:
-            moved = realloc(self.data, wanted)
-            if moved == NULL:
-                raise MemoryError
-            self.data = <uint8_t*>moved
-            self.capacity = wanted
-
-    def received(self, Py_ssize_t size):
-        if size < 0 or <size_t>size > self.capacity - self.end:
-            raise ValueError("more than there was room for")
-        self.end += size
 
     def take(self):
         cdef size_t at = self.at, size = FULL, whole = 0
@@ -96,7 +49,6 @@ cdef class PacketBuffer:
         return payload
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
-        """Return the event in the next packet; NULL: it is not whole, or holds something else."""
         cdef const uint8_t* head = self.data + self.at
         cdef size_t held = self.end - self.at, payload
         if held < HEAD + 1:
@@ -110,6 +62,5 @@ cdef class PacketBuffer:
         return head + HEAD + 1
 
     cdef void pass_event(self, size_t size) noexcept nogil:
-        """Pass over the packet whose event `next_event` returned."""
         self.at += HEAD + 1 + size
         self.sequence += 1

@@ -1,0 +1,14 @@
+"""What callers see of `file_events.pyx`."""
+
+from actors.parse.native.room import EventRoom
+
+class FileBuffer(EventRoom):
+    """Holds a part of a binlog file, behind its magic."""
+
+    def __init__(self) -> None: ...
+    def take(self) -> bytes | None:
+        """Return the next event; None: it is not whole yet.
+
+        Raises:
+            ValueError: it says a size that no event has.
+        """

@@ -1,0 +1,76 @@
+"""Promises: what a stream may say of transactions that are still to come.
+
+`CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit
+time. It is made only where all of this holds:
+
+1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
+2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say
+   when it sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in
+   the socket for as long as we were busy. But one that was not there at D arrived after D, and everything
+   sent before it arrived before it.
+3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
+   measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet
+   readable (`margin_us`).
+
+Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit of the current
+second is stamped with its start: the frontier is floored to the second. It never steps back, and none is made
+inside a transaction.
+
+By GTID a source also sends heartbeats while it passes over transactions that need not be sent. They tell how
+far it came, and what follows may be old: such a stream takes a heartbeat at its word only where it stands
+already.
+
+What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
+that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
+long statements. They come late, and whoever merges sees that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.parse.clock import SourceClock
+from actors.parse.transactions import SECOND_US
+
+#: how long a commit may take from its stamp to the binlog, by default, microseconds
+MARGIN_US = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """No later transaction of this source will have a commit time smaller than `frontier_us`."""
+
+    frontier_us: int
+
+
+class Promises:
+    """Makes the promises of one stream, whose owner knows where it stands; see the module's rules.
+
+    Args:
+        clock: the source's clock; may be set anew at any time.
+        margin_us: how long a commit may take from its stamp to the binlog.
+    """
+
+    def __init__(self, clock: SourceClock, margin_us: int = MARGIN_US) -> None:
+        self.clock = clock
+        self._margin_us = margin_us
+        self._empty_at_us: int | None = None
+        self._frontier_us = 0
+
+    def found_empty(self, now_us: int) -> None:
+        """Take note that nothing had arrived at `now_us`, by the source's clock."""
+        self._empty_at_us = now_us
+
+    def make(self, *, whole_seconds: bool) -> CaughtUp | None:
+        """Return the promise that a heartbeat proves, once all before it was read; None: it proves none.
+
+        Args:
+            whole_seconds: whether the source stamps commits with whole seconds only.
+        """
+        if self._empty_at_us is None:
+            return None
+        frontier_us = self._empty_at_us - self._margin_us - self.clock.uncertainty_us
+        if whole_seconds:
+            frontier_us -= frontier_us % SECOND_US
+        self._frontier_us = max(self._frontier_us, frontier_us)
+        return CaughtUp(self._frontier_us)

@@ -1,0 +1,47 @@
+"""Intervals: runs of whole numbers, as MySQL's GTID sets keep them per source.
+
+Canonical intervals are half-open (begin inclusive, end exclusive), sorted, and neither overlap nor touch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import itemgetter
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: half-open: begin inclusive, end exclusive
+Interval: TypeAlias = tuple[int, int]
+
+
+def joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Interval, ...]:
+    """Return the canonical intervals of `known` and of `added`, (n, 2) half-open, in any order."""
+    spans = np.concatenate((np.array(known, dtype=np.int64).reshape(-1, 2), added))
+    spans = spans[np.argsort(spans[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(spans[:, 1])
+    first = np.flatnonzero(np.concatenate(([True], spans[1:, 0] > reach[:-1])))
+    last = np.append(first[1:], len(spans)) - 1
+    return tuple(zip(spans[first, 0].tolist(), reach[last].tolist(), strict=True))
+
+
+def covers(intervals: tuple[Interval, ...], wanted: Interval) -> bool:
+    """Return whether every number of `wanted` is in canonical intervals."""
+    place = bisect_right(intervals, wanted[0], key=itemgetter(0)) - 1
+    return place >= 0 and wanted[1] <= intervals[place][1]
+
+
+def among(intervals: tuple[Interval, ...], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which numbers, (n,) int64, are in canonical intervals of positive numbers, (n,)."""
+    spans = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    place = np.searchsorted(spans[:, 0], numbers, side="right") - 1
+    ends = np.append(spans[:, 1], 0)  # place -1, before every interval, meets this 0
+    held: NDArray[np.bool_] = numbers < ends[place]
+    return held
+
+
+def interval_text(interval: Interval) -> str:
+    """Return an interval as MySQL prints it: its first and last number, or the only one."""
+    begin, last = interval[0], interval[1] - 1
+    return str(begin) if begin == last else f"{begin}-{last}"

@@ -1,0 +1,48 @@
+"""Standing: what is known of a shard in one generation of the stream; a rewind begins it anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from merge.errors import CanalGroupError
+from merge.events import ShardReported
+from merge.position import Position
+
+
+class ShardState(StrEnum):
+    """What the group knows of a shard."""
+
+    #: asked to read on, no answer yet
+    OPENING = "opening"
+    #: its headers come in
+    OPEN = "open"
+    #: stopped at data it cannot process
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class ShardStanding:
+    """What is known of a shard in this generation."""
+
+    state: ShardState = ShardState.OPENING
+    #: when the state was entered
+    since_us: int = 0
+    #: when it last brought a header or a greater promise
+    moved_us: int = 0
+    #: when it last said that its ring is full
+    full_us: int = 0
+    #: where it was opened; None until it was
+    opened_at: Position | None = None
+    #: identity of the server that its headers are of; empty: not known
+    server: str = ""
+    #: where it was asked to open; None: where its settings say
+    asked_at: Position | None = None
+    #: reports that came before merging began; bounded by its ring
+    early: list[ShardReported] = field(default_factory=list)
+    #: why it is not open
+    error: CanalGroupError | None = None
+    reason: str = ""
+    #: sequence of the last header that was taken, and of the last that was freed; -1: none
+    taken: int = -1
+    freed: int = -1
