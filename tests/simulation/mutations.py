@@ -5,21 +5,22 @@ Each names the rule that it breaks and the code that holds it; `patch` is pytest
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import actors.meta.memory
-import merge.stream
 import merge.subscriber
 from merge import events as ev
 from merge.consumers import Consumers
 from merge.epoch import Tenure
 from merge.group import Group
+from merge.header import HeaderRun
 from merge.ledger import Ledger
 from merge.member import Policy
+from merge.membership import Membership
 from merge.pending import Pending
 from merge.position import GroupPosition
 from merge.stream import Stream
@@ -194,7 +195,7 @@ def an_empty_end_waits_for_rows(patch: Patch) -> None:
 
 
 def a_removed_shard_goes_on(patch: Patch) -> None:
-    patch(merge.stream, "_before", lambda run, _: (run, False))
+    patch(HeaderRun, "before", lambda run, _: (run, False))
 
 
 def a_removed_shard_leaves_at_once(patch: Patch) -> None:
@@ -209,12 +210,12 @@ def a_removed_shard_leaves_at_once(patch: Patch) -> None:
 
 def who_left_is_forgotten(patch: Patch) -> None:
     """The next server goes by its settings alone."""
-    real = Stream._take_roles
+    real = Membership.take_roles
 
-    def take_roles(self: Stream, cursors: list[GroupPosition]) -> None:
-        real(self, [replace(cursor, retired=()) for cursor in cursors])
+    def take_roles(self: Membership, cursors: list[GroupPosition], known: Iterable[str]) -> None:
+        real(self, [replace(cursor, retired=()) for cursor in cursors], known)
 
-    patch(Stream, "_take_roles", take_roles)
+    patch(Membership, "take_roles", take_roles)
 
 
 def a_held_shard_is_passed(patch: Patch) -> None:
