@@ -94,8 +94,6 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        tls = wiring.tls.server_options() if wiring.tls is not None else {}
-        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
@@ -121,6 +119,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
         }
+        tls = wiring.tls.server_options() if wiring.tls is not None else {}
+        # Last: it listens from here on, and calls come at once.
+        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
 
     # ---- actions ---------------------------------------------------------------------------------------
 
