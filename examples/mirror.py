@@ -70,10 +70,12 @@ def main() -> None:
         )
         latest.cache()
         count, newest = latest.agg(F.count("*"), F.max("_commit_timestamp")).first()
+        if not count:
+            return  # The shards wrote to other tables.
         latest.foreachPartition(lambda part: target.write(part, columns, keys))
         latest.unpersist()
-        lag = f"{(datetime.now(UTC) - newest.astimezone(UTC)).total_seconds():.1f} s"
-        print(f"batch {number}: {count} keys, newest commit {lag} ago", flush=True)
+        lag = (datetime.now(UTC) - newest.astimezone(UTC)).total_seconds()
+        print(f"batch {number}: {count} keys, newest commit {lag:.1f} s ago", flush=True)
 
     trigger = {"availableNow": True} if options.once else {"processingTime": "1 second"}
     writing = changes.writeStream.foreachBatch(apply).option("checkpointLocation", str(options.checkpoint))

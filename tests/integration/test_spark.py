@@ -51,7 +51,7 @@ class Sink:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for _, lines in sorted(self.batches.items()) for line in lines]
+        return rows_of(self.batches)
 
     def check(self, shop: Shop) -> None:
         """Applied in order, the rows are what the shards' tables hold; nothing is twice or out of order."""
@@ -66,6 +66,15 @@ class Sink:
                 assert row["id"] not in state, "nothing is inserted twice"
                 state[row["id"]] = row["note"], row["price"]
         assert state == tables(shop)
+
+
+def rows_of(batches: dict[int, list[str]]) -> list[dict[str, Any]]:
+    return [json.loads(line) for _, lines in sorted(batches.items()) for line in lines]
+
+
+def place(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what names a change, however often and between which others it comes."""
+    return tuple(row[name] for name in ("_shard", "_file", "_pos", "_row", "_change_type", "id", "note"))
 
 
 def changes(lines: list[str]) -> int:
@@ -218,8 +227,11 @@ def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(
         first = json.loads((tmp_path / "checkpoint/offsets/0").read_text().splitlines()[-1])
         chosen |= {"startingPosition": json.dumps(first)}
         run(spark, chosen, other, tmp_path / "again")
-        rest = [row for number, lines in sorted(sink.batches.items()) if number for row in lines]
-        assert [line for _, lines in sorted(other.batches.items()) for line in lines] == rest
+        # It cuts its own micro-batches, which says what stands in which order; equal keys are many here.
+        rest = {number: lines for number, lines in sink.batches.items() if number}
+        assert sorted(map(place, other.rows)) == sorted(place(row) for row in rows_of(rest))
+        other.batches = {-1: sink.batches[0], **other.batches}
+        other.check(shop)
 
 
 def test_a_second_query_is_refused_by_name(spark: Any, shop: Shop, tmp_path: Path) -> None:
@@ -334,7 +346,7 @@ def test_the_readmes_query_writes_parquet(
 def test_the_mirror_is_the_tables_also_where_a_micro_batch_is_applied_again(
     spark: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1. It mirrors what is there. 2. It forgets that it has done so, and does it again. 3. And goes on."""
+    """1. It mirrors what is there, twice. 2. It forgets the last time, and does it again. 3. And goes on."""
     target = shop.servers[0]
     target.execute(
         "DROP DATABASE IF EXISTS replica",
@@ -358,8 +370,8 @@ def test_the_mirror_is_the_tables_also_where_a_micro_batch_is_applied_again(
             "--once",
         ]
         arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
-        for round_ in range(3):
-            if round_ != 1:
+        for round_ in range(4):
+            if round_ != 2:
                 change(shop)
             else:
                 newest = max(
