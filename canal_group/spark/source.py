@@ -1,0 +1,166 @@
+"""The data source: what Spark asks about a stream, answered by a session, a schema and parts to read."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from canal_group.spark.options import Options, as_offset, from_offset
+from canal_group.spark.reading import SpanPart, read_part
+from canal_group.spark.session import Session
+from canal_group.spark.shapes import CHANGE, FIXED, envelope_rows, spark_fields, typed_rows
+from merge.errors import SchemaMismatch
+from merge.position import GroupPosition
+
+#: rows of one Arrow batch on its way into Spark
+BATCH_ROWS = 32_768
+_UNBOUNDED = 1 << 62
+
+
+class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not followed
+    """Spark's `canal_group`: register it with `spark.dataSource.register`.
+
+    Args:
+        options: see `canal_group.spark.options.Options`; Spark passes them as text.
+
+    Raises:
+        ConfigError: an option is missing, unknown or cannot be.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._chosen = Options.from_spark(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` takes."""
+        return "canal_group"
+
+    def schema(self) -> StructType:
+        """Return the schema: a table's as its sources have it now, or the format's.
+
+        Raises:
+            UsageError: no shard has such a table.
+            SchemaMismatch: the shards' columns cannot become one.
+            ConfigError: the gateway refuses us.
+        """
+        fixed = FIXED.get(self._chosen.format)
+        return _spark(fixed if fixed is not None else self._typed_schema())
+
+    def _typed_schema(self) -> pa.Schema:
+        table = self._chosen.table
+        door = self._chosen.door()
+        try:
+            text = door.ask("describe", table=table, client_id=self._chosen.client)
+        finally:
+            door.close()
+        columns = spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text))))
+        for name in columns.names:
+            if name in CHANGE.names:
+                raise SchemaMismatch(
+                    f"{table} has a column {name}, which is the name of one that canal-group adds.",
+                    hint="Read this table in the envelope format, or rename the column.",
+                    table=table,
+                    column=name,
+                )
+        return pa.schema([*columns, *CHANGE])
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return a reader of the stream."""
+        return StreamReader(self._chosen, schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # likewise
+    """Plans micro-batches on the driver and reads their parts on executors.
+
+    Args:
+        options: of the query.
+        schema: what the query wants to see.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._session = Session(options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamReader, (self._options, self._schema)
+
+    # ---- on the driver ---------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query without a checkpoint begins."""
+        return as_offset(self._session.begin())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how many rows a micro-batch may have; `maxBytesPerBatch` bounds it as well."""
+        return ReadMaxRows(self._options.max_rows_per_batch)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next micro-batch ends; `start` if there is nothing yet."""
+        rows_max, bytes_max = self._options.max_rows_per_batch, self._options.max_bytes_per_batch
+        match limit:
+            case ReadAllAvailable():
+                rows_max = bytes_max = _UNBOUNDED
+            case ReadMaxRows(max_rows=rows):
+                rows_max = rows
+            case ReadMaxBytes(max_bytes=size):
+                bytes_max = size
+        begin = from_offset(start)
+        end = self._session.next(begin, rows_max, bytes_max)
+        return start if end == begin else as_offset(end)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Plan nothing that is committed later than now."""
+        self._session.end_here()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return contiguous runs of what stands between two offsets."""
+        begin, until = from_offset(start), from_offset(end)
+        if begin == until:
+            return []
+        epoch, batch_id = self._session.plan(begin, until)
+        count = self._options.partitions
+        texts = begin.to_json(), until.to_json()
+        return [SpanPart(self._options, epoch, batch_id, *texts, index, count) for index in range(count)]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge what ends at `end`, if the question for what follows has not done so already."""
+        self._session.finish(from_offset(end))
+
+    def stop(self) -> None:
+        """Let go of the client id."""
+        self._session.close()
+
+    # ---- on executors ----------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part in merged order."""
+        assert isinstance(partition, SpanPart), "Spark hands back what `partitions` returned"
+        options, schema = self._options, to_arrow_schema(self._schema, timezone="UTC")
+        rows = read_part(partition)
+        if options.format == "typed":
+            rows = typed_rows(rows, options.table, schema, new_columns=options.new_columns)
+        else:
+            rows = envelope_rows(rows, options.format, schema)
+        yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+
+
+def _spark(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+__all__ = ["CanalGroupDataSource", "GroupPosition", "StreamReader"]
