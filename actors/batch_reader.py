@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import ray
+from numpy.typing import NDArray
 from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
@@ -22,7 +23,7 @@ from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
 from merge.envelope import envelope
 from merge.errors import CanalGroupError
-from merge.header import Headers
+from merge.header import Flag, Headers
 from merge.ledger import Batch
 from merge.table_filter import TableFilter
 from merge.typed import typed
@@ -37,7 +38,11 @@ FETCHES_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several contiguous runs that a batch is parted into, of about equally many rows."""
+    """One of several contiguous runs that a batch is parted into, of about equally many rows.
+
+    A part ends where a transaction does, so that parts of a span that is read again are the same ones,
+    however its transactions came in fragments.
+    """
 
     index: int
     count: int
@@ -46,14 +51,18 @@ class Part:
         """Return which of a batch's headers belong to it; none may."""
         if self.count == 1:
             return slice(0, len(headers))
-        rows = np.cumsum(headers["rows"])
-        total = int(rows[-1]) if len(rows) else 0
-        begin, end = (
-            int(np.searchsorted(rows, total * index // self.count, side="left")) + (index > 0)
-            for index in (self.index, self.index + 1)
-        )
-        last = self.index + 1 == self.count
-        return slice(begin, len(headers) if last else end)
+        ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
+        rows = np.cumsum(headers["row_end"] - headers["row_begin"])[ends - 1]
+        begin, end = (self._cut(place, ends, rows, len(headers)) for place in (self.index, self.index + 1))
+        return slice(begin, end)
+
+    def _cut(self, place: int, ends: NDArray[np.intp], rows: NDArray[np.int64], count: int) -> int:
+        """Return how many headers stand before the part at `place`."""
+        if place == 0:
+            return 0
+        if place == self.count or not len(ends):
+            return count
+        return int(ends[np.searchsorted(rows, int(rows[-1]) * place / self.count)])
 
 
 #: a batch in one part
@@ -99,14 +108,22 @@ class BatchReader:
         return envelope(rows, TableFilter(table_filter))
 
     def typed(
-        self, client_id: str, epoch: int, batch_id: int, table: str, *, before: bool, part: Part = WHOLE
+        self,
+        client_id: str,
+        epoch: int,
+        batch_id: int,
+        table: str,
+        *,
+        before: bool,
+        columns: tuple[str, ...] | None = None,
+        added: tuple[str, ...] | None = None,
+        part: Part = WHOLE,
     ) -> pa.Table:
-        """Return one table's changes, of a part; see `merge.typed`."""
+        """Return one table's changes, of a part, with the wanted columns; see `merge.typed`."""
         schema, _, plain = table.partition(".")
         name = TableName(schema, plain)
-        return typed(
-            self._rows((client_id, epoch, batch_id), Wanted(name, before), part), name, before=before
-        )
+        rows = self._rows((client_id, epoch, batch_id), Wanted(name, before, columns), part)
+        return typed(rows, name, before=before, columns=columns, added=added)
 
     def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:
         client_id, epoch, batch_id = key

@@ -55,6 +55,7 @@ _READING = frozenset(
         "get",
         "span",
         "describe",
+        "locate",
         "ack",
         "rollback",
         "touch",
@@ -107,6 +108,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "get": self._get,
             "span": self._span,
             "describe": self._describe,
+            "locate": self._locate,
             "ack": self._ack,
             "rollback": self._rollback,
             "touch": lambda body: self._call("touch", body["client_id"], body["epoch"]),
@@ -207,6 +209,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             GroupPosition.from_json(until) if until is not None else None,
             rows_max=max(1, int(body["rows_max"])),
             bytes_max=max(1, int(body["bytes_max"])),
+            rows_min=int(body.get("rows_min", 0)),
             key_us_max=int(key_us_max) if key_us_max is not None else None,
         )
         key = str(body["client_id"]), int(body["epoch"])
@@ -231,18 +234,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
         name = str(body["table"])
         schema, _, table = name.partition(".")
-        grouped = self._status_of_group().get("shards", [])
-        shards = [shard["shard"] for shard in grouped if shard["role"] != "left"]
-        asked = [
-            self._shards.actor(shard).describe.options(concurrency_group="describe").remote(schema, table)
-            for shard in shards
-        ]
-        found: list[pa.Schema] = []
-        for shard, reference in zip(shards, asked, strict=True):
-            with translated(f"Shard {shard}"):
-                answer: bytes | None = ray.get(reference, timeout=CALL_TIMEOUT_S)
-            if answer is not None:
-                found.append(pa.ipc.read_schema(pa.py_buffer(answer)))
+        answers = self._ask_shards("describe", schema, table)
+        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
         if not found:
             raise UsageError(
                 f"No shard of {self._destination} has a table that is called {name}.",
@@ -258,6 +251,29 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
                 table=name,
             ) from error
         return b64encode(together.serialize().to_pybytes()).decode()
+
+    def _locate(self, body: dict[str, Any]) -> str:
+        """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
+        where = body["where"]
+        if where not in ("earliest", "latest"):
+            raise UsageError(f"where is {where!r}.", hint="Say 'earliest' or 'latest'.")
+        return GroupPosition(self._ask_shards("locate", where)).to_json()
+
+    def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
+        """Return what every shard answers, by name; those that left are not asked."""
+        grouped = self._status_of_group().get("shards", [])
+        shards = [shard["shard"] for shard in grouped if shard["role"] != "left"]
+        asked = [
+            getattr(self._shards.actor(shard), method)
+            .options(concurrency_group="describe")
+            .remote(*arguments)
+            for shard in shards
+        ]
+        found: dict[str, Any] = {}
+        for shard, reference in zip(shards, asked, strict=True):
+            with translated(f"Shard {shard}"):
+                found[shard] = ray.get(reference, timeout=CALL_TIMEOUT_S)
+        return found
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
         key = body["client_id"], body["epoch"], int(body["batch_id"])
@@ -348,7 +364,14 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
             return self._rows.envelope(*key, self._filter_of(*key[:2]), part)
-        return self._rows.typed(*key, str(ticket["table"]), before=bool(ticket.get("before")), part=part)
+        return self._rows.typed(
+            *key,
+            str(ticket["table"]),
+            before=bool(ticket.get("before")),
+            columns=_names(ticket.get("columns")),
+            added=_names(ticket.get("added")),
+            part=part,
+        )
 
     def _filter_of(self, client_id: str, epoch: int) -> str:
         """Return a subscription's filter, from the group if it was made at a gateway before this one."""
@@ -377,6 +400,10 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:
+    return None if said is None else tuple(map(str, said))
 
 
 def _seconds(answer: Future[float]) -> float:

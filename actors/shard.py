@@ -10,6 +10,7 @@ shards of the server that is active by now read the same source, under the same 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -25,8 +26,8 @@ from actors.parse.chunk_builder import Limits
 from actors.parse.described import described
 from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
-from actors.parse.source import SourceAddress
-from actors.parse.start import StartBy
+from actors.parse.source import SourceAddress, connect, server_facts
+from actors.parse.start import StartBy, earliest_position, latest_position
 from actors.row_door import RowAddress, RowDoor, RowTicket
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -35,7 +36,7 @@ from actors.store.rows import gather
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.chunk import TableName
-from merge.errors import CanalGroupError, FencedError, SchemaMismatch, ShardUnavailable
+from merge.errors import CanalGroupError, FencedError, SchemaMismatch, ShardUnavailable, UsageError
 from merge.header import HeaderRun
 from merge.position import Position
 
@@ -265,6 +266,23 @@ class Shard:
             # The account may follow the binlog, and not see the table.
             found = pa.schema(list(self._tables[name].field("after").type))
         return found.serialize().to_pybytes() if found is not None else None
+
+    def locate(self, begin: Start) -> Position:
+        """Return where the source's binlog begins or ends now, whatever was read of it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
+            UsageError: the shard is files.
+        """
+        source = self._wiring.source
+        if isinstance(source, FilesSource):
+            raise UsageError(
+                f"Shard {self._name} is files, which do not say what is {begin} in them.",
+                hint="Begin at the cursor, or at a position.",
+            )
+        find = earliest_position if begin == "earliest" else latest_position
+        with contextlib.closing(connect(source)) as connection:
+            return find(source, connection, server_facts(source, connection))
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""

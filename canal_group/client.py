@@ -279,6 +279,7 @@ class Consumer:
         *,
         rows_max: int = 65_536,
         bytes_max: int = 8 << 20,
+        rows_min: int = 0,
         key_us_max: int | None = None,
         timeout: float = _GET_SLICE_S,
     ) -> Batch | None:
@@ -294,6 +295,8 @@ class Consumer:
             until: where a span ended that began at `start`; None: what is there, within the bounds.
             rows_max: bound on row changes of a span without `until`; one transaction always belongs to it.
             bytes_max: bound on their bytes.
+            rows_min: how many rows it waits for, as far as the bounds let it have them; what holds more
+                rows than the rings never comes.
             key_us_max: greatest key of a span without `until`, microseconds since 1970 UTC.
             timeout: seconds to wait for it.
 
@@ -310,6 +313,7 @@ class Consumer:
             "until": until.to_json() if until is not None else None,
             "rows_max": rows_max,
             "bytes_max": bytes_max,
+            "rows_min": rows_min,
             "key_us_max": key_us_max,
             "may_rewind": True,
         }
@@ -385,6 +389,14 @@ class Consumer:
                 current_epoch=standing["epoch"],
             )
         return GroupPosition.from_json(standing["cursor"])
+
+    def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
+        """Return where the sources' binlogs begin or end now, for `span`; its sequence is 0.
+
+        Raises:
+            UsageError: a shard is files, which cannot say.
+        """
+        return GroupPosition.from_json(self._patiently(lambda: self._ask("locate", where=where)))
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""

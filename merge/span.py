@@ -38,6 +38,8 @@ class Span:
     #: bounds of a span without `until`; one transaction always belongs to it
     rows_max: int = 65_536
     bytes_max: int = 8 << 20
+    #: it waits for so many rows, if the bounds let it have them
+    rows_min: int = 0
     #: greatest key of a span without `until`; None: any
     key_us_max: int | None = None
 

@@ -442,6 +442,8 @@ class Subscriber:
         count = whole(headers, lead, count)
         if not count:
             self._check_fits(headers[lead:])
+        if count == len(headers) and int(headers["rows"].sum()) < span.rows_min:
+            return 0
         may_wait = count < self._limits.empty_headers_max and not stream.draining
         return 0 if may_wait and not _matter(headers[:count]) else count
 

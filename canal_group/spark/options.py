@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from canal_group.client import Consumer
 from canal_group.door import GatewayDoor
@@ -18,8 +19,10 @@ from merge.position import GroupPosition
 FORMATS = ("typed", "envelope", "debezium", "canal")
 #: what happens to a column that the query's schema does not have
 NEW_COLUMNS = ("fail", "ignore")
-#: in place of a position: where the client's cursor stands
-CURSOR = "cursor"
+#: in place of a position: where the client's cursor stands, and where the sources' binlogs begin and end
+CURSOR: Final = "cursor"
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Options:
     table: str = ""
     #: canal's filter on `schema.table`, for the other formats
     filter: str = ""
+    #: the only columns of the typed format that are read and sent, the table's and those added; (): all
+    columns: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
     #: files of whom we trust, and of who we are, on every executor as well
     tls_ca: Path | None = None
@@ -45,8 +50,14 @@ class Options:
     partitions: int = 1
     max_rows_per_batch: int = 500_000
     max_bytes_per_batch: int = 256 << 20
-    #: where a query without a checkpoint begins: `cursor`, or a group position's JSON
-    starting_position: str = CURSOR
+    #: a micro-batch waits for so many rows, `max_delay_s` at most
+    min_rows_per_batch: int = 1
+    max_delay_s: float = 60.0
+    #: where a query without a checkpoint or a bounded read begins: `cursor`, `earliest`, `latest`, a time,
+    #: or a group position's JSON; empty: a query at the cursor, a bounded read at the earliest
+    starting_position: str = ""
+    #: where a bounded read ends: `latest`, a time, or a group position's JSON
+    ending_position: str = LATEST
     #: whether the typed format has a row for what an update replaced
     preimages: bool = True
     new_columns: str = "fail"
@@ -104,8 +115,16 @@ class Options:
                 f"{self.table!r} is no table's name." if not self.filter else "A table needs no filter.",
                 hint="Expected schema.table, as consumers see it, and no option filter.",
             )
-        if self.starting_position != CURSOR:
-            GroupPosition.from_json(self.starting_position)
+        if self.columns and not self.table:
+            raise ConfigError(
+                f"The {self.format} format has all columns.", hint="Set the option columns with a table only."
+            )
+        if self.min_rows_per_batch > self.max_rows_per_batch:
+            raise ConfigError(
+                f"minRowsPerBatch, {self.min_rows_per_batch}, is above maxRowsPerBatch,"
+                f" {self.max_rows_per_batch}.",
+                hint="A micro-batch would wait for rows that it may not have.",
+            )
 
     def door(self) -> GatewayDoor:
         """Return a connection to the gateway."""
@@ -115,11 +134,6 @@ class Options:
     def consumer(self) -> Consumer:
         """Return the consumer that this query is, not subscribed yet."""
         return Consumer(self.door(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
-
-    def start(self, cursor: GroupPosition) -> GroupPosition:
-        """Return where a query without a checkpoint begins."""
-        chosen = self.starting_position
-        return cursor if chosen == CURSOR else GroupPosition.from_json(chosen)
 
 
 def _text(_option: str, text: str) -> str:
@@ -161,13 +175,41 @@ def _flag(option: str, text: str) -> bool:
     return _one_of("true", "false")(option, text) == "true"
 
 
-def _place(option: str, text: str) -> str:
-    if text == CURSOR or text.startswith("{"):
+def _names(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise ConfigError(
+            f"The option {option} cannot be {text!r}.", hint="Expected names of columns, parted by commas."
+        )
+    return names
+
+
+def moment_us(text: str) -> int | None:
+    """Return the time that a position's text is, microseconds since 1970 UTC; None: it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _place(*words: str) -> Callable[[str, str], str]:
+    def read(option: str, text: str) -> str:
+        if text.startswith("{"):
+            GroupPosition.from_json(text)
+        elif text.lower() in words:
+            return text.lower()
+        elif moment_us(text) is None:
+            raise ConfigError(
+                f"The option {option} cannot be {text!r}.",
+                hint=f"Expected {', '.join(words)}, a time with its zone such as 2026-01-31T12:00:00Z, or a"
+                " group position such as the offsets of a checkpoint hold.",
+            )
         return text
-    raise ConfigError(
-        f"The option {option} cannot be {text!r}.",
-        hint=f"Expected {CURSOR}, or a group position such as the offsets of a checkpoint hold.",
-    )
+
+    return read
 
 
 #: field -> Spark's name of the option, and how its text is read
@@ -178,6 +220,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "format": ("format", _one_of(*FORMATS)),
     "table": ("table", _text),
     "filter": ("filter", _text),
+    "columns": ("columns", _names),
     "token": ("token", _text),
     "tls_ca": ("tlsCa", _file),
     "tls_cert": ("tlsCert", _file),
@@ -185,7 +228,10 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "partitions": ("partitions", _count),
     "max_rows_per_batch": ("maxRowsPerBatch", _count),
     "max_bytes_per_batch": ("maxBytesPerBatch", _count),
-    "starting_position": ("startingPosition", _place),
+    "min_rows_per_batch": ("minRowsPerBatch", _count),
+    "max_delay_s": ("maxDelaySeconds", _seconds),
+    "starting_position": ("startingPosition", _place(CURSOR, EARLIEST, LATEST)),
+    "ending_position": ("endingPosition", _place(LATEST)),
     "preimages": ("preimages", _flag),
     "new_columns": ("newColumns", _one_of(*NEW_COLUMNS)),
     "retry_s": ("retrySeconds", _seconds),

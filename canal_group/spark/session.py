@@ -10,12 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from canal_group.client import Batch, Consumer
-from canal_group.spark.options import Options
+from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from merge.errors import (
+    CanalGroupError,
+    ConfigError,
     NotSubscribed,
     RetryableError,
     RolledBack,
@@ -27,6 +30,10 @@ from merge.span import same_places
 
 #: how long one look for new rows lasts, seconds; Spark looks again
 LOOK_S = 0.5
+#: how often the sources are asked where their binlogs end, for a query's progress, seconds
+LATEST_EVERY_S = 5.0
+#: in place of a bound
+UNBOUNDED = 1 << 62
 
 
 class Session:
@@ -39,49 +46,128 @@ class Session:
         self._planned: list[Batch] = []
         #: greatest key of a query that ends, microseconds since 1970 UTC; None: it goes on
         self._target_us: int | None = None
+        #: when the last span was planned, seconds
+        self._planned_at_s = time.monotonic()
+        #: where the sources' binlogs ended, and when they were asked, seconds
+        self._latest: GroupPosition | None = None
+        self._asked_at_s = float("-inf")
 
     def begin(self) -> GroupPosition:
         """Return where a query without a checkpoint begins.
 
         Raises:
             ConsumerActive: another consumer holds the client id; the sentence names it.
+            ConfigError: that is in the future.
+            UsageError: a shard is files, which do not say where they begin or end.
         """
-        return self._options.start(self._connected().cursor)
+        consumer, chosen = self._connected(), self._options.starting_position
+        if chosen in ("", CURSOR):
+            return consumer.cursor
+        if chosen == EARLIEST:
+            return consumer.locate(EARLIEST)
+        if chosen == LATEST:
+            return consumer.locate(LATEST)
+        moment = moment_us(chosen)
+        return GroupPosition.from_json(chosen) if moment is None else self._begin_at(moment)
+
+    def _begin_at(self, moment_us: int) -> GroupPosition:
+        """Return the place behind everything that stands before a time, passing it without its rows."""
+        now_us = self.now_us()
+        if moment_us > now_us:
+            raise ConfigError(
+                f"startingPosition, {self._options.starting_position}, is in the future.",
+                hint="Begin at latest.",
+            )
+        consumer = self._connected()
+        place = consumer.cursor
+        if not place.shards or any(not 0 < at.key_us < moment_us for at in place.shards.values()):
+            place = consumer.locate(EARLIEST)
+        before, self._target_us = self._target_us, moment_us - 1
+        while True:
+            end = self.next(place, UNBOUNDED, UNBOUNDED)
+            if end == place:
+                break
+            place = end
+        self._target_us = before
+        return place
 
     def end_here(self) -> None:
         """Plan nothing that is committed later than now, by the sources' clocks."""
+        self.end_at(self.now_us())
+
+    def end_at(self, moment_us: int) -> None:
+        """Plan nothing that stands behind a time in the merged order."""
+        self._target_us = moment_us
+
+    def now_us(self) -> int:
+        """Return a time behind everything that is committed already, by the sources' clocks."""
         status = self._connected().status()
         skew_us = max((int(shard.get("skew_us", 0)) for shard in status["shards"]), default=0)
-        self._target_us = int(status["now_us"]) + max(skew_us, 0)
+        return int(status["now_us"]) + max(skew_us, 0)
+
+    def latest(self) -> GroupPosition | None:
+        """Return where the sources' binlogs ended a short while ago, for people; None: nobody knows.
+
+        Its sequence is that of what was planned last: nobody has counted what is behind it.
+        """
+        if time.monotonic() > self._asked_at_s + LATEST_EVERY_S:
+            self._asked_at_s = time.monotonic()
+            with suppress(CanalGroupError):
+                self._latest = self._connected().locate(LATEST)
+        if self._latest is None:
+            return None
+        return replace(self._latest, sequence=self._planned[-1].end.sequence if self._planned else 0)
 
     def next(self, start: GroupPosition, rows_max: int, bytes_max: int) -> GroupPosition:
         """Plan the next span and return its end; `start` if nothing is there."""
+        batch = self.next_batch(start, rows_max, bytes_max)
+        return start if batch is None else batch.end
+
+    def next_batch(self, start: GroupPosition, rows_max: int, bytes_max: int) -> Batch | None:
+        """Plan the next span; None: nothing is there, and where the query ends nothing will be."""
         self.finish(start)
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
             settled = self._target_us is not None and self._passed(self._target_us)
             batch = self._span(
-                start, None, rows_max=rows_max, bytes_max=bytes_max, key_us_max=self._target_us
+                start,
+                None,
+                rows_max=rows_max,
+                bytes_max=bytes_max,
+                rows_min=self._rows_min(),
+                key_us_max=self._target_us,
             )
             if batch is not None:
                 self._planned.append(batch)
-                return batch.end
+                self._planned_at_s = time.monotonic()
+                return batch
             if self._target_us is None or settled:
-                return start
-            self._check_time(deadline_s, "what was committed before the query began")
+                return None
+            self._check_time(deadline_s, "what was committed before the query ends")
 
-    def plan(self, start: GroupPosition, end: GroupPosition) -> tuple[int, int]:
-        """Return the epoch and batch id under which executors read what stands between two positions."""
+    def _rows_min(self) -> int:
+        """Return how many rows the next span waits for; a query that ends waits for none."""
+        waited = time.monotonic() >= self._planned_at_s + self._options.max_delay_s
+        least = self._options.min_rows_per_batch
+        return 0 if least == 1 or waited or self._target_us is not None else least
+
+    def plan(self, start: GroupPosition, end: GroupPosition) -> tuple[int, Batch]:
+        """Return the epoch and the batch by which executors read what stands between two positions."""
         for batch in self._planned:
             if same_places(batch.start, start) and same_places(batch.end, end):
-                return self._connected().epoch, batch.batch_id
+                return self._connected().epoch, batch
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
             found = self._span(start, end)
             if found is not None:
                 self._planned = [found]
-                return self._connected().epoch, found.batch_id
+                return self._connected().epoch, found
             self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before")
+
+    def give_up(self) -> None:
+        """Give up the client id, with its cursor."""
+        if self._consumer is not None:
+            self._consumer.unsubscribe()
 
     def close(self) -> None:
         """Let go of the client id."""

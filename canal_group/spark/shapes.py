@@ -20,6 +20,7 @@ more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME a
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.envelope import ENVELOPE, MAP
-from merge.errors import SchemaMismatch
+from merge.errors import ConfigError, SchemaMismatch
 from merge.typed import BEFORE, BEFORE_ABSENT, TYPED
 
 UTC_US = pa.timestamp("us", tz="UTC")
@@ -107,6 +108,42 @@ def _spark_type(kind: Any) -> Any:
     return _WIDER.get(kind, kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
+def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.Schema:
+    """Return the schema of the typed format: a table's columns, and those of `CHANGE`.
+
+    Args:
+        columns: the table's, as Spark has them.
+        table: its name, for errors.
+        chosen: the only ones that are wanted; empty: all.
+
+    Raises:
+        SchemaMismatch: the table has a column with a name of ours.
+        ConfigError: one that is wanted is not there.
+    """
+    for name in columns.names:
+        if name in CHANGE.names:
+            raise SchemaMismatch(
+                f"{table} has a column {name}, which is the name of one that canal-group adds.",
+                hint="Read this table in the envelope format, or rename the column.",
+                table=table,
+                column=name,
+            )
+    found = [*columns, *CHANGE]
+    unknown = [name for name in chosen if name not in {each.name for each in found}]
+    if unknown:
+        raise ConfigError(
+            f"{table} has no column {', '.join(unknown)}.",
+            hint=f"It has {', '.join(each.name for each in found)}.",
+        )
+    return pa.schema([each for each in found if not chosen or each.name in chosen])
+
+
+def added_columns(chosen: Collection[str]) -> list[str]:
+    """Return which of `merge.typed.TYPED` the chosen columns (empty: all) of a query are made of."""
+    made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
+    return sorted({made_of.get(name, name) for name in CHANGE.names if not chosen or name in chosen})
+
+
 def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: str) -> pa.Table:
     """Return one table's changes in the shape of a query.
 
@@ -130,28 +167,40 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
             column=unknown[0],
         )
     changes = rows.column("_op").cast(pa.utf8())
-    after = pc.index_in(changes, _OPS).cast(pa.int32())
     seq = pc.add(pc.multiply(rows.column("_seq"), 2), 1)
-    parts = [rows.select(own).append_column("_change_type", _CHANGES.take(after)).append_column("_seq", seq)]
-    indexes = np.arange(len(rows))
+    found = {name: rows.column(name) for name in own} | {
+        "_change_type": _CHANGES.take(pc.index_in(changes, _OPS)),
+        "_seq": seq,
+    }
     if BEFORE in rows.schema.names:
         updates = np.flatnonzero(pc.equal(changes, "UPDATE").to_numpy(zero_copy_only=False))
-        images = rows.column(BEFORE).take(pa.array(updates))
-        columns = {name: pc.struct_field(images, [images.type.get_field_index(name)]) for name in own}
-        columns["_change_type"] = pa.repeat("update_preimage", len(updates))
-        columns["_seq"] = pc.multiply(rows.column("_seq").take(pa.array(updates)), 2)
-        parts.append(pa.table(columns, schema=parts[0].schema))
-        indexes = np.concatenate((indexes, updates))
-    both = pa.concat_tables(parts).unify_dictionaries()
-    sorting = np.argsort(both.column("_seq").to_numpy(), kind="stable")
-    both, rows = both.take(pa.array(sorting)), rows.take(pa.array(indexes[sorting]))
-    found = {
-        "_commit_timestamp": rows.column("_commit_us").cast(UTC_US),
-        "_commit_version": pc.subtract(rows.column("_seq"), rows.column("_row")),
-        **{name: rows.column(name) for name in ("_shard", "_gtid", "_file", "_pos", "_row")},
-        **{name: both.column(name) for name in both.schema.names},
+        if len(updates):
+            found, rows = _with_preimages(rows, own, found, updates)
+    came = rows.schema.names
+    found |= {
+        name: rows.column(name) for name in ("_shard", "_gtid", "_file", "_pos", "_row") if name in came
     }
-    return shaped(found, schema, table, len(both))
+    if "_commit_us" in came:
+        found["_commit_timestamp"] = rows.column("_commit_us").cast(UTC_US)
+    if "_row" in came:
+        found["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
+    return shaped(found, schema, table, len(rows))
+
+
+def _with_preimages(
+    rows: pa.Table, own: list[str], found: dict[str, Any], updates: Any
+) -> tuple[dict[str, Any], pa.Table]:
+    """Return `found` with what each update replaced in front of it, and the rows that they are of."""
+    images = rows.column(BEFORE).take(pa.array(updates))
+    columns = {name: pc.struct_field(images, [images.type.get_field_index(name)]) for name in own}
+    columns["_change_type"] = pa.repeat("update_preimage", len(updates))
+    columns["_seq"] = pc.multiply(rows.column("_seq").take(pa.array(updates)), 2)
+    after = pa.table(found)
+    both = pa.concat_tables([after, pa.table(columns, schema=after.schema)]).unify_dictionaries()
+    sorting = np.argsort(both.column("_seq").to_numpy(), kind="stable")
+    indexes = np.concatenate((np.arange(len(rows)), updates))[sorting]
+    both = both.take(pa.array(sorting))
+    return {name: both.column(name) for name in both.schema.names}, rows.take(pa.array(indexes))
 
 
 def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> pa.Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -18,16 +19,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from canal_group.spark.bounded import Bounds, bounded
 from canal_group.spark.options import Options, as_offset, from_offset
-from canal_group.spark.reading import SpanPart, read_part
-from canal_group.spark.session import Session
-from canal_group.spark.shapes import CHANGE, FIXED, envelope_rows, spark_fields, typed_rows
-from merge.errors import SchemaMismatch
+from canal_group.spark.reading import SpanPart, parts, read_part
+from canal_group.spark.session import UNBOUNDED, Session
+from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
 from merge.position import GroupPosition
 
 #: rows of one Arrow batch on its way into Spark
 BATCH_ROWS = 32_768
-_UNBOUNDED = 1 << 62
 
 
 class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not followed
@@ -67,16 +67,13 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
             text = door.ask("describe", table=table, client_id=self._chosen.client)
         finally:
             door.close()
-        columns = spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text))))
-        for name in columns.names:
-            if name in CHANGE.names:
-                raise SchemaMismatch(
-                    f"{table} has a column {name}, which is the name of one that canal-group adds.",
-                    hint="Read this table in the envelope format, or rename the column.",
-                    table=table,
-                    column=name,
-                )
-        return pa.schema([*columns, *CHANGE])
+        return table_schema(
+            spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text)))), table, self._chosen.columns
+        )
+
+    def reader(self, schema: StructType) -> RangeReader:
+        """Return a reader of what stands between `startingPosition` and `endingPosition`."""
+        return RangeReader(self._chosen, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return a reader of the stream."""
@@ -114,7 +111,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         rows_max, bytes_max = self._options.max_rows_per_batch, self._options.max_bytes_per_batch
         match limit:
             case ReadAllAvailable():
-                rows_max = bytes_max = _UNBOUNDED
+                rows_max = bytes_max = UNBOUNDED
             case ReadMaxRows(max_rows=rows):
                 rows_max = rows
             case ReadMaxBytes(max_bytes=size):
@@ -122,6 +119,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin = from_offset(start)
         end = self._session.next(begin, rows_max, bytes_max)
         return start if end == begin else as_offset(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return where the sources' binlogs end, for the query's progress."""
+        latest = self._session.latest()
+        return None if latest is None else as_offset(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Plan nothing that is committed later than now."""
@@ -132,10 +134,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begin, until = from_offset(start), from_offset(end)
         if begin == until:
             return []
-        epoch, batch_id = self._session.plan(begin, until)
-        count = self._options.partitions
-        texts = begin.to_json(), until.to_json()
-        return [SpanPart(self._options, epoch, batch_id, *texts, index, count) for index in range(count)]
+        epoch, batch = self._session.plan(begin, until)
+        return parts(self._options, epoch, batch, self._options.partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what ends at `end`, if the question for what follows has not done so already."""
@@ -150,13 +150,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part in merged order."""
         assert isinstance(partition, SpanPart), "Spark hands back what `partitions` returned"
-        options, schema = self._options, to_arrow_schema(self._schema, timezone="UTC")
-        rows = read_part(partition)
-        if options.format == "typed":
-            rows = typed_rows(rows, options.table, schema, new_columns=options.new_columns)
-        else:
-            rows = envelope_rows(rows, options.format, schema)
-        yield from rows.combine_chunks().to_batches(BATCH_ROWS)
+        for rows in read_part(partition, partial(shape, self._options, self._schema)):
+            yield from rows.to_batches(BATCH_ROWS)
+
+
+class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
+    """Reads what stands between two places, span by span, in one task: a client id has one consumer.
+
+    Args:
+        options: of the query.
+        schema: what the query wants to see.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the one part; its places are settled, so that a task that is repeated has the same."""
+        with bounded(self._options) as session:
+            return [Bounds.of(session, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the range in merged order."""
+        assert isinstance(partition, Bounds), "Spark hands back what `partitions` returned"
+        with bounded(self._options) as session:
+            for epoch, span in partition.walk(session, self._options):
+                (part,) = parts(self._options, epoch, span, 1)
+                for rows in read_part(part, partial(shape, self._options, self._schema)):
+                    yield from rows.to_batches(BATCH_ROWS)
+
+
+def shape(options: Options, schema: StructType, rows: pa.Table) -> pa.Table:
+    """Return rows from the gateway in the shape of a query."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    if options.format == "typed":
+        return typed_rows(rows, options.table, wanted, new_columns=options.new_columns)
+    return envelope_rows(rows, options.format, wanted)
 
 
 def _spark(schema: pa.Schema) -> StructType:

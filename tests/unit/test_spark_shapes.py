@@ -9,7 +9,7 @@ import pytest
 from canal_group.spark.options import Options, as_offset, from_offset
 from canal_group.spark.shapes import CHANGE, FIXED, envelope_rows, spark_fields, typed_rows
 from merge.envelope import ENVELOPE
-from merge.errors import ConfigError, SchemaMismatch
+from merge.errors import ConfigError, SchemaMismatch, UsageError
 from merge.position import GroupPosition, Position
 from merge.typed import BEFORE, TYPED
 
@@ -156,11 +156,16 @@ def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_toke
         ({"partitions": "0"}, "partitions cannot be '0'"),
         ({"retrySeconds": "soon"}, "retrySeconds cannot be 'soon'"),
         ({"preimages": "maybe"}, "preimages cannot be 'maybe'"),
-        ({"startingPosition": "earliest"}, "startingPosition cannot be 'earliest'"),
+        ({"startingPosition": "2026-01-31"}, "startingPosition cannot be '2026-01-31'"),
+        ({"startingPosition": "{}"}, "is no group position"),
+        ({"endingPosition": "cursor"}, "endingPosition cannot be 'cursor'"),
+        ({"columns": "id,,note"}, "columns cannot be 'id,,note'"),
+        ({"columns": "id"}, "The envelope format has all columns"),
+        ({"minRowsPerBatch": "9", "maxRowsPerBatch": "8"}, "minRowsPerBatch, 9, is above maxRowsPerBatch, 8"),
     ],
 )
 def test_wrong_options_are_told_in_a_sentence(wrong, sentence):
-    with pytest.raises(ConfigError, match=sentence):
+    with pytest.raises((ConfigError, UsageError), match=sentence):
         Options.from_spark(GIVEN | wrong)
 
 
