@@ -261,8 +261,14 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
         """Return what every shard answers, by name; those that left are not asked."""
-        grouped = self._status_of_group().get("shards", [])
-        shards = [shard["shard"] for shard in grouped if shard["role"] != "left"]
+        group = self._status_of_group()
+        if not group.get("active"):
+            raise ServerUnavailable(
+                f"The group of {self._destination} does not say which shards it has: "
+                f"{group.get('error', 'another server is active')}",
+                retry_after_s=0.5,
+            )
+        shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
         asked = [
             getattr(self._shards.actor(shard), method)
             .options(concurrency_group="describe")

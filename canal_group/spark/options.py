@@ -212,6 +212,9 @@ def _place(*words: str) -> Callable[[str, str], str]:
     return read
 
 
+#: key of an offset: where a query's first micro-batch began
+_FIRST = "began"
+
 #: field -> Spark's name of the option, and how its text is read
 _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "gateway": ("gateway", _text),
@@ -240,10 +243,21 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 assert _READ.keys() == {each.name for each in fields(Options)}, "every option is read"
 
 
-def as_offset(position: GroupPosition) -> dict[str, Any]:
-    """Return a position as Spark keeps it: a JSON object whose text is the same for the same position."""
+def as_offset(position: GroupPosition, first: GroupPosition | None = None) -> dict[str, Any]:
+    """Return a position as Spark keeps it: a JSON object whose text is the same for the same position.
+
+    Args:
+        position: where a micro-batch ends.
+        first: where it began, if it is a query's first: Spark keeps the ends only, and asks for the beginning
+            again if that micro-batch was not committed, when the cursor or the latest is elsewhere.
+    """
     offset: dict[str, Any] = json.loads(position.to_json())
-    return offset
+    return offset if first is None else offset | {_FIRST: json.loads(first.to_json())}
+
+
+def first_of(offset: Mapping[str, Any]) -> GroupPosition | None:
+    """Return where the micro-batch began that ends at an offset, if it is a query's first."""
+    return from_offset(offset[_FIRST]) if _FIRST in offset else None
 
 
 def from_offset(offset: Mapping[str, Any]) -> GroupPosition:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -19,11 +22,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from canal_group.patience import keep_trying
 from canal_group.spark.bounded import Bounds, bounded
-from canal_group.spark.options import Options, as_offset, from_offset
+from canal_group.spark.options import Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import SpanPart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
+from merge.errors import RetryableError
 from merge.position import GroupPosition
 
 #: rows of one Arrow batch on its way into Spark
@@ -61,12 +66,15 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
         return _spark(fixed if fixed is not None else self._typed_schema())
 
     def _typed_schema(self) -> pa.Schema:
-        table = self._chosen.table
-        door = self._chosen.door()
-        try:
-            text = door.ask("describe", table=table, client_id=self._chosen.client)
-        finally:
-            door.close()
+        chosen = self._chosen
+        table = chosen.table
+        with closing(chosen.door()) as door:
+            text = keep_trying(
+                lambda: door.ask("describe", table=table, client_id=chosen.client),
+                (RetryableError,),
+                time.monotonic() + chosen.retry_s,
+                threading.Event().wait,
+            )
         return table_schema(
             spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text)))), table, self._chosen.columns
         )
@@ -92,6 +100,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._options = options
         self._schema = schema
         self._session = Session(options)
+        #: where this query began, if it is in its first micro-batch
+        self._first: GroupPosition | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StreamReader, (self._options, self._schema)
@@ -100,7 +110,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a query without a checkpoint begins."""
-        return as_offset(self._session.begin())
+        self._first = self._session.begin()
+        return as_offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how many rows a micro-batch may have; `maxBytesPerBatch` bounds it as well."""
@@ -118,7 +129,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 bytes_max = size
         begin = from_offset(start)
         end = self._session.next(begin, rows_max, bytes_max)
-        return start if end == begin else as_offset(end)
+        if end == begin:
+            return start
+        first, self._first = self._first, None
+        return as_offset(end, first if first == begin else None)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return where the sources' binlogs end, for the query's progress."""
@@ -131,8 +145,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return contiguous runs of what stands between two offsets."""
-        begin, until = from_offset(start), from_offset(end)
-        if begin == until:
+        begin, until = first_of(end) or from_offset(start), from_offset(end)
+        if start == end:
             return []
         epoch, batch = self._session.plan(begin, until)
         return parts(self._options, epoch, batch, self._options.partitions)
