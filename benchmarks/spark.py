@@ -1,8 +1,11 @@
 """Spark: how fast a streaming query drains the backlog of four servers, and the Arrow client beside it.
 
-Both read the same binlogs through an instance of their own, whose rings are full when the clock starts, and
-end with the last row: the client has acknowledged it, the query has committed its micro-batch into Spark's
-`noop` sink. Spark runs as `local[2]`; starting it is not measured, starting the query is.
+Both read the same binlogs through an instance of their own, whose rings are full when they begin. Both are
+measured behind their first batch: the client to the last row, which it acknowledged; the query to the commit
+of the last micro-batch into Spark's `noop` sink. Spark runs as `local[2]` with its usual settings.
+
+Then the query goes on, and gets micro-batches of few rows, and of none: what is left of their time without
+the wait for rows is what each micro-batch costs.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ import sys
 import tempfile
 import time
 from base64 import b64decode
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,48 +27,138 @@ from typing import Any
 import pyarrow as pa
 
 from actors.launch import Instance
-from benchmarks._load import BULK_ROWS, NAME, SHARDS, cpus, fill, servers
-from benchmarks._pipeline import DESTINATION, consumer, instance, read_all
+from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
+from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from canal_group.demo.server_process import DatabaseServer
 from canal_group.door import GatewayDoor
 from merge.errors import CanalGroupError
 
-_ROWS = 2_000_000
+_ROWS = 8_000_000
 _CLIENT = "spark"
-_READY_S, _END_S = 60.0, 240.0
+_READY_S, _END_S, _SILENCE_S = 60.0, 240.0, 60.0
+#: micro-batches of few rows, and of none
+_SMALL = 10
+#: what of a real query's columns leaves most of the added ones out
+_CHOSEN = "id,customer,amount,state,quantity,changed_at,_change_type,_seq"
+
+
+@dataclass(frozen=True, slots=True)
+class _Drained:
+    """How a backlog was read, behind the first batch."""
+
+    rows: int
+    took_s: float
+    #: processor time of each kind of process, seconds
+    cpu_s: Mapping[str, float]
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.took_s
+
+    def cpu_us_per_row(self) -> dict[str, float]:
+        return {kind: round(spent * 1e6 / self.rows, 3) for kind, spent in self.cpu_s.items()}
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return rows a second of the query, and over the Arrow client's."""
-    with servers() as made, tempfile.TemporaryDirectory(prefix="cg-spark-") as folder:
+    """Return rows a second of the query, and over the Arrow client's; what a micro-batch costs; memory."""
+    with servers() as made:
         backlog = fill(made, "bulk", int(_ROWS * size) // SHARDS // BULK_ROWS)
-        client_rows_per_s = _client(made, backlog.rows)
-        with instance(made) as running:
-            _wait_for_rows(running)
-            done = _query(running, Path(folder))
-    rows = sum(progress["numInputRows"] for progress, _ in done)
-    if rows != backlog.rows:
-        raise RuntimeError(f"{rows} of {backlog.rows} rows came")
-    took_s = done[-1][1]
+        client = _client(made, backlog.rows)
+        chosen = _spark(made, backlog.rows, columns=_CHOSEN)[0]
+        drained, batches, small, memory = _spark(made, backlog.rows)
     return {
-        "rows_per_s": round(rows / took_s),
-        "ratio_to_arrow_client": round(rows / took_s / client_rows_per_s, 3),
-        "arrow_client_rows_per_s": round(client_rows_per_s),
-        "rows": rows,
-        "micro_batches": len(done),
-        "micro_batch_ms": round(median(progress["durationMs"]["triggerExecution"] for progress, _ in done)),
-        "plan_ms": round(median(progress["durationMs"]["latestOffset"] for progress, _ in done)),
+        "rows_per_s": round(drained.rows_per_s),
+        "ratio_to_arrow_client": round(drained.rows_per_s / client.rows_per_s, 3),
+        "arrow_client_rows_per_s": round(client.rows_per_s),
+        "chosen_columns_rows_per_s": round(chosen.rows_per_s),
+        "chosen_columns_ratio_to_arrow_client": round(chosen.rows_per_s / client.rows_per_s, 3),
+        "rows": backlog.rows,
+        "micro_batches": len(batches),
+        "micro_batch_ms": round(median(map(_cost_ms, batches))),
+        **small,
+        **memory,
+        "cpu_us_per_row": drained.cpu_us_per_row(),
+        "arrow_client_cpu_us_per_row": client.cpu_us_per_row(),
         "cpus": cpus(),
     }
 
 
-def _client(made: Sequence[DatabaseServer], rows: int) -> float:
+def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
     with instance(made) as running:
         _wait_for_rows(running)
-        since_s = time.monotonic()
         with consumer(running) as reader:
-            passage = read_all(reader, rows, since_s)
-    return passage.rows / passage.took_s
+            ahead = reader.ahead(lambda batch: batch.table(NAME), depth=OUTSTANDING, timeout=_SILENCE_S)
+            batch, table = next(ahead)
+            reader.ack(batch.batch_id)
+            seen = first = table.num_rows
+            since_s, clock = time.monotonic(), _clock(running)
+            while seen < rows:
+                batch, table = next(ahead)
+                reader.ack(batch.batch_id)
+                seen += table.num_rows
+            return _Drained(seen - first, time.monotonic() - since_s, clock())
+
+
+def _spark(
+    made: Sequence[DatabaseServer], rows: int, **chosen: str
+) -> tuple[_Drained, list[dict[str, Any]], dict[str, int], dict[str, float]]:
+    """Return how a query drained the backlog, its micro-batches, what small ones cost, and the memory."""
+    with instance(made) as running:
+        _wait_for_rows(running)
+        with _query(running, chosen) as query:
+            first = _until(query, bool)[0]
+            clock = _clock(running)
+            batches = _until(query, lambda batches: sum(each["numInputRows"] for each in batches) >= rows)
+            spent = clock()
+            read = sum(each["numInputRows"] for each in batches)
+            if read != rows:
+                raise RuntimeError(f"{read} of {rows} rows came")
+            drained = _Drained(rows - first["numInputRows"], _end_s(batches[-1]) - _end_s(first), spent)
+            small = {} if chosen else _small(made, query, len(batches))
+            return drained, batches, small, _memory()
+
+
+def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str, int]:
+    """Return what micro-batches of a transaction of the table, and of one of another table, cost, ms."""
+    found: dict[str, int] = {}
+    for name, statement in (
+        ("small_batch_ms", "CALL bulk(1)"),
+        ("empty_batch_ms", "UPDATE seeds SET quantity = quantity + 1"),
+    ):
+        costs = []
+        for _ in range(_SMALL):
+            made[0].execute(statement, database=SCHEMA)
+            before += 1
+            costs.append(_cost_ms(_until(query, partial(_as_many, before))[-1]))
+        found[name] = round(median(costs))
+    return found
+
+
+def _until(query: Any, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+    """Return the progress of the micro-batches so far, as soon as they are enough."""
+    deadline_s = time.monotonic() + _END_S
+    while time.monotonic() < deadline_s:
+        # Triggers that found nothing have a progress as well, now and then.
+        batches = [dict(each) for each in query.recentProgress if "addBatch" in each["durationMs"]]
+        if enough(batches):
+            return batches
+        query.awaitTermination(0.05)
+    raise RuntimeError(f"the query has not come to it within {_END_S:g} s")
+
+
+def _as_many(least: int, batches: list[dict[str, Any]]) -> bool:
+    return len(batches) >= least
+
+
+def _cost_ms(progress: Mapping[str, Any]) -> float:
+    """Return what a micro-batch took, without the wait for its rows."""
+    took = progress["durationMs"]
+    return float(took["triggerExecution"] - took["latestOffset"])
+
+
+def _end_s(progress: Mapping[str, Any]) -> float:
+    begun = datetime.fromisoformat(progress["timestamp"])
+    return float(begun.timestamp()) + float(progress["durationMs"]["triggerExecution"]) / 1000
 
 
 def _wait_for_rows(running: Instance) -> None:
@@ -81,8 +177,8 @@ def _wait_for_rows(running: Instance) -> None:
     raise RuntimeError(f"no rows within {_READY_S:g} s")
 
 
-def _query(running: Instance, folder: Path) -> list[tuple[dict[str, Any], float]]:
-    """Return the progress of each micro-batch with rows, and when it had ended, seconds from the start."""
+@contextmanager
+def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
     # Only here: the other benchmarks do not wait for Spark to load.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -101,19 +197,71 @@ def _query(running: Instance, folder: Path) -> list[tuple[dict[str, Any], float]
     )
     spark.dataSource.register(CanalGroupDataSource)
     given = {"gateway": running.uri, "destination": DESTINATION, "client": _CLIENT, "table": NAME}
-    reader = spark.readStream.format("canal_group").options(**given, partitions=2, preimages="false")
-    frame = reader.load()
-    since_s = time.time()
-    writing = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writing.trigger(availableNow=True).start()
-    ended = query.awaitTermination(_END_S)
-    progress = [dict(each) for each in query.recentProgress if each["numInputRows"]]
-    spark.stop()
-    if not ended:
-        raise RuntimeError(f"the query has not ended within {_END_S:g} s")
-    return [(each, _ended_s(each) - since_s) for each in progress]
+    frame = spark.readStream.format("canal_group").options(**given, partitions=2, **chosen).load()
+    with tempfile.TemporaryDirectory(prefix="cg-spark-") as folder:
+        writing = frame.writeStream.format("noop").option("checkpointLocation", folder)
+        query = writing.start()
+        try:
+            yield query
+        finally:
+            query.stop()
+            spark.stop()
 
 
-def _ended_s(progress: dict[str, Any]) -> float:
-    begun = datetime.fromisoformat(progress["timestamp"])
-    return float(begun.timestamp()) + float(progress["durationMs"]["triggerExecution"]) / 1000
+# ---- processes ---------------------------------------------------------------------------------------------
+
+
+def _clock(running: Instance) -> Callable[[], dict[str, float]]:
+    """Return what tells the processor time of each kind of process since now, seconds."""
+    door = GatewayDoor(running.uri, DESTINATION)
+    status = door.ask("status")
+    door.close()
+    known = {shard["pid"]: "shards" for shard in status["shards"]}
+    known |= {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"}
+    begun = {pid: cpu_s(pid) for pid in known | _sparks()}
+
+    def spent() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for pid, kind in (known | _sparks()).items():
+            found[kind] = found.get(kind, 0.0) + cpu_s(pid) - begun.get(pid, 0.0)
+        return found
+
+    return spent
+
+
+def _memory() -> dict[str, float]:
+    """Return the most memory of the JVM, of its driver's Python and of the largest worker, MiB."""
+    peaks: dict[str, float] = {}
+    for pid, kind in _sparks().items():
+        peaks[kind] = max(peaks.get(kind, 0.0), peak_rss_mib(pid))
+    return {f"{kind}_mib": peak for kind, peak in peaks.items() if kind != "client"}
+
+
+def _sparks() -> dict[int, str]:
+    """Return this process, which is the client, and what of Spark's are its descendants, by what they do."""
+    parents, found = {}, {os.getpid(): "client"}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    for pid in parents:
+        line = [pid]
+        while line[-1] in parents and line[-1] != os.getpid():
+            line.append(parents[line[-1]])
+        kind = _kind(pid) if line[-1] == os.getpid() else ""
+        if kind:
+            found[pid] = kind
+    return found
+
+
+def _kind(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return ""
+    if "org.apache.spark.deploy.SparkSubmit" in words:
+        return "jvm"
+    if "pyspark.sql.streaming.python_streaming_source_runner" in words:
+        return "driver_python"
+    return "python_worker" if words[-2:-1] == ["pyspark.worker"] else ""

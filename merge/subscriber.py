@@ -382,7 +382,7 @@ class Subscriber:
             RolledBack: it is before the cursor, and that may not be; nothing was changed.
         """
         standing = self._progress.end if stream.merging else self.cursor
-        if standing is not None and not self.astray and same_places(standing, start):
+        if standing is not None and same_places(standing, start):
             return
         forward = self.cursor is not None and reaches_back(self.cursor.shards, start.shards)
         if not forward and not may_rewind:

@@ -3,6 +3,7 @@
 options     of the stream
 checkpoint  folder
 folder      where each micro-batch's rows are written, a file of JSON lines each, before what follows
+master      where Spark runs; `local[2]` by default
 kill_at     the number of the micro-batch in which the whole driver dies, Python and JVM
 """
 
@@ -19,7 +20,7 @@ from integration.spark_fixtures import session
 
 
 def main(settings: dict[str, Any]) -> None:
-    spark = session(Path(settings["folder"]))
+    spark = session(Path(settings["folder"]), settings.get("master", "local[2]"))
     frame = spark.readStream.format("canal_group").options(**settings["options"]).load()
 
     def take(rows: Any, number: int) -> None:

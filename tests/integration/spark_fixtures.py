@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 
-def session(folder: Path) -> Any:
+def session(folder: Path, master: str = "local[2]") -> Any:
     """Return a local Spark that knows the data source."""
     from pyspark.sql import SparkSession
 
@@ -24,7 +24,7 @@ def session(folder: Path) -> Any:
     root = str(Path(__file__).parents[2])
     os.environ["PYTHONPATH"] = os.pathsep.join([root, *(path for path in known if path not in ("", root))])
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -137,3 +137,54 @@ def test_a_transaction_that_no_ring_holds_whole_is_named():
     world.report(0, 1)
     with pytest.raises(DataError, match="larger than the ring of its shard, 200 bytes"):
         world.span(Span(begin))
+
+
+def test_a_span_waits_for_as_many_rows_as_it_wants_unless_its_bounds_are_smaller():
+    world, begin = reading(Source(Tx(10, (2,)), Tx(20, (2,)), Tx(30)))
+    world.report(0, 1, promise_us=10)
+    call = world.request_span(Span(begin, rows_min=4))
+    assert call not in world.answers
+    world.report(0, 1, promise_us=20)
+    assert world.result(call).rows == 4
+    world.rollback()
+    assert world.span(Span(begin, rows_min=9, rows_max=2)).rows == 2
+    world.rollback()
+    assert world.span(Span(begin, rows_min=9)) is None
+
+
+def test_nothing_is_delivered_until_the_sources_are_read_back_for_a_reader():
+    """1. A get waits behind what is outstanding. 2. A span from before the cursor takes that back.
+    3. Neither is answered from a log that does not reach back.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    world.ack(first.batch_id)
+    world.span(Span(first.end))
+    waiting = world.request_get()
+    call = world.request_span(Span(begin))
+    assert waiting not in world.answers
+    world.open_all()
+    world.report_all()
+    assert keys(world.result(waiting)) == [10, 20]
+    assert call in world.answers
+
+
+def test_a_span_that_was_taken_back_leaves_what_was_behind_it_as_it_was():
+    """1. Shard 1's equal key came out first: a span of shard 0's leaves it in the log. 2. That span is taken
+    back and read again: what it skipped, and what it had, are told apart as before.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)), Source(Tx(20), Tx(20)))
+    world.report(0, 1, promise_us=20)
+    world.report(1, 1, promise_us=20)
+    first = world.span(Span(begin))
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    holey = world.span(Span(begin, first.end))
+    rest = world.span(Span(holey.end))
+    world.rollback(rest.batch_id)
+    assert places(world.span(Span(holey.end))) == places(rest)
+    world.rollback()
+    assert places(world.span(Span(begin, first.end))) == places(first)
+    assert places(world.span(Span(first.end))) == places(rest)
