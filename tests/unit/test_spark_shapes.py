@@ -6,8 +6,16 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from canal_group.spark.options import Options, as_offset, from_offset
-from canal_group.spark.shapes import CHANGE, FIXED, envelope_rows, spark_fields, typed_rows
+from canal_group.spark.options import Options, as_offset, first_of, from_offset, moment_us
+from canal_group.spark.shapes import (
+    CHANGE,
+    FIXED,
+    added_columns,
+    envelope_rows,
+    spark_fields,
+    table_schema,
+    typed_rows,
+)
 from merge.envelope import ENVELOPE
 from merge.errors import ConfigError, SchemaMismatch, UsageError
 from merge.position import GroupPosition, Position
@@ -55,6 +63,21 @@ def test_an_update_is_two_rows_with_numbers_of_their_own():
         {"id": 2, "note": "new", "_change_type": "update_postimage", "_seq": 23, "_commit_version": 10},
         {"id": 3, "note": "c", "_change_type": "delete", "_seq": 25, "_commit_version": 10},
     ]
+
+
+def test_chosen_columns_are_all_that_is_asked_for_and_made():
+    rows = typed(["INSERT", "DELETE"], {"id": pa.array([1, 2]), "note": pa.array(["a", "b"])})
+    everything = pa.schema([("id", pa.int64()), ("note", pa.utf8())])
+    schema = table_schema(everything, "shop.orders", ("_seq", "_commit_version", "id"))
+    assert schema.names == ["id", "_commit_version", "_seq"]
+    added = added_columns(schema.names)
+    assert added == ["_row", "_seq"]
+    came = rows.select(["id", "_op", *added])
+    made = typed_rows(came, "shop.orders", schema, new_columns="fail")
+    assert made.to_pydict() == {"id": [1, 2], "_commit_version": [10, 10], "_seq": [21, 23]}
+    assert table_schema(everything, "shop.orders", ()).names == ["id", "note", *CHANGE.names]
+    with pytest.raises(ConfigError, match=r"shop\.orders has no column speed, _speed"):
+        table_schema(everything, "shop.orders", ("id", "speed", "_speed"))
 
 
 def test_types_that_spark_lacks_become_wider_ones():
@@ -175,3 +198,18 @@ def test_an_offset_is_the_same_text_for_the_same_position():
     other = GroupPosition({"a": place, "b": dataclasses.replace(place)}, 3)
     assert str(as_offset(one)) == str(as_offset(other))
     assert from_offset(as_offset(one)) == one
+
+
+def test_a_first_offset_says_where_its_micro_batch_began():
+    begin = GroupPosition({"a": Position("bin.000001", 4)}, 0)
+    end = GroupPosition({"a": Position("bin.000001", 90)}, 3)
+    offset = as_offset(end, begin)
+    assert (first_of(offset), from_offset(offset)) == (begin, end)
+    assert first_of(as_offset(end)) is None
+
+
+def test_a_time_needs_its_zone():
+    assert moment_us("1970-01-01T00:00:01.5+00:00") == 1_500_000
+    assert moment_us("1970-01-01T01:00:00+01:00") == 0
+    assert moment_us("2026-01-01T00:00:00") is None
+    assert moment_us("latest") is None
