@@ -62,11 +62,6 @@ def rows_of(batches: dict[int, list[str]]) -> list[dict[str, Any]]:
     return [json.loads(line) for _, lines in sorted(batches.items()) for line in lines]
 
 
-def place(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what names a change, however often and between which others it comes."""
-    return tuple(row[name] for name in ("_shard", "_file", "_pos", "_row", "_change_type", "id", "note"))
-
-
 def changes(lines: list[str]) -> int:
     """Return how many row changes a micro-batch has; an update's two rows are one."""
     return sum(json.loads(line)["_change_type"] != "update_preimage" for line in lines)
