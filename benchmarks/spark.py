@@ -66,9 +66,9 @@ def measure(size: float) -> dict[str, Any]:
     with servers() as made:
         backlog = fill(made, "bulk", int(_ROWS * size) // SHARDS // BULK_ROWS)
         client = _client(made, backlog.rows)
-        cold = _spark(made, backlog.rows, preimages="true")[0]
+        cold = _spark(made, backlog.rows)[0]
         chosen = _spark(made, backlog.rows, columns=_CHOSEN)[0]
-        drained, batches, small, memory = _spark(made, backlog.rows)
+        drained, batches, small, memory = _spark(made, backlog.rows, then_small=True)
     return {
         "rows_per_s": round(drained.rows_per_s),
         "ratio_to_arrow_client": round(drained.rows_per_s / client.rows_per_s, 3),
@@ -104,7 +104,7 @@ def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
 
 
 def _spark(
-    made: Sequence[DatabaseServer], rows: int, **chosen: str
+    made: Sequence[DatabaseServer], rows: int, *, then_small: bool = False, **chosen: str
 ) -> tuple[_Drained, list[dict[str, Any]], dict[str, int], dict[str, float]]:
     """Return how a query drained the backlog, its micro-batches, what small ones cost, and the memory."""
     with instance(made) as running:
@@ -118,7 +118,7 @@ def _spark(
             if read != rows:
                 raise RuntimeError(f"{read} of {rows} rows came")
             drained = _Drained(rows - first["numInputRows"], _end_s(batches[-1]) - _end_s(first), spent)
-            small = {} if chosen else _small(made, query, len(batches))
+            small = _small(made, query, len(batches)) if then_small else {}
             return drained, batches, small, _memory()
 
 
