@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--table", required=True, help="schema.table, after routes")
     parser.add_argument("--keys", required=True, help="primary key, columns parted by commas")
     parser.add_argument("--target", required=True, help="a folder, or mysql://user@host:port/schema.table")
-    parser.add_argument("--checkpoint", required=True, type=Path)
+    parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the source, any number")
     parser.add_argument("--progress", type=Path, help="add the query's progress to this file, for plot.py")
     parser.add_argument("--once", action="store_true", help="end at what was committed until now")
@@ -93,7 +93,7 @@ def main() -> None:
         latest.unpersist()
 
     trigger = {"availableNow": True} if options.once else {"processingTime": "1 second"}
-    writing = changes.writeStream.foreachBatch(apply).option("checkpointLocation", str(options.checkpoint))
+    writing = changes.writeStream.foreachBatch(apply).option("checkpointLocation", options.checkpoint)
     follow(writing.trigger(**trigger).start(), options.progress)
 
 

@@ -1,0 +1,95 @@
+"""examples/revenue.py and examples/plot.py: sums of known minutes, and a picture of how they came."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.shop import Shop
+from integration.spark_examples import CLIENT, definitions, example, serving
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def at(shop: Shop, shard: int, minute: str, *statements: str) -> None:
+    """Commit statements on a shard, each a transaction, in some minute of 1 March 2026, UTC."""
+    connection = shop.servers[shard].connect(f"shop_{shard}")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET time_zone = '+00:00', timestamp = UNIX_TIMESTAMP('2026-03-01 {minute}:30')")
+            for statement in statements:
+                cursor.execute(statement)
+                cursor.execute("COMMIT")
+    finally:
+        connection.close()
+
+
+def test_revenue_by_minute_is_what_each_minute_sold_on_all_shards(
+    spark: Any, shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1. Sales, an update and a delete in known minutes. 2. Restarted, an open minute is continued.
+    3. Behind the watermark a minute stays as it was, and that is said.
+    """
+    with shop.serve() as instance:
+        shop.connect(instance, client_id=CLIENT).close()
+
+        def minutes() -> list[str]:
+            example(
+                *("revenue.py", "--gateway", instance.uri, "--destination", shop.destination),
+                *("--client", CLIENT, "--table", "shop.orders", "--sum", "price"),
+                *("--checkpoint", tmp_path / "checkpoint", "--once"),
+            )
+            return capsys.readouterr().out.splitlines()
+
+        for shard in (0, 1):
+            insert = f"INSERT INTO orders VALUES ({shard}, 'a', 10.25), ({shard + 2}, 'b', 5)"
+            at(shop, shard, "12:00", insert)
+        at(
+            shop,
+            0,
+            "12:01",
+            "UPDATE orders SET price = 12.25 WHERE id = 0",
+            "DELETE FROM orders WHERE id = 2",
+        )
+        assert minutes() == [
+            "2026-03-01 12:00  30.50  from 2 shards",
+            "2026-03-01 12:01  -3.00  from 1 shards",
+        ]
+        at(shop, 1, "12:01", "INSERT INTO orders VALUES (5, 'c', 4)")
+        at(shop, 1, "12:30", "INSERT INTO orders VALUES (7, 'd', 1)")
+        assert minutes()[:2] == [
+            "2026-03-01 12:01  1.00  from 2 shards",
+            "2026-03-01 12:30  1.00  from 1 shards",
+        ]
+        at(shop, 0, "12:02", "INSERT INTO orders VALUES (9, 'e', 100)")
+        at(shop, 0, "12:31", "INSERT INTO orders VALUES (8, 'f', 2)")
+        (sums, late) = minutes()
+        assert sums == "2026-03-01 12:31  2.00  from 1 shards"
+        assert late.endswith(": rows came too late to count")
+
+
+def test_a_query_is_drawn(spark: Any, shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1. A mirror writes down its progress. 2. It is drawn, with every shard in it."""
+    progress, picture = tmp_path / "progress.jsonl", tmp_path / "progress.png"
+    with serving(shop, CLIENT) as instance:
+        shop.write_everywhere(10, rows=5)
+        example(
+            *("mirror.py", "--gateway", instance.uri, "--destination", shop.destination, "--client", CLIENT),
+            *("--table", "shop.orders", "--keys", "id", "--target", tmp_path / "replica"),
+            *("--checkpoint", tmp_path / "checkpoint", "--progress", progress, "--once"),
+            *("--option", "maxRowsPerBatch=60"),
+        )
+    lines = [json.loads(line) for line in progress.read_text().splitlines()]
+    capsys.readouterr()
+    example("plot.py", progress, picture)
+    assert capsys.readouterr().out == f"{picture}: {len(lines)} micro-batches, {shop.rows} rows\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    batches = [definitions("plot.py")["MicroBatch"].of(line) for line in lines]
+    assert {shard for each in batches for shard in each.lag_s} == {"s0", "s1"}
+    assert all(lag_s > 0 for each in batches for lag_s in each.lag_s.values()), "nothing is from tomorrow"
+    (tmp_path / "nothing.jsonl").touch()
+    with pytest.raises(SystemExit):
+        example("plot.py", tmp_path / "nothing.jsonl", picture)
+    assert "has no micro-batch with rows" in capsys.readouterr().err
