@@ -189,6 +189,21 @@ class Consumer:
         return answer
 
     @property
+    def client_id(self) -> str:
+        """Whose cursor it is."""
+        return self._client_id
+
+    @property
+    def door(self) -> GatewayDoor:
+        """The way to the gateways; a copy of it serves tasks in other processes."""
+        return self._door
+
+    @property
+    def retry_s(self) -> float:
+        """How long a call goes on while the server is away, seconds."""
+        return self._retry_s
+
+    @property
     def epoch(self) -> int:
         """The fencing epoch that our calls carry."""
         return self._epoch
