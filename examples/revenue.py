@@ -50,6 +50,8 @@ def main() -> None:
         .option("destination", options.destination)
         .option("client", options.client)
         .option("table", options.table)
+        # What nobody adds up is not sent.
+        .option("columns", f"{options.sum},_change_type,_commit_timestamp,_shard")
         .options(**dict(each.split("=", 1) for each in options.option))
         .load()
     )
