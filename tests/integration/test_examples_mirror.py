@@ -56,6 +56,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
     """1. The documented `spark-submit` mirrors while shards are written to, and is killed in the middle.
     2. The replica is one that can be read. 3. More is written; started again, it is the tables.
     4. A micro-batch that is applied twice changes nothing. 5. A checkpoint that begins anew is refused.
+    6. The progress of it all is drawn.
     """
     target, progress = tmp_path / "replica", tmp_path / "progress.jsonl"
     (tmp_path / "conf").mkdir()
@@ -98,7 +99,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
                 said.append(line)
                 if line.startswith("batch"):
                     change(shop)
-                if line.startswith("batch 2:"):
+                if line.startswith("batch 1:"):
                     break
         finally:
             os.killpg(submitted.pid, signal.SIGKILL)
@@ -110,19 +111,31 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
         mirror = [*arguments(shop, instance, tmp_path, target), "--once", "--progress", progress]
         example("mirror.py", *mirror)
         assert replica(spark, target) == tables(shop)
-        rows = [json.loads(line)["numInputRows"] for line in progress.read_text().splitlines()]
-        assert sum(rows) > 0
         again = forget_last_commit(tmp_path / "checkpoint")
+        change(shop)
         capfd.readouterr()
         example("mirror.py", *mirror)
         assert capfd.readouterr().out.startswith(f"batch {again}:")
         assert replica(spark, target) == tables(shop)
         # What no manifest names is gone: the newest, the one before, and the folders of the two.
         assert len(list(target.glob("manifest-*.json"))) == 2
-        change(shop)
-        mirror[mirror.index(tmp_path / "checkpoint")] = tmp_path / "another"
-        with pytest.raises(Exception, match="Take the checkpoint that belongs to it, or an empty folder"):
-            example("mirror.py", *mirror)
+    begun_anew = definitions("mirror.py")["ParquetTable"](target, ["id"])
+    with pytest.raises(ValueError, match="Take the checkpoint that belongs to it, or an empty folder"):
+        begun_anew.apply(None, 0)
+    check_picture(progress, tmp_path / "progress.png", capfd)
+
+
+def check_picture(progress: Path, picture: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Draw what the mirror wrote down of its progress; every shard is in it."""
+    capfd.readouterr()
+    example("plot.py", progress, picture)
+    found = [json.loads(line) for line in progress.read_text().splitlines()]
+    rows = sum(each["numInputRows"] for each in found)
+    assert capfd.readouterr().out.endswith(f"micro-batches, {rows} rows\n")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    batches = [definitions("plot.py")["MicroBatch"].of(each) for each in found]
+    assert {shard for each in batches for shard in each.lag_s} == {"s0", "s1"}
+    assert all(lag_s > 0 for each in batches for lag_s in each.lag_s.values()), "nothing is from tomorrow"
 
 
 def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
@@ -168,7 +181,6 @@ def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
                 f"INSERT INTO shop_{index}.items VALUES ({index}, 1, NOW(6), NOW(), 'new')",
                 f"INSERT INTO shop_{index}.items VALUES ({index}, 2, NULL, NULL, 'x')",
             )
-        check()
         forget_last_commit(tmp_path / "checkpoint")
         check()
         (moved,) = target.execute("SELECT at, code FROM replica.items WHERE shop = 1 AND line = 3")

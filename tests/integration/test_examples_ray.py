@@ -107,7 +107,7 @@ def test_the_example_begins_again_where_it_was_not_acknowledged(shop: Shop, tmp_
         change(shop)
         arguments = ["ray_parquet.py", "--gateway", instance.uri, "--destination", shop.destination]
         arguments += ["--client", CLIENT, "--table", "shop.orders", "--folder", tmp_path / "orders"]
-        arguments += ["--rows", 30, "--idle", 3]
+        arguments += ["--rows", 30, "--idle", 2]
         example(*arguments)
         folders = sorted(each.name for each in (tmp_path / "orders").iterdir())
         assert len(folders) > 2
@@ -168,7 +168,7 @@ def test_the_documented_job_writes_every_change(shop: Shop, jobs: str, tmp_path:
             },
         )
         ended = subprocess.run(
-            [*command, "--idle", "3"],
+            [*command, "--idle", "2"],
             env={**os.environ, "PATH": PATH},
             capture_output=True,
             text=True,
