@@ -1,4 +1,4 @@
-"""What tests of the examples share: tables to mirror, and the lines that the documentation gives."""
+"""What tests of the examples share: running one, and the lines that the documentation gives."""
 
 from __future__ import annotations
 
@@ -6,40 +6,12 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from integration.shop import Shop
-
-from actors.launch import Instance
-
-ROOT = Path(__file__).parents[2]
-CLIENT = "pipeline"
-
-
-@contextmanager
-def serving(shop: Shop, *clients: str, **settings: Any) -> Iterator[Instance]:
-    """Run an instance that keeps the rows of these clients from its first row on."""
-    with shop.serve(**settings) as instance:
-        for client in clients:
-            with shop.connect(instance, client_id=client) as first:
-                shop.write_everywhere(1)
-                assert first.get_without_ack() is not None
-        yield instance
-
-
-def change(shop: Shop) -> None:
-    """Write to all shards: inserts, updates, changes of keys, deletes."""
-    shop.write_everywhere(8, rows=3)
-    for index, server in enumerate(shop.servers):
-        server.execute(
-            f"UPDATE shop_{index}.orders SET note = CONCAT(note, '!') ORDER BY id DESC LIMIT 5",
-            f"UPDATE shop_{index}.orders SET id = id + {1_000_000 * (index + 1)} WHERE id < 1000000 LIMIT 1",
-            f"DELETE FROM shop_{index}.orders ORDER BY id LIMIT 4",
-        )
+from integration.spark_sink import ROOT
 
 
 def tables(shop: Shop, columns: str = "id, note, price", table: str = "orders") -> list[tuple[Any, ...]]:

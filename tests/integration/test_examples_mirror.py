@@ -15,15 +15,12 @@ from typing import Any
 import pytest
 from integration.shop import DEADLINE_S, Shop
 from integration.spark_examples import (
-    CLIENT,
-    ROOT,
-    change,
     definitions,
     example,
     line_of,
-    serving,
     tables,
 )
+from integration.spark_sink import CLIENT, ROOT, change, serving
 
 from actors.launch import Instance
 
@@ -64,7 +61,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
         "spark.ui.enabled false\nspark.driver.bindAddress 127.0.0.1\nspark.sql.shuffle.partitions 2\n"
     )
     (tmp_path / "conf/log4j2.properties").write_text("rootLogger.level = off\n")
-    with serving(shop, CLIENT) as instance:
+    with serving(shop) as instance:
         change(shop)
         command = line_of(
             "spark-submit",
@@ -158,7 +155,7 @@ def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
     for index, server in enumerate(shop.servers):
         server.execute(f"CREATE TABLE shop_{index}.items {columns}")
     where = f"mysql://{address.user}@{address.host}:{address.port}/replica.items"
-    with serving(shop, CLIENT) as instance:
+    with serving(shop) as instance:
         mirror = [*arguments(shop, instance, tmp_path, where), "--once"]
         mirror[mirror.index("shop.orders")], mirror[mirror.index("id")] = "shop.items", "shop,line"
 
@@ -178,7 +175,7 @@ def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
             server.execute(
                 f"UPDATE shop_{index}.items SET line = 3 WHERE line = 1",
                 f"DELETE FROM shop_{index}.items WHERE line = 2",
-                f"INSERT INTO shop_{index}.items VALUES ({index}, 1, NOW(6), NOW(), 'new')",
+                f"INSERT INTO shop_{index}.items VALUES ({index}, 4, NOW(6), NOW(), 'new')",
                 f"INSERT INTO shop_{index}.items VALUES ({index}, 2, NULL, NULL, 'x')",
             )
         forget_last_commit(tmp_path / "checkpoint")

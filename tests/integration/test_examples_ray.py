@@ -17,7 +17,8 @@ import pyarrow.dataset as pads
 import pytest
 from integration.processes import family
 from integration.shop import DEADLINE_S, Shop, kill
-from integration.spark_examples import CLIENT, ROOT, change, example, line_of, serving, tables
+from integration.spark_examples import example, line_of, tables
+from integration.spark_sink import CLIENT, ROOT, change, serving
 
 import canal_group
 from canal_group import ray_data
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.timeout(180)
 RAY = str(Path(sys.executable).with_name("ray"))
 #: jobs call `python`
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-#: of `serving` and `change` together: a row and 8 times 3 for each shard, 6 updates, 4 deletes
-CHANGES = 2 * (1 + 8 * 3 + 6 + 4)
+#: of `serving` and `change` together: a row and 12 times 3 for each shard, 6 updates, 4 deletes
+CHANGES = 2 * (1 + 12 * 3 + 6 + 4)
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def test_a_dataset_has_the_rows_of_the_consumer_and_applied_they_are_the_tables(
     """1. Spans in three parts: the rows, types and order of the Arrow client, as a table and as an envelope.
     2. The gateway, then a shard is killed: the dataset is read again, and is the same.
     """
-    with serving(shop, CLIENT) as instance:
+    with serving(shop) as instance:
         change(shop)
         with shop.connect(instance, client_id=CLIENT) as consumer:
             applied: list[dict[str, Any]] = []
@@ -103,7 +104,7 @@ def test_the_example_begins_again_where_it_was_not_acknowledged(shop: Shop, tmp_
     """1. It writes what is there, in several spans. 2. A folder behind the cursor is of a run that died, and
     is written anew. 3. Every change is there once.
     """
-    with serving(shop, CLIENT) as instance:
+    with serving(shop) as instance:
         change(shop)
         arguments = ["ray_parquet.py", "--gateway", instance.uri, "--destination", shop.destination]
         arguments += ["--client", CLIENT, "--table", "shop.orders", "--folder", tmp_path / "orders"]
@@ -153,7 +154,7 @@ def jobs() -> Iterator[str]:
 
 def test_the_documented_job_writes_every_change(shop: Shop, jobs: str, tmp_path: Path) -> None:
     """`ray job submit` on a Ray that is not the one that merges."""
-    with serving(shop, CLIENT) as instance:
+    with serving(shop) as instance:
         change(shop)
         command = line_of(
             "ray job submit",
