@@ -6,11 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import ray
+from numpy.typing import NDArray
 from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
@@ -21,6 +23,7 @@ from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
 from merge.envelope import envelope
 from merge.errors import CanalGroupError
+from merge.header import Flag, Headers
 from merge.ledger import Batch
 from merge.table_filter import TableFilter
 from merge.typed import typed
@@ -31,6 +34,39 @@ PLANS_MAX = 128
 ADDRESS_TIMEOUT_S = 10.0
 #: shards that are asked for rows at once
 FETCHES_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several contiguous runs that a batch is parted into, of about equally many rows.
+
+    A part ends where a transaction does, so that parts of a span that is read again are the same ones,
+    however its transactions came in fragments.
+    """
+
+    index: int
+    count: int
+
+    def of(self, headers: Headers) -> slice:
+        """Return which of a batch's headers belong to it; none may."""
+        if self.count == 1:
+            return slice(0, len(headers))
+        ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
+        rows = np.cumsum(headers["row_end"] - headers["row_begin"])[ends - 1]
+        begin, end = (self._cut(place, ends, rows, len(headers)) for place in (self.index, self.index + 1))
+        return slice(begin, end)
+
+    def _cut(self, place: int, ends: NDArray[np.intp], rows: NDArray[np.int64], count: int) -> int:
+        """Return how many headers stand before the part at `place`."""
+        if place == 0:
+            return 0
+        if place == self.count or not len(ends):
+            return count
+        return int(ends[np.searchsorted(rows, int(rows[-1]) * place / self.count)])
+
+
+#: a batch in one part
+WHOLE = Part(0, 1)
 
 
 class BatchReader:
@@ -64,18 +100,32 @@ class BatchReader:
             for key in mine if batch_id is None else [(client_id, epoch, batch_id)]:
                 self._plans.pop(key, None)
 
-    def envelope(self, client_id: str, epoch: int, batch_id: int, table_filter: str) -> pa.Table:
-        """Return all tables' changes that the filter wants; see `merge.envelope`."""
-        rows = self._rows((client_id, epoch, batch_id), Wanted())
+    def envelope(
+        self, client_id: str, epoch: int, batch_id: int, table_filter: str, part: Part = WHOLE
+    ) -> pa.Table:
+        """Return all tables' changes that the filter wants, of a part; see `merge.envelope`."""
+        rows = self._rows((client_id, epoch, batch_id), Wanted(), part)
         return envelope(rows, TableFilter(table_filter))
 
-    def typed(self, client_id: str, epoch: int, batch_id: int, table: str, *, before: bool) -> pa.Table:
-        """Return one table's changes; see `merge.typed`."""
+    def typed(
+        self,
+        client_id: str,
+        epoch: int,
+        batch_id: int,
+        table: str,
+        *,
+        before: bool,
+        columns: tuple[str, ...] | None = None,
+        added: tuple[str, ...] | None = None,
+        part: Part = WHOLE,
+    ) -> pa.Table:
+        """Return one table's changes, of a part, with the wanted columns; see `merge.typed`."""
         schema, _, plain = table.partition(".")
         name = TableName(schema, plain)
-        return typed(self._rows((client_id, epoch, batch_id), Wanted(name, before)), name, before=before)
+        rows = self._rows((client_id, epoch, batch_id), Wanted(name, before, columns), part)
+        return typed(rows, name, before=before, columns=columns, added=added)
 
-    def _rows(self, key: tuple[str, int, int], wanted: Wanted) -> BatchRows:
+    def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:
         client_id, epoch, batch_id = key
         with self._lock:
             batch = self._plans.get(key)
@@ -83,16 +133,20 @@ class BatchReader:
             batch = self._plan(*key)
             self.remember(client_id, epoch, batch)
         try:
-            return self._fetch(batch, wanted)
+            return self._fetch(batch, wanted, part)
         except CanalGroupError:
             # The rings moved on: the group knows whether the batch was acknowledged or taken back.
             self._plan(client_id, epoch, batch_id)
             raise
 
-    def _fetch(self, batch: Batch, wanted: Wanted) -> BatchRows:
-        headers = batch.headers
+    def _fetch(self, batch: Batch, wanted: Wanted, part: Part) -> BatchRows:
+        run = part.of(batch.headers)
+        headers = batch.headers[run]
+        earlier = batch.headers[: run.start]
         shards = np.unique(headers["shard"][headers["rows"] > 0]).tolist()
-        asked = [(self._client(batch.shards[shard]), _ticket(batch, shard, wanted)) for shard in shards]
+        asked = [
+            (self._client(batch.shards[shard]), _ticket(batch, headers, shard, wanted)) for shard in shards
+        ]
         rows = [ShardRows()] * len(batch.shards)
         # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
         others = [self._pool.submit(client.fetch, ticket) for client, ticket in asked[:-1]]
@@ -106,7 +160,7 @@ class BatchReader:
             shards=tuple(rows),
             shard_names=batch.shards,
             names=batch.names,
-            first_sequence=batch.start.sequence,
+            first_sequence=batch.start.sequence + int((earlier["row_end"] - earlier["row_begin"]).sum()),
         )
 
     def _client(self, shard: str) -> RowClient:
@@ -123,6 +177,6 @@ def _row_address(name: str, shard: Callable[[str], ActorHandle]) -> RowAddress:
     return address
 
 
-def _ticket(batch: Batch, shard: int, wanted: Wanted) -> RowTicket:
-    sequences = batch.headers["sequence"][batch.headers["shard"] == shard]
+def _ticket(batch: Batch, headers: Headers, shard: int, wanted: Wanted) -> RowTicket:
+    sequences = headers["sequence"][headers["shard"] == shard]
     return RowTicket(batch.server_epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1, wanted)

@@ -16,6 +16,7 @@ import logging
 import os
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ import ray
 from pyarrow import flight
 from ray.actor import ActorHandle
 
-from actors.batch_reader import BatchReader
+from actors.batch_reader import BatchReader, Part
 from actors.flight_errors import flight_error
 from actors.gateway_tls import GatewayTls
 from actors.permit import Permit
@@ -34,10 +35,11 @@ from actors.ray_errors import translated
 from actors.shard_actors import ShardActors
 from actors.token_door import TokenDoor, grant_of
 from merge.access import Grant, Grants
-from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+from merge.errors import CanalGroupError, SchemaMismatch, ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.ledger import Batch
-from merge.position import Position
+from merge.position import GroupPosition, Position
+from merge.span import Span
 from merge.table_filter import TableFilter
 
 _log = logging.getLogger(__name__)
@@ -51,6 +53,9 @@ _READING = frozenset(
     {
         "subscribe",
         "get",
+        "span",
+        "describe",
+        "locate",
         "ack",
         "rollback",
         "touch",
@@ -101,6 +106,9 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         self._actions: dict[str, Callable[[dict[str, Any]], Any]] = {
             "subscribe": self._subscribe,
             "get": self._get,
+            "span": self._span,
+            "describe": self._describe,
+            "locate": self._locate,
             "ack": self._ack,
             "rollback": self._rollback,
             "touch": lambda body: self._call("touch", body["client_id"], body["epoch"]),
@@ -196,6 +204,28 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         batch: Batch | None = self._call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
         if batch is None:
             return None
+        return self._delivered(key, batch)
+
+    def _span(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
+        until, key_us_max = body.get("until"), body.get("key_us_max")
+        span = Span(
+            GroupPosition.from_json(body["start"]),
+            GroupPosition.from_json(until) if until is not None else None,
+            rows_max=max(1, int(body["rows_max"])),
+            bytes_max=max(1, int(body["bytes_max"])),
+            rows_min=int(body.get("rows_min", 0)),
+            key_us_max=int(key_us_max) if key_us_max is not None else None,
+        )
+        key = str(body["client_id"]), int(body["epoch"])
+        with translated("The group"):
+            asked = self._group.span.remote(
+                *key, span, may_rewind=bool(body.get("may_rewind")), timeout_s=timeout_s
+            )
+            batch: Batch | None = ray.get(asked, timeout=CALL_TIMEOUT_S + timeout_s)
+        return None if batch is None else self._delivered(key, batch)
+
+    def _delivered(self, key: tuple[str, int], batch: Batch) -> dict[str, Any]:
         self._rows.remember(*key, batch)
         return {
             "batch_id": batch.batch_id,
@@ -204,6 +234,57 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             "ack": batch.ack.to_json(),
             "end": batch.end.to_json(),
         }
+
+    def _describe(self, body: dict[str, Any]) -> str:
+        """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
+        name = str(body["table"])
+        schema, _, table = name.partition(".")
+        answers = self._ask_shards("describe", schema, table)
+        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
+        if not found:
+            raise UsageError(
+                f"No shard of {self._destination} has a table that is called {name}.",
+                hint="Name it as consumers see it, after filter and routes. An account that may not SELECT"
+                " from it sees it with its first row; until then say what its columns are: .schema(...).",
+            )
+        try:
+            together = pa.unify_schemas(found, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The columns of {name} in the shards cannot become one: {error}.",
+                hint="Bring the shards to one definition, or read the envelope format.",
+                table=name,
+            ) from error
+        return b64encode(together.serialize().to_pybytes()).decode()
+
+    def _locate(self, body: dict[str, Any]) -> str:
+        """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
+        where = body["where"]
+        if where not in ("earliest", "latest"):
+            raise UsageError(f"where is {where!r}.", hint="Say 'earliest' or 'latest'.")
+        return GroupPosition(self._ask_shards("locate", where)).to_json()
+
+    def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
+        """Return what every shard answers, by name; those that left are not asked."""
+        group = self._status_of_group()
+        if not group.get("active"):
+            raise ServerUnavailable(
+                f"The group of {self._destination} does not say which shards it has: "
+                f"{group.get('error', 'another server is active')}",
+                retry_after_s=0.5,
+            )
+        shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
+        asked = [
+            getattr(self._shards.actor(shard), method)
+            .options(concurrency_group="describe")
+            .remote(*arguments)
+            for shard in shards
+        ]
+        found: dict[str, Any] = {}
+        for shard, reference in zip(shards, asked, strict=True):
+            with translated(f"Shard {shard}"):
+                found[shard] = ray.get(reference, timeout=CALL_TIMEOUT_S)
+        return found
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
         key = body["client_id"], body["epoch"], int(body["batch_id"])
@@ -290,9 +371,18 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     def _table(self, ticket: dict[str, Any]) -> pa.Table:
         key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
+        index, count = ticket.get("part", (0, 1))
+        part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
-            return self._rows.envelope(*key, self._filter_of(*key[:2]))
-        return self._rows.typed(*key, str(ticket["table"]), before=bool(ticket.get("before")))
+            return self._rows.envelope(*key, self._filter_of(*key[:2]), part)
+        return self._rows.typed(
+            *key,
+            str(ticket["table"]),
+            before=bool(ticket.get("before")),
+            columns=_names(ticket.get("columns")),
+            added=_names(ticket.get("added")),
+            part=part,
+        )
 
     def _filter_of(self, client_id: str, epoch: int) -> str:
         """Return a subscription's filter, from the group if it was made at a gateway before this one."""
@@ -321,6 +411,10 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:
+    return None if said is None else tuple(map(str, said))
 
 
 def _seconds(answer: Future[float]) -> float:

@@ -46,6 +46,7 @@ from merge.group import Group
 from merge.ledger import Batch
 from merge.member import Policy
 from merge.position import GroupPosition, Position
+from merge.span import Span
 
 _log = logging.getLogger(__name__)
 
@@ -580,6 +581,27 @@ class GroupActor:
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
         self._tell(ev.GetRequested(call, client_id, epoch, rows_max, now_us(), seen_id))
+        done, _ = await asyncio.wait([answer], timeout=timeout_s)
+        if not done:
+            self._tell(ev.GetTimedOut(call, client_id))
+        batch: Batch | None = await answer
+        self._check_active()
+        return batch
+
+    async def span(
+        self, client_id: str, epoch: int, span: Span, *, may_rewind: bool, timeout_s: float
+    ) -> Batch | None:
+        """Deliver a span, waiting so long until it is there; None: it is not.
+
+        Raises:
+            RolledBack: it begins before the cursor, and may not rewind.
+            PositionPurged: a source does not have it any more.
+            DataError: it is not any more what it was.
+        """
+        self._check_active()
+        call = next(self._calls)
+        answer = self._answers[call] = self._loop.create_future()
+        self._tell(ev.SpanRequested(call, client_id, epoch, span, may_rewind, now_us()))
         done, _ = await asyncio.wait([answer], timeout=timeout_s)
         if not done:
             self._tell(ev.GetTimedOut(call, client_id))

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+import pyarrow as pa
+
 from actors.parse.reader import Reader
 from actors.store.ring import RingStore
-from merge.chunk import Chunk
+from merge.chunk import Chunk, TableName
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.position import Position
 from merge.timeline import END_OF_TIME_US
@@ -46,6 +48,7 @@ class Intake:
         ring: an empty ring.
         make_reader: makes a reader that reports to the given listener (this intake).
         start: where to begin; None: at the source's latest position.
+        tables: where it is noted what columns a table had last, by the name that consumers know.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Intake:
         ring: RingStore,
         make_reader: Callable[[Intake], Reader],
         start: Position | None,
+        tables: dict[TableName, pa.Schema] | None = None,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -70,6 +74,7 @@ class Intake:
         #: why the source has to be opened again; None: it has not
         self.ended: ShardUnavailable | None = None
         self._shard = shard
+        self._tables = {} if tables is None else tables
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -162,6 +167,8 @@ class Intake:
 
     def chunk_read(self, chunk: Chunk) -> None:
         """Store a chunk; waits while the ring is full, which stops the reading."""
+        for table in chunk.tables:
+            self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)
         self.rows += int(chunk.headers["rows"].sum())
         if len(chunk.headers):

@@ -52,7 +52,7 @@ _COMMON: dict[str, Any] = {
 _SHARD: dict[str, Any] = {
     **_COMMON,
     # A poll that waits for headers must not hold up a look at the state. Rows have a door of their own.
-    "concurrency_groups": {"poll": 2, "status": 1},
+    "concurrency_groups": {"poll": 2, "status": 1, "describe": 1},
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,

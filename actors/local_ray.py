@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import ray
 from ray._private import ray_constants
 
-from actors import pages
+from canal_group import pages
 
 LOOPBACK = "127.0.0.1"
 

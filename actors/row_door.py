@@ -62,13 +62,18 @@ class RowTicket:
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> RowTicket:
         """Return the ticket that `to_bytes` wrote."""
-        table = value["wanted"]["table"]
+        wanted = value["wanted"]
+        table, columns = wanted["table"], wanted["columns"]
         return cls(
             epoch=int(value["epoch"]),
             generation=int(value["generation"]),
             begin=int(value["begin"]),
             end=int(value["end"]),
-            wanted=Wanted(None if table is None else TableName(*table), bool(value["wanted"]["before"])),
+            wanted=Wanted(
+                None if table is None else TableName(*table),
+                bool(wanted["before"]),
+                None if columns is None else tuple(columns),
+            ),
         )
 
 

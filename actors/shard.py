@@ -10,6 +10,7 @@ shards of the server that is active by now read the same source, under the same 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -22,10 +23,11 @@ import pyarrow as pa
 from actors.clock import clock_s
 from actors.intake import Intake, IntakeState
 from actors.parse.chunk_builder import Limits
+from actors.parse.described import described
 from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
-from actors.parse.source import SourceAddress
-from actors.parse.start import StartBy
+from actors.parse.source import SourceAddress, connect, server_facts
+from actors.parse.start import StartBy, earliest_position, latest_position
 from actors.row_door import RowAddress, RowDoor, RowTicket
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -33,7 +35,8 @@ from actors.store.ring import RingBounds, RingStore
 from actors.store.rows import gather
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
-from merge.errors import CanalGroupError, FencedError, ShardUnavailable
+from merge.chunk import TableName
+from merge.errors import CanalGroupError, FencedError, SchemaMismatch, ShardUnavailable, UsageError
 from merge.header import HeaderRun
 from merge.position import Position
 
@@ -101,6 +104,8 @@ class Shard:
         #: when the group asked last, seconds
         self._asked_at_s = clock_s()
         self._intake: Intake | None = None
+        #: columns of the tables that were read, as their last rows had them; as many as the source has tables
+        self._tables: dict[TableName, pa.Schema] = {}
         #: (epoch, generation) of the group that is obeyed
         self._term = (0, 0)
         #: the promise that was reported last
@@ -140,7 +145,9 @@ class Shard:
                     return position
                 self._leave()
             if self._intake is None:
-                self._intake = Intake(self._name, RingStore(self._wiring.ring), self._reader, position)
+                self._intake = Intake(
+                    self._name, RingStore(self._wiring.ring), self._reader, position, self._tables
+                )
             try:
                 opened = self._intake.opened_at(OPEN_TIMEOUT_S)
             finally:
@@ -238,6 +245,44 @@ class Shard:
         """
         ring = self._current(ticket.epoch, ticket.generation).ring
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+
+    def describe(self, schema: str, table: str) -> bytes | None:
+        """Return the columns of a table by its consumers' name, an Arrow schema's bytes; None: there is none.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer.
+            SchemaMismatch: its tables of that name cannot become one.
+        """
+        name, source = TableName(schema, table), self._wiring.source
+        address = source.lookup if isinstance(source, FilesSource) else source
+        try:
+            found = described(address, self._sink.select, name) if address is not None else None
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The tables of shard {self._name} that are called {name} cannot become one: {error}.",
+                hint="Bring them to one definition, or read the envelope format.",
+            ) from error
+        if found is None and name in self._tables:
+            # The account may follow the binlog, and not see the table.
+            found = pa.schema(list(self._tables[name].field("after").type))
+        return found.serialize().to_pybytes() if found is not None else None
+
+    def locate(self, begin: Start) -> Position:
+        """Return where the source's binlog begins or ends now, whatever was read of it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
+            UsageError: the shard is files.
+        """
+        source = self._wiring.source
+        if isinstance(source, FilesSource):
+            raise UsageError(
+                f"Shard {self._name} is files, which do not say what is {begin} in them.",
+                hint="Begin at the cursor, or at a position.",
+            )
+        find = earliest_position if begin == "earliest" else latest_position
+        with contextlib.closing(connect(source)) as connection:
+            return find(source, connection, server_facts(source, connection))
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""

@@ -175,6 +175,8 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
             outstanding_max=batch.outstanding_max,
             ddl_isolation=batch.ddl_isolation,
             empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
+            ring_headers_max=settings.store.size,
+            ring_bytes_max=settings.store.bytes_max if settings.store.mode == "memory" else None,
         ),
         lease_us=int(consumer.lease_s * 1e6),
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,

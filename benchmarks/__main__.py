@@ -15,8 +15,8 @@ import pkgutil
 import sys
 
 import benchmarks
-from actors.pages import keep_pages
 from canal_group.demo.engine import Engine
+from canal_group.pages import keep_pages
 
 
 def names() -> list[str]:

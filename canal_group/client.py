@@ -189,6 +189,21 @@ class Consumer:
         return answer
 
     @property
+    def client_id(self) -> str:
+        """Whose cursor it is."""
+        return self._client_id
+
+    @property
+    def door(self) -> GatewayDoor:
+        """The way to the gateways; a copy of it serves tasks in other processes."""
+        return self._door
+
+    @property
+    def retry_s(self) -> float:
+        """How long a call goes on while the server is away, seconds."""
+        return self._retry_s
+
+    @property
     def epoch(self) -> int:
         """The fencing epoch that our calls carry."""
         return self._epoch
@@ -272,6 +287,58 @@ class Consumer:
                 batch_id=lost[0],
             )
 
+    def span(
+        self,
+        start: GroupPosition,
+        until: GroupPosition | None = None,
+        *,
+        rows_max: int = 65_536,
+        bytes_max: int = 8 << 20,
+        rows_min: int = 0,
+        key_us_max: int | None = None,
+        timeout: float = _GET_SLICE_S,
+    ) -> Batch | None:
+        """Return what stands between two positions, in an order that depends on nothing else.
+
+        For consumers that keep their place themselves, together with what they make of the rows: everything
+        before `start` is done with, whatever the cursor says, and is read again from the sources where the
+        rings have forgotten it. The same two positions are the same rows with the same `_seq`, whatever died
+        in between. Do not mix with `get`.
+
+        Args:
+            start: where a span ended, or the cursor at subscription.
+            until: where a span ended that began at `start`; None: what is there, within the bounds.
+            rows_max: bound on row changes of a span without `until`; one transaction always belongs to it.
+            bytes_max: bound on their bytes.
+            rows_min: how many rows it waits for, as far as the bounds let it have them; what holds more
+                rows than the rings never comes.
+            key_us_max: greatest key of a span without `until`, microseconds since 1970 UTC.
+            timeout: seconds to wait for it.
+
+        Returns:
+            An outstanding batch; None: it was not there in time.
+
+        Raises:
+            PositionPurged: a source does not have `start` any more.
+            DataError: what stands between the positions is not any more what it was.
+            FencedError, RetryableError: as `get_without_ack`.
+        """
+        named = {
+            "start": start.to_json(),
+            "until": until.to_json() if until is not None else None,
+            "rows_max": rows_max,
+            "bytes_max": bytes_max,
+            "rows_min": rows_min,
+            "key_us_max": key_us_max,
+            "may_rewind": True,
+        }
+        value = self._patiently(lambda: self._ask("span", wait_s=timeout, timeout_s=timeout, **named))
+        if value is None:
+            return None
+        batch = Batch(self, value)
+        self._unfinished.deliver(batch.batch_id, batch.ack_position)
+        return batch
+
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
         """Return the next batch with its rows read, acknowledged at once; raises as `get_without_ack`."""
         batch = self.get_without_ack(batch_size, timeout)
@@ -337,6 +404,14 @@ class Consumer:
                 current_epoch=standing["epoch"],
             )
         return GroupPosition.from_json(standing["cursor"])
+
+    def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
+        """Return where the sources' binlogs begin or end now, for `span`; its sequence is 0.
+
+        Raises:
+            UsageError: a shard is files, which cannot say.
+        """
+        return GroupPosition.from_json(self._patiently(lambda: self._ask("locate", where=where)))
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""

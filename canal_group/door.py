@@ -32,7 +32,7 @@ _RECONNECT_MAX_MS = 1_000
 
 
 class GatewayDoor:
-    """A connection to one destination's active gateway. Safe to use from several threads.
+    """A connection to one destination's active gateway. Safe to use from several threads, and to pickle.
 
     A call is made once. Where it meets no active server, the door turns to the next gateway, and the next
     call goes there.
@@ -71,7 +71,13 @@ class GatewayDoor:
                 "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
                 hint="A line end of its file, perhaps.",
             )
+        self._token = token
         self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a copy in another process is made of: it connects there, to the gateways known now."""
+        known = ",".join([self._where(), *(uri for uri in self._find() if uri != self._uri)])
+        return GatewayDoor, (known, self._destination, self._token, self._tls)
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
         """Send a request and return its answer.

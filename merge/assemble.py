@@ -14,7 +14,7 @@ Rules: no Python per row or per header; every row of the input has its header in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -27,6 +27,9 @@ from merge.chunk import TableName
 from merge.header import UUID_CHARS, Flag, Headers
 
 Int64s: TypeAlias = NDArray[np.int64]
+
+#: what headers say of a row
+HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,33 +123,38 @@ class Places:
         rank = ranks[indexes]
         return Placed(rank, self._seq_of_row_zero[rank] + _int64(rows, "_row"))
 
-    def columns(self, placed: Placed) -> dict[str, Any]:
+    def columns(self, placed: Placed, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
         """Return what the headers say of each row, as (n,) Arrow arrays by name.
 
         `seq commit_us key_us pos row` int64, `late` bool, `gtid file` utf8, `shard` dictionary of utf8.
 
         Args:
             placed: in merged order. What is the same for all rows of a header is found once for the header.
+            names: which of them are wanted.
         """
         firsts = np.flatnonzero(np.diff(placed.rank, prepend=-1))
         counts = np.diff(firsts, append=len(placed))
         ranks = placed.rank[firsts]
         headers = self.batch.order[ranks]
-        repeats = pa.array(np.repeat(np.arange(len(ranks), dtype=np.int32), counts))
-        shard_names = pa.array(self.batch.shard_names, pa.utf8())
-        shards = np.repeat(headers["shard"].astype(np.int32), counts)
-        files = np.repeat(headers["file"], counts)
-        return {
-            "shard": pa.DictionaryArray.from_arrays(shards, shard_names),
-            "seq": pa.array(placed.seq),
-            "commit_us": pa.array(np.repeat(headers["commit_us"], counts)),
-            "key_us": pa.array(np.repeat(headers["key_us"], counts)),
-            "late": pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
-            "gtid": _gtids(headers, self.batch.names).take(repeats),
-            "file": pa.array(self.batch.names, pa.utf8()).take(pa.array(files)),
-            "pos": pa.array(np.repeat(headers["begin_offset"], counts)),
-            "row": pa.array(placed.seq - np.repeat(self._seq_of_row_zero[ranks], counts)),
+        make: dict[str, Callable[[], Any]] = {
+            "shard": lambda: pa.DictionaryArray.from_arrays(
+                np.repeat(headers["shard"].astype(np.int32), counts),
+                pa.array(self.batch.shard_names, pa.utf8()),
+            ),
+            "seq": lambda: pa.array(placed.seq),
+            "commit_us": lambda: pa.array(np.repeat(headers["commit_us"], counts)),
+            "key_us": lambda: pa.array(np.repeat(headers["key_us"], counts)),
+            "late": lambda: pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
+            "gtid": lambda: _gtids(headers, self.batch.names).take(
+                pa.array(np.repeat(np.arange(len(ranks), dtype=np.int32), counts))
+            ),
+            "file": lambda: pa.array(self.batch.names, pa.utf8()).take(
+                pa.array(np.repeat(headers["file"], counts))
+            ),
+            "pos": lambda: pa.array(np.repeat(headers["begin_offset"], counts)),
+            "row": lambda: pa.array(placed.seq - np.repeat(self._seq_of_row_zero[ranks], counts)),
         }
+        return {name: made() for name, made in make.items() if name in names}
 
 
 def images(rows: pa.Table, side: str) -> Any:

@@ -39,9 +39,11 @@ from merge.events import (
     ReleaseRequested,
     Reply,
     RollbackRequested,
+    SpanRequested,
     SubscribeRequested,
     UnsubscribeRequested,
 )
+from merge.ledger import Batch
 from merge.position import GroupPosition
 from merge.stream import Stream
 from merge.subscriber import OWN_CALL, BatchLimits, Saving, Subscriber
@@ -102,6 +104,11 @@ class Consumers:
             for client_id, subscriber in self._subscribers.items()
             if subscriber.cursor is not None and shard in subscriber.cursor.shards
         }
+
+    @property
+    def astray(self) -> bool:
+        """Whether one was stood where the log does not reach back to."""
+        return any(subscriber.astray for subscriber in self._subscribers.values())
 
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
@@ -284,6 +291,19 @@ class Consumers:
         return [*given_up, *self.serve()]
 
     @handle.register
+    def _(self, event: SpanRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        event.span.check()
+        found = subscriber.find_span(event.span)
+        if found is not None:
+            return [Reply(event.call, found)]
+        _check_not_saving(subscriber)
+        subscriber.seek(event.span.start, self._stream, may_rewind=event.may_rewind)
+        subscriber.ledger.check_room()
+        subscriber.waiting[event.call] = event
+        return self.serve()
+
+    @handle.register
     def _(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.get(event.client_id)
         if subscriber is None or event.call not in subscriber.waiting:
@@ -418,16 +438,30 @@ class Consumers:
                 instructions.append(Refuse(call, error))
                 del subscriber.waiting[call]
                 continue
-            batch = subscriber.next_batch(self._stream, request.rows_max)
+            try:
+                batch = self._next(subscriber, request)
+            except CanalGroupError as error:
+                instructions.append(Refuse(call, error))
+                del subscriber.waiting[call]
+                continue
             if batch is None:
                 break
             del subscriber.waiting[call]
             instructions.append(Reply(call, batch))
         return instructions
 
+    def _next(self, subscriber: Subscriber, request: GetRequested | SpanRequested) -> Batch | None:
+        """Deliver what a waiting get asks for; None: it waits on."""
+        if isinstance(request, GetRequested):
+            return subscriber.next_batch(self._stream, request.rows_max)
+        span = request.span
+        found = subscriber.find_span(span)
+        return found if found is not None else subscriber.next_span(span, self._stream)
+
     def _release(self, subscriber: Subscriber) -> list[Instruction]:
         """Let a consumer go: its outstanding batches are the next one's."""
         subscriber.rollback()
+        subscriber.come_back()
         subscriber.notice = None
         subscriber.holder = ""
         gone = NotSubscribed(f"Client {subscriber.client_id} was released.", hint="Subscribe again.")

@@ -14,6 +14,7 @@ from merge.errors import CanalGroupError
 from merge.header import HeaderRun
 from merge.member import Policy
 from merge.position import GroupPosition, Position
+from merge.span import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,22 @@ class GetRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SpanRequested:
+    """The consumer wants a span, and waits for it until `GetTimedOut`.
+
+    Everything before its start is done with: where the subscriber stands elsewhere, it is stood there.
+    """
+
+    call: int
+    client_id: str
+    epoch: int
+    span: Span
+    #: whether shards may be opened again for it, should it be before the cursor
+    may_rewind: bool
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class GetTimedOut:
     """The consumer waits no longer."""
 
@@ -279,6 +296,7 @@ Event: TypeAlias = (
     | LeaseFailed
     | ConsumerTouched
     | GetRequested
+    | SpanRequested
     | GetTimedOut
     | PlanRequested
     | AckRequested

@@ -23,6 +23,7 @@ from merge.events import (
     Event,
     Instruction,
     Refuse,
+    ReleaseRequested,
     Reply,
     ShardAdded,
     ShardFailed,
@@ -31,6 +32,7 @@ from merge.events import (
     ShardPolicyGiven,
     ShardRemoved,
     ShardReported,
+    SpanRequested,
     Started,
     Ticked,
 )
@@ -150,15 +152,27 @@ class Group:
         return instructions
 
     @_on.register
+    def _(self, event: SpanRequested) -> list[Instruction]:
+        return self._consumers.handle(event) + self._rewind_if_astray(event.at_us)
+
+    @_on.register
+    def _(self, event: ReleaseRequested) -> list[Instruction]:
+        return self._consumers.handle(event) + self._rewind_if_astray(event.at_us)
+
+    @_on.register
     def _(self, event: Ticked) -> list[Instruction]:
         released = self._consumers.release_silent(event.at_us)
         released += self._consumers.drop_away(event.at_us)
         released += self._consumers.save_again()
         was_merging = self._stream.merging
-        if self._stream.skip_silent(event.at_us):
+        if self._stream.skip_silent(event.at_us) or self._consumers.astray:
             return [*released, *self._rewind(event.at_us)]
         settled = () if self._consumers.settled else self._consumers.settle()
         return [*released, *settled, *self._went_on(was_merging)]
+
+    def _rewind_if_astray(self, at_us: int) -> list[Instruction]:
+        """Open every shard again where a subscriber was stood at a place that the log does not reach."""
+        return self._rewind(at_us) if self._consumers.astray else []
 
     @_on.register
     def _(self, event: ShardPolicyGiven) -> list[Instruction]:

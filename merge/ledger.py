@@ -12,11 +12,12 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
 from merge.header import Headers
-from merge.position import GroupPosition
+from merge.position import GroupPosition, Position
 from merge.progress import Progress
 
 _COUNTER_BITS = 32
@@ -44,6 +45,8 @@ class Batch:
     generation: int
     #: names of the shards by shard_index, as the server that delivered it knew them
     shards: tuple[str, ...] = ()
+    #: of a span: what its subscriber had behind it before, by shard_index; None: a run of the merged log
+    behind: Mapping[int, Position] | None = None
 
     @property
     def rows(self) -> int:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from merge.cut import cut
 from merge.errors import (
     ConsumerActive,
+    DataError,
     FencedError,
     NotSubscribed,
     RolledBack,
@@ -37,12 +38,14 @@ from merge.events import (
     Resume,
     RollbackRequested,
     SaveCursor,
+    SpanRequested,
     UnsubscribeRequested,
 )
 from merge.header import WHOLE, Flag, Headers
 from merge.ledger import Batch, Ledger
-from merge.position import GroupPosition, Position, file_order, oldest
+from merge.position import GroupPosition, Position, oldest
 from merge.progress import Progress
+from merge.span import Span, arrange, check_same, covered, reaches_back, same_places, up_to, whole
 from merge.stream import Stream
 
 #: calls that wait for a write which nobody asked for
@@ -68,6 +71,9 @@ class BatchLimits:
     #: headers without rows that are gathered before they are delivered as an empty batch. At most the slots
     #: of a ring: one that is full of such headers would wait for its consumer, and the consumer for it.
     empty_headers_max: int = 1_024
+    #: what the ring of a shard holds at most, headers and bytes: a transaction of a span has to fit
+    ring_headers_max: int | None = None
+    ring_bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Subscriber:
         self.seen_us = 0
         self.ledger = Ledger(server_epoch, limits.outstanding_max)
         #: gets that wait for data, by call
-        self.waiting: dict[int, GetRequested] = {}
+        self.waiting: dict[int, GetRequested | SpanRequested] = {}
         #: call of a subscription that is not answered yet
         self.subscribing: int | None = None
         #: what is on its way to the cursor store
@@ -128,6 +134,10 @@ class Subscriber:
         self.deferred: list[Deferrable] = []
         #: told to the consumer with its next get: its outstanding batches were lost
         self.notice: RolledBack | None = None
+        #: whether it was stood where the log does not reach back to: the shards have to be opened again
+        self.astray = False
+        #: the cursor before it was stood there, until that is known to be possible
+        self._came_from: GroupPosition | None = None
         self._limits = limits
         #: where it stands in the merged log, and in the stream
         self._read = 0
@@ -184,7 +194,11 @@ class Subscriber:
 
     def give_up_gets(self) -> list[Instruction]:
         """Answer the gets that told what their consumer had seen: it asks again, so it reads no answer."""
-        given_up = [call for call, request in self.waiting.items() if request.seen_id is not None]
+        given_up = [
+            call
+            for call, request in self.waiting.items()
+            if isinstance(request, GetRequested) and request.seen_id is not None
+        ]
         for call in given_up:
             del self.waiting[call]
         return [Reply(call, None) for call in given_up]
@@ -256,6 +270,7 @@ class Subscriber:
     def rewind(self) -> None:
         """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow."""
         self.placed = False
+        self.astray = False
         if self.ledger.rollback():
             self.notice = RolledBack(
                 f"Batches of client {self.client_id} were rolled back: a shard or the group restarted.",
@@ -272,6 +287,7 @@ class Subscriber:
         self.placed = True
         if self._gave_up_at is not None:
             cursor, self._gave_up_at = _further(cursor, self._gave_up_at), None
+        self._came_from = None
         begin = stream.base.ack.shards
         self.unsaved |= self.cursor is not None and not _same_shards(cursor, stream.settled(cursor))
         self.cursor = stream.settled(cursor)
@@ -308,7 +324,7 @@ class Subscriber:
             stream: one that merges.
             rows_max: bound on row changes beside the limits; one header always leaves.
         """
-        if self.undecided:
+        if self.undecided or self.astray:
             return None
         self.skip_behind(stream)
         window = stream.log.slice(self._read, self._read + HEADERS_MAX)
@@ -352,11 +368,159 @@ class Subscriber:
         self._read, self._progress = batch.log_stop, batch.after
         return batch
 
+    # ---- spans -----------------------------------------------------------------------------------------
+
+    def find_span(self, span: Span) -> Batch | None:
+        """Return the span if it is outstanding: who asks again is answered again."""
+        for batch in self.ledger.outstanding:
+            if same_places(batch.start, span.start) and (
+                span.until is None or same_places(batch.end, span.until)
+            ):
+                return batch
+        return None
+
+    def seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> None:
+        """Stand at `start`: everything before it is done with, whatever the cursor says.
+
+        Raises:
+            RolledBack: it is before the cursor, and that may not be; nothing was changed.
+        """
+        standing = self._progress.end if stream.merging else self.cursor
+        if standing is not None and same_places(standing, start):
+            return
+        forward = self.cursor is not None and reaches_back(self.cursor.shards, start.shards)
+        if not forward and not may_rewind:
+            raise RolledBack(
+                f"Client {self.client_id} stands behind what is asked for.",
+                hint="It was finished, or belongs to a run of the consumer that is over.",
+            )
+        self.rollback()
+        self.notice = None
+        before, self.cursor = self.cursor, stream.settled(start)
+        base = stream.base
+        if stream.merging and base.ack == base.end and reaches_back(base.ack.shards, start.shards):
+            self.stand_at(start, stream)
+        elif stream.merging or not forward:
+            self.astray = True
+            self._came_from = self._came_from or before
+
+    def come_back(self) -> None:
+        """Stand where it stood before a `seek` whose place was not reached."""
+        if self._came_from is not None:
+            self.cursor, self.astray, self._came_from = self._came_from, True, None
+
+    def next_span(self, span: Span, stream: Stream) -> Batch | None:
+        """Deliver a span that begins where the subscriber stands; None: not all of it is there yet.
+
+        Raises:
+            DataError: it is not any more what it was when its end was noted.
+        """
+        if self.undecided or self.astray:
+            return None
+        self.skip_behind(stream)
+        window = stream.log.slice(self._read, stream.log.tip)
+        places = np.flatnonzero(self._fresh(window, stream))
+        headers = window[places]
+        if span.until is None:
+            chosen = np.arange(len(headers)) < self._count_span(headers, span, stream)
+        else:
+            within = covered(
+                span.until, self._progress.end, headers, stream.names, stream.shards, stream.servers
+            )
+            if within is None:
+                return None
+            chosen = within
+        if span.until is None and not chosen.any():
+            return None
+        return self._deliver_span(span, stream, window, places, chosen)
+
+    def _count_span(self, headers: Headers, span: Span, stream: Stream) -> int:
+        """Return how many of the headers a span has whose end is not given; 0: it has to wait."""
+        if span.key_us_max is not None:
+            headers = headers[: int(np.searchsorted(headers["key_us"], span.key_us_max, side="right"))]
+        if not len(headers):
+            return 0
+        with_rows = np.flatnonzero(headers["rows"])
+        lead = int(with_rows[0]) if len(with_rows) else len(headers)
+        count = lead + cut(headers[lead:], rows_max=span.rows_max, bytes_max=span.bytes_max)
+        count = whole(headers, lead, count)
+        if not count:
+            self._check_fits(headers[lead:])
+        if count == len(headers) and int(headers["rows"].sum()) < span.rows_min:
+            return 0
+        may_wait = count < self._limits.empty_headers_max and not stream.draining
+        return 0 if may_wait and not _matter(headers[:count]) else count
+
+    def _check_fits(self, fragments: Headers) -> None:
+        """Return if more of a transaction that has not ended can come into its shard's ring.
+
+        Raises:
+            DataError: it is larger than the ring, which nothing frees before a span has all of it.
+        """
+        limits = self._limits
+        for held, most in (
+            (len(fragments), limits.ring_headers_max),
+            (int(fragments["bytes"].sum()), limits.ring_bytes_max),
+        ):
+            if most is not None and held >= most:
+                raise DataError(
+                    f"A transaction is larger than the ring of its shard, {most} "
+                    f"{'bytes' if most == limits.ring_bytes_max else 'headers'}: no span can have it whole.",
+                    hint="Raise store.size of the instance, and restart it.",
+                    offset=int(fragments["begin_offset"][0]),
+                )
+
+    def _deliver_span(
+        self, span: Span, stream: Stream, window: Headers, places: NDArray[np.intp], chosen: NDArray[np.bool_]
+    ) -> Batch:
+        """Deliver the chosen headers; what stands between them in the log stays for later."""
+        # Who joined since the start was noted stands where it joined.
+        start = stream.settled(
+            replace(self._progress.end, shards={**self._progress.end.shards, **span.start.shards})
+        )
+        headers = arrange(window[places[chosen]], start)
+        if _up_to_a_gap(headers) < len(headers):
+            raise DataError(
+                "What is asked for again does not stand together any more: another server took over, which"
+                " wrote its transactions in another order.",
+                hint="Begin anew from another position.",
+            )
+        before = Progress.at(start)
+        after = before.past(headers, stream.names, stream.shards, stream.servers)
+        if span.until is not None:
+            check_same(span.until, after)
+            after = Progress.at(replace(after.end, shards={**after.end.shards, **span.until.shards}))
+        left = places[~chosen]
+        stop = int(left[0]) if len(left) else len(window)
+        batch = Batch(
+            batch_id=self.ledger.next_id,
+            before=before,
+            after=after,
+            headers=headers,
+            names=stream.names,
+            log_start=self._read,
+            log_stop=self._read + stop,
+            generation=stream.generation,
+            shards=stream.shards,
+            behind=dict(self._behind),
+        )
+        self.ledger.deliver(batch)
+        shards = np.unique(headers["shard"]).tolist()
+        holes = bool((places[chosen] > stop).any())
+        for shard in shards:
+            self._behind.pop(shard, None)
+            if holes:
+                self._behind[shard] = after.end.shards[stream.shards[shard]]
+        self._read, self._progress = batch.log_stop, after
+        return batch
+
     def rollback(self, batch_id: int | None = None) -> int:
         """Take back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
         taken = self.ledger.rollback(batch_id)
         if taken:
             self._read, self._progress = taken[0].log_start, taken[0].before
+            behind = next((batch.behind for batch in taken if batch.behind is not None), self._behind)
+            self._behind = dict(behind)
         return len(taken)
 
     def take_back_unseen(self, seen_id: int) -> None:
@@ -371,9 +535,10 @@ class Subscriber:
         if self.ledger.holds(batch):
             self.ledger.ack(batch.batch_id)
             self.cursor = stream.settled(batch.ack)
-            for shard in np.unique(batch.headers["shard"]).tolist():
-                self._behind.pop(shard, None)
-        elif batch.generation == stream.generation:
+            if batch.behind is None:
+                for shard in np.unique(batch.headers["shard"]).tolist():
+                    self._behind.pop(shard, None)
+        elif batch.generation == stream.generation and batch.behind is None:
             # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
             self._read, self._progress = batch.log_stop, batch.after
             self.cursor = stream.settled(batch.ack)
@@ -406,8 +571,7 @@ class Subscriber:
         for shard, position in self._behind.items():
             mine = headers["shard"] == shard
             same = position.is_of(stream.servers[shard])
-            old = _at_or_before if same else _held
-            fresh[mine] = ~old(headers[mine], stream.names, position)
+            fresh[mine] = ~up_to(headers[mine], stream.names, position, same_server=same)
         return fresh
 
 
@@ -432,18 +596,6 @@ def _up_to_a_gap(headers: Headers) -> int:
     return int(gaps.min()) if len(gaps) else len(headers)
 
 
-def _held(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
-    """Return which headers, of another server than the position, are transactions before the position.
-
-    Their places say nothing of it, their GTIDs do. One without a GTID is not: rather twice than never.
-    """
-    held = np.zeros(len(headers), dtype=bool)
-    for source in np.unique(headers["gtid_source"]):
-        its = headers["gtid_source"] == source
-        held[its] = position.gtid_set.holds(names[source], headers["gtid_number"][its])
-    return held
-
-
 def _further(cursor: GroupPosition, other: GroupPosition) -> GroupPosition:
     """Return `cursor`, with those positions of `other` that are further."""
     shards = {
@@ -459,20 +611,3 @@ def _further(cursor: GroupPosition, other: GroupPosition) -> GroupPosition:
 
 def _same_shards(one: GroupPosition, other: GroupPosition) -> bool:
     return one.shards.keys() == other.shards.keys() and one.retired == other.retired
-
-
-def _at_or_before(headers: Headers, names: tuple[str, ...], position: Position) -> NDArray[np.bool_]:
-    """Return which headers, of the position's shard, end at or before the position.
-
-    Headers of another server (its binlog has another base name) do not: rather twice than never.
-    """
-    base, number = file_order(position.file)
-    numbers = np.zeros(len(names), dtype=np.int64)
-    for index in np.unique(headers["file"]):
-        file_base, file_number = file_order(names[index])
-        numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
-    files = numbers[headers["file"]]
-    old: NDArray[np.bool_] = (files < number) | (
-        (files == number) & (headers["end_offset"] <= position.offset)
-    )
-    return old

@@ -22,7 +22,7 @@ them those that only older rows have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,13 +66,22 @@ class _Piece:
     placed: Placed
 
 
-def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
+def typed(
+    batch: BatchRows,
+    table: TableName,
+    *,
+    before: bool = False,
+    columns: Collection[str] | None = None,
+    added: Collection[str] | None = None,
+) -> Any:
     """Return the row changes of one table in merged order.
 
     Args:
         batch: a batch's headers and rows.
         table: the table, by the name that consumers know.
         before: whether to add `_before` and `_before_absent`.
+        columns: the only ones of the table that are wanted; None: all.
+        added: the only ones of `TYPED` that are wanted beside `_op` and `_seq`; None: all.
 
     Returns:
         (n,) Table: the table's columns, then those of `TYPED`; a table that the batch lacks has no others.
@@ -84,19 +93,22 @@ def typed(batch: BatchRows, table: TableName, *, before: bool = False) -> Any:
     pieces = [piece for piece in _pieces(places, table) if len(piece.placed)]
     schema = _schema(batch, table, pieces)
     _check_names(table, schema, before)
+    if columns is not None:
+        schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
+    wanted = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
     placed, indexes = in_merged_order([piece.placed for piece in pieces])
     ops = np.concatenate([np.empty(0, np.uint8), *(piece.rows.column("_op").to_numpy() for piece in pieces)])
-    header_columns = places.columns(placed) | {
+    header_columns = places.columns(placed, {each.name.removeprefix("_") for each in wanted}) | {
         "op": pa.DictionaryArray.from_arrays((ops[indexes] - Op.INSERT).astype(np.int32), OPS)
     }
     taken = _taken([_images(piece, schema, table, before) for piece in pieces], schema, before, indexes)
     header_columns["absent"] = taken.column("_absent")
     own = [taken.column(name) for name in schema.names]
-    ours = [header_columns[name.removeprefix("_")] for name in TYPED.names]
+    ours = [header_columns[each.name.removeprefix("_")] for each in wanted]
     extra = [taken.schema.field(name) for name in (BEFORE, BEFORE_ABSENT)] if before else []
     return pa.table(
         [*own, *ours, *(taken.column(each.name) for each in extra)],
-        schema=pa.schema([*schema, *TYPED, *extra], metadata=schema.metadata),
+        schema=pa.schema([*schema, *wanted, *extra], metadata=schema.metadata),
     )
 
 

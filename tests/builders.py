@@ -20,6 +20,7 @@ from merge.header import HEADER, Flag, HeaderRun, Headers
 from merge.ledger import Batch
 from merge.member import Policy
 from merge.position import GroupPosition, Position
+from merge.span import Span
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: bytes of binlog that each transaction takes, and transactions of one binlog file
@@ -374,6 +375,20 @@ class World:
     def get(self, client: str = "c", rows_max: int = 10_000) -> Batch | None:
         """Get a batch without waiting for one."""
         call = self.request_get(client, rows_max)
+        self.tell(ev.GetTimedOut(call, client))
+        batch = self.result(call)
+        assert batch is None or isinstance(batch, Batch)
+        return batch
+
+    def request_span(self, span: Span, client: str = "c", *, may_rewind: bool = True) -> int:
+        """Ask for a span; return the call."""
+        call, epoch = self.call(), self.epochs.get(client, 0)
+        self.tell(ev.SpanRequested(call, client, epoch, span, may_rewind, self.now_us))
+        return call
+
+    def span(self, span: Span, client: str = "c", *, may_rewind: bool = True) -> Batch | None:
+        """Get a span without waiting for what is not there."""
+        call = self.request_span(span, client, may_rewind=may_rewind)
         self.tell(ev.GetTimedOut(call, client))
         batch = self.result(call)
         assert batch is None or isinstance(batch, Batch)

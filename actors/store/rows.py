@@ -43,6 +43,8 @@ class Wanted:
     table: TableName | None = None
     #: whether images before the change are wanted of all rows, and not of deletes only
     before: bool = True
+    #: the only columns of the tables that are wanted; None: all
+    columns: tuple[str, ...] | None = None
 
 
 def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -101,10 +103,40 @@ def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:
         needed = any(rows.column("before").null_count < rows.num_rows for rows, _ in slices)
     else:
         needed = any((rows.column("_op").to_numpy() == Op.DELETE).any() for rows, _ in slices)
+    slices = _narrowed(slices, wanted.columns)
     if needed:
         return slices
     needless = [name for name in ("before", ABSENT["before"]) if name in slices[0].rows.schema.names]
     return [_Slice(rows.drop_columns(needless), sequence) for rows, sequence in slices]
+
+
+def _narrowed(slices: list[_Slice], columns: tuple[str, ...] | None) -> list[_Slice]:
+    """Return the rows of a table with the wanted columns only.
+
+    Where images lack columns all of them stay: which ones is said by their places.
+    """
+    names = slices[0].rows.schema.names
+    if columns is None or any(name in names for name in ABSENT.values()):
+        return slices
+    narrow: list[_Slice] = []
+    for rows, sequence in slices:
+        taken = rows
+        for side in ("before", "after"):
+            if side in names:
+                taken = taken.set_column(names.index(side), side, _struct_of(rows.column(side), columns))
+        narrow.append(_Slice(taken, sequence))
+    return narrow
+
+
+def _struct_of(image: pa.StructArray, columns: tuple[str, ...]) -> pa.StructArray:
+    kept = [place for place, each in enumerate(image.type) if each.name in columns]
+    fields = [image.type[place] for place in kept]
+    # `field` heeds the offset of a slice, and not what is null as a whole.
+    arrays = [image.field(place) for place in kept]
+    mask = image.is_null() if image.null_count else None
+    if not fields:
+        return pa.nulls(len(image), pa.struct([]))
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 
 
 def _sequenced(slices: list[_Slice]) -> list[pa.RecordBatch]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
+from integration.spark_fixtures import spark  # noqa: F401  fixture
 
 from actors.parse.source import SourceAddress
 from canal_group.demo.mariadb import MariaDbServer

@@ -124,6 +124,13 @@ def test_typed_brings_the_image_before_on_request():
     assert result.drop_columns(["_before", "_before_absent"]).equals(typed(BATCH, ORDERS))
 
 
+def test_typed_brings_chosen_columns_only():
+    result = typed(BATCH, ORDERS, columns=["total", "speed"], added=["_shard"])
+    assert result.schema.names == ["total", "_op", "_shard", "_seq"]
+    assert result.equals(typed(BATCH, ORDERS).select(result.schema.names))
+    assert typed(BATCH, ORDERS, columns=[], added=[]).schema.names == ["_op", "_seq"]
+
+
 def test_envelope_is_everything_in_merged_order():
     result = envelope(BATCH)
     assert result.schema == ENVELOPE

@@ -1,6 +1,7 @@
 """Where a consumer turns when a server is away, and how often it tries."""
 
 import json
+import pickle
 
 import pytest
 from pyarrow import flight
@@ -149,3 +150,23 @@ def test_who_closes_waits_no_longer():
     with pytest.raises(ServerUnavailable):
         keep_trying(attempts, (ServerUnavailable,), None, lambda _: True)
     assert attempts.left == 8
+
+
+def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the_others(gateway):
+    """The token goes with it, and is in no text that people see."""
+    standby, active = gateway(STANDBY), gateway({"value": 7})
+    door = GatewayDoor(f"{standby.uri},{active.uri}", "shop", "secret")
+    with pytest.raises(ServerUnavailable):
+        door.ask("status")
+    copy = pickle.loads(pickle.dumps(door))
+    assert copy.ask("status") == 7
+    assert (standby.asked, active.asked) == (1, 1)
+    assert copy._headers == door._headers
+    assert "secret" not in f"{copy!r}{copy}"
+    active.answer = STANDBY
+    for _ in range(2):
+        with pytest.raises(ServerUnavailable):
+            copy.ask("status")
+    assert standby.asked == 2
+    door.close()
+    copy.close()

@@ -107,6 +107,27 @@ def test_an_update_needs_its_image_before_only_on_request():
     assert "before" not in not_asked.rows.schema.names
 
 
+@pytest.mark.parametrize("columns", [("note",), ("nothing",)])
+def test_only_the_wanted_columns_come_and_a_missing_image_stays_missing(columns):
+    schema = rows_schema([pa.field("id", pa.int64()), pa.field("note", pa.utf8())], b'["id"]')
+    changes = [
+        (0, 0, Op.INSERT, None, {"id": 1, "note": "a"}),
+        (1, 0, Op.UPDATE, {"id": 1, "note": "a"}, {"id": 1, "note": None}),
+        (2, 0, Op.DELETE, {"id": 1, "note": None}, None),
+    ]
+    values = [dict(zip(schema.names, change, strict=True)) for change in changes]
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    ring.put(chunk(3, (ORDERS, pa.RecordBatch.from_pylist(values, schema=schema))))
+    (rows,) = rows_of(ring, 1, 3, Wanted(ORDERS, True, columns)).tables
+    assert rows.rows.schema.metadata == schema.metadata
+    kept = [name for name in columns if name in {"id", "note"}]
+    for side, images in (("before", [("a",), (None,)]), ("after", [(None,), None])):
+        assert rows.rows.schema.field(side).type.names == kept
+        if kept:
+            wanted = [None if image is None else {"note": image[0]} for image in images]
+            assert rows.rows[side].to_pylist() == wanted
+
+
 def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
     ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
     for value in "ab":

@@ -1,0 +1,271 @@
+"""Spark: how fast a streaming query drains the backlog of four servers, and the Arrow client beside it.
+
+Both read the same binlogs through an instance of their own, whose rings are full when they begin. Both are
+measured behind their first batch: the client to the last row, which it acknowledged; the query to the commit
+of the last micro-batch into Spark's `noop` sink. Spark runs as `local[2]` with its usual settings. Its JVM
+compiles while the first query runs, so there are three: that one, one with chosen columns, and the one that
+the rest of the figures are of.
+
+Then the query goes on, and gets micro-batches of few rows, and of none: what is left of their time without
+the wait for rows is what each micro-batch costs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+from actors.launch import Instance
+from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
+from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
+from canal_group.demo.server_process import DatabaseServer
+from canal_group.door import GatewayDoor
+from merge.errors import CanalGroupError
+
+_ROWS = 8_000_000
+_CLIENT = "spark"
+_READY_S, _END_S, _SILENCE_S = 60.0, 240.0, 60.0
+#: micro-batches of few rows, and of none
+_SMALL = 10
+#: what of a real query's columns leaves most of the added ones out
+_CHOSEN = "id,customer,amount,state,quantity,changed_at,_change_type,_seq"
+
+
+@dataclass(frozen=True, slots=True)
+class _Drained:
+    """How a backlog was read, behind the first batch."""
+
+    rows: int
+    took_s: float
+    #: processor time of each kind of process, seconds
+    cpu_s: Mapping[str, float]
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.took_s
+
+    def cpu_us_per_row(self) -> dict[str, float]:
+        return {kind: round(spent * 1e6 / self.rows, 3) for kind, spent in self.cpu_s.items()}
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return rows a second of the query, and over the Arrow client's; what a micro-batch costs; memory."""
+    with servers() as made:
+        backlog = fill(made, "bulk", int(_ROWS * size) // SHARDS // BULK_ROWS)
+        client = _client(made, backlog.rows)
+        cold = _spark(made, backlog.rows)[0]
+        chosen = _spark(made, backlog.rows, columns=_CHOSEN)[0]
+        drained, batches, small, memory = _spark(made, backlog.rows, then_small=True)
+    return {
+        "rows_per_s": round(drained.rows_per_s),
+        "ratio_to_arrow_client": round(drained.rows_per_s / client.rows_per_s, 3),
+        "arrow_client_rows_per_s": round(client.rows_per_s),
+        "first_query_rows_per_s": round(cold.rows_per_s),
+        "chosen_columns_rows_per_s": round(chosen.rows_per_s),
+        "chosen_columns_ratio_to_arrow_client": round(chosen.rows_per_s / client.rows_per_s, 3),
+        "rows": backlog.rows,
+        "micro_batches": len(batches),
+        "micro_batch_ms": round(median(map(_cost_ms, batches))),
+        **small,
+        **memory,
+        "cpu_us_per_row": drained.cpu_us_per_row(),
+        "arrow_client_cpu_us_per_row": client.cpu_us_per_row(),
+        "cpus": cpus(),
+    }
+
+
+def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
+    with instance(made) as running:
+        _wait_for_rows(running)
+        with consumer(running) as reader:
+            ahead = reader.ahead(lambda batch: batch.table(NAME), depth=OUTSTANDING, timeout=_SILENCE_S)
+            batch, table = next(ahead)
+            reader.ack(batch.batch_id)
+            seen = first = table.num_rows
+            since_s, clock = time.monotonic(), _clock(running)
+            while seen < rows:
+                batch, table = next(ahead)
+                reader.ack(batch.batch_id)
+                seen += table.num_rows
+            return _Drained(seen - first, time.monotonic() - since_s, clock())
+
+
+def _spark(
+    made: Sequence[DatabaseServer], rows: int, *, then_small: bool = False, **chosen: str
+) -> tuple[_Drained, list[dict[str, Any]], dict[str, int], dict[str, float]]:
+    """Return how a query drained the backlog, its micro-batches, what small ones cost, and the memory."""
+    with instance(made) as running:
+        _wait_for_rows(running)
+        with _query(running, chosen) as query:
+            first = _until(query, bool)[0]
+            clock = _clock(running)
+            batches = _until(query, lambda batches: sum(each["numInputRows"] for each in batches) >= rows)
+            spent = clock()
+            read = sum(each["numInputRows"] for each in batches)
+            if read != rows:
+                raise RuntimeError(f"{read} of {rows} rows came")
+            drained = _Drained(rows - first["numInputRows"], _end_s(batches[-1]) - _end_s(first), spent)
+            small = _small(made, query, len(batches)) if then_small else {}
+            return drained, batches, small, _memory()
+
+
+def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str, int]:
+    """Return what micro-batches of a transaction of the table, and of one of another table, cost, ms."""
+    found: dict[str, int] = {}
+    for name, statement in (
+        ("small_batch_ms", "CALL bulk(1)"),
+        ("empty_batch_ms", "UPDATE seeds SET quantity = quantity + 1"),
+    ):
+        costs = []
+        for _ in range(_SMALL):
+            made[0].execute(statement, database=SCHEMA)
+            before += 1
+            costs.append(_cost_ms(_until(query, partial(_as_many, before))[-1]))
+        found[name] = round(median(costs))
+    return found
+
+
+def _until(query: Any, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+    """Return the progress of the micro-batches so far, as soon as they are enough."""
+    deadline_s = time.monotonic() + _END_S
+    while time.monotonic() < deadline_s:
+        # Triggers that found nothing have a progress as well, now and then.
+        batches = [dict(each) for each in query.recentProgress if "addBatch" in each["durationMs"]]
+        if enough(batches):
+            return batches
+        query.awaitTermination(0.05)
+    raise RuntimeError(f"the query has not come to it within {_END_S:g} s")
+
+
+def _as_many(least: int, batches: list[dict[str, Any]]) -> bool:
+    return len(batches) >= least
+
+
+def _cost_ms(progress: Mapping[str, Any]) -> float:
+    """Return what a micro-batch took, without the wait for its rows."""
+    took = progress["durationMs"]
+    return float(took["triggerExecution"] - took["latestOffset"])
+
+
+def _end_s(progress: Mapping[str, Any]) -> float:
+    begun = datetime.fromisoformat(progress["timestamp"])
+    return float(begun.timestamp()) + float(progress["durationMs"]["triggerExecution"]) / 1000
+
+
+def _wait_for_rows(running: Instance) -> None:
+    """Wait until every shard has read rows of the table."""
+    door, deadline_s = GatewayDoor(running.uri, DESTINATION), time.monotonic() + _READY_S
+    while time.monotonic() < deadline_s:
+        try:
+            full = all(shard["rows"] > 0 for shard in door.ask("status")["shards"])
+            pa.ipc.read_schema(pa.py_buffer(b64decode(door.ask("describe", table=NAME))))
+        except (CanalGroupError, KeyError):
+            full = False
+        if full:
+            door.close()
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"no rows within {_READY_S:g} s")
+
+
+@contextmanager
+def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
+    # Only here: the other benchmarks do not wait for Spark to load.
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    from canal_group.spark import CanalGroupDataSource  # noqa: PLC0415
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    root = str(Path(__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        .getOrCreate()
+    )
+    spark.dataSource.register(CanalGroupDataSource)
+    given = {"gateway": running.uri, "destination": DESTINATION, "client": _CLIENT, "table": NAME}
+    frame = spark.readStream.format("canal_group").options(**given, partitions=2, **chosen).load()
+    with tempfile.TemporaryDirectory(prefix="cg-spark-") as folder:
+        writing = frame.writeStream.format("noop").option("checkpointLocation", folder)
+        query = writing.start()
+        try:
+            yield query
+        finally:
+            query.stop()
+            spark.stop()
+
+
+# ---- processes ---------------------------------------------------------------------------------------------
+
+
+def _clock(running: Instance) -> Callable[[], dict[str, float]]:
+    """Return what tells the processor time of each kind of process since now, seconds."""
+    door = GatewayDoor(running.uri, DESTINATION)
+    status = door.ask("status")
+    door.close()
+    known = {shard["pid"]: "shards" for shard in status["shards"]}
+    known |= {status["group"]["pid"]: "group", status["gateway"]["pid"]: "gateway"}
+    begun = {pid: cpu_s(pid) for pid in known | _sparks()}
+
+    def spent() -> dict[str, float]:
+        found: dict[str, float] = {}
+        for pid, kind in (known | _sparks()).items():
+            found[kind] = found.get(kind, 0.0) + cpu_s(pid) - begun.get(pid, 0.0)
+        return found
+
+    return spent
+
+
+def _memory() -> dict[str, float]:
+    """Return the most memory of the JVM, of its driver's Python and of the largest worker, MiB."""
+    peaks: dict[str, float] = {}
+    for pid, kind in _sparks().items():
+        peaks[kind] = max(peaks.get(kind, 0.0), peak_rss_mib(pid))
+    return {f"{kind}_mib": peak for kind, peak in peaks.items() if kind != "client"}
+
+
+def _sparks() -> dict[int, str]:
+    """Return this process, which is the client, and what of Spark's are its descendants, by what they do."""
+    parents, found = {}, {os.getpid(): "client"}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended
+            continue
+    for pid in parents:
+        line = [pid]
+        while line[-1] in parents and line[-1] != os.getpid():
+            line.append(parents[line[-1]])
+        kind = _kind(pid) if line[-1] == os.getpid() else ""
+        if kind:
+            found[pid] = kind
+    return found
+
+
+def _kind(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return ""
+    if "org.apache.spark.deploy.SparkSubmit" in words:
+        return "jvm"
+    if "pyspark.sql.streaming.python_streaming_source_runner" in words:
+        return "driver_python"
+    return "python_worker" if words[-2:-1] == ["pyspark.worker"] else ""

@@ -1,0 +1,115 @@
+"""Merged rows as a dataset of Ray Data: its tasks read the parts of a span straight from the gateway.
+
+    with canal_group.connect("grpc://...", destination="shop", client_id="lake") as consumer:
+        span = consumer.span(consumer.cursor, rows_max=1_000_000)
+        ray_data.dataset(consumer, span, "shop.orders").write_parquet("orders")
+        consumer.ack(span.batch_id)
+
+Rows do not pass through this process. Needs `pip install canal-group[ray-data]`; nothing else of
+`canal_group` imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import ray.data
+from ray.data.block import BlockMetadata
+from ray.data.datasource import Datasource, ReadTask
+
+from canal_group.client import Batch, Consumer
+from canal_group.span_rows import SpanRows
+from merge.errors import UsageError
+
+#: rows of a part where nobody says how many parts there are
+PART_ROWS = 65_536
+
+
+def dataset(
+    consumer: Consumer,
+    span: Batch,
+    table: str | None = None,
+    *,
+    before: bool = False,
+    parts: int | None = None,
+) -> ray.data.Dataset:
+    """Return a span's rows as a dataset, read when it is used, again each time.
+
+    The consumer has to stay, and the span unacknowledged, until the dataset was used. Tasks wait for a
+    gateway or a shard that is away; rows that were lost with one are read again from the sources, and are the
+    same. They are in merged order where the dataset keeps its order (`preserve_order` of Ray Data's
+    `execution_options`), else sort by `_seq` (`seq` of the envelope).
+
+    Args:
+        consumer: whose span it is. Its token and the names of its certificates' files travel to the tasks.
+        span: what `Consumer.span` returned.
+        table: "schema.table", after routes: its own typed columns, see `Batch.table`; None: all tables, see
+            `Batch.envelope`.
+        before: add the before image of a table's rows as a struct `_before`.
+        parts: how many tasks read it, each a contiguous run of the merged order; None: one for each 65,536
+            rows.
+
+    Raises:
+        UsageError: `parts` is less than 1.
+
+    Using it raises, inside of Ray's own errors, FencedError (another consumer took over) and RetryableError
+    (no server answered for the consumer's `retry_s`).
+    """
+    count = parts if parts is not None else max(1, -(-span.rows // PART_ROWS))
+    if count < 1:
+        raise UsageError(f"A span is read in 1 part or more, not in {count}.")
+    source = SpanDatasource(SpanRows.of(consumer, span, table, before=before))
+    return ray.data.read_datasource(source, override_num_blocks=count)
+
+
+class SpanDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
+    """A span for `ray.data.read_datasource`; `dataset` is the friendlier way.
+
+    Args:
+        rows: of which span and table.
+    """
+
+    def __init__(self, rows: SpanRows) -> None:
+        super().__init__()
+        self._rows = rows
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Return None: how wide rows are is not known before they are read."""
+        return None
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
+    ) -> list[ReadTask]:
+        """Return as many parts."""
+        del data_context
+        # An upper bound would be taken for the number itself: a table's rows are some of the span's.
+        unknown = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
+        return [
+            ReadTask(_Part(self._rows, index, parallelism), unknown, per_task_row_limit=per_task_row_limit)
+            for index in range(parallelism)
+        ]
+
+
+class _Part:
+    """Reads one part, in a task."""
+
+    def __init__(self, rows: SpanRows, index: int, count: int) -> None:
+        self._rows, self._index, self._count = rows, index, count
+
+    def __call__(self) -> Iterator[pa.Table]:
+        rows = self._rows.read(self._index, self._count)
+        if rows.num_rows:
+            yield _plain(rows)
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Return rows without dictionaries, which would differ from part to part."""
+    plain = [
+        pa.field(each.name, each.type.value_type if pa.types.is_dictionary(each.type) else each.type)
+        for each in rows.schema
+    ]
+    return rows.cast(pa.schema(plain))
+
+
+__all__ = ["SpanDatasource", "dataset"]

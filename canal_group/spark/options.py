@@ -1,0 +1,269 @@
+"""Options of the data source: what a query says about the stream that it reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from canal_group.client import Consumer
+from canal_group.door import GatewayDoor
+from canal_group.tls import Tls
+from merge.errors import ConfigError
+from merge.position import GroupPosition
+
+#: shapes that rows come in
+FORMATS = ("typed", "envelope", "debezium", "canal")
+#: what happens to a column that the query's schema does not have
+NEW_COLUMNS = ("fail", "ignore")
+#: in place of a position: where the client's cursor stands, and where the sources' binlogs begin and end
+CURSOR: Final = "cursor"
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a query says; `from_spark` reads it. Travels to executors; its text never shows the token."""
+
+    #: "grpc://host:port", several parted by commas
+    gateway: str
+    destination: str
+    #: client id: whose cursor holds the rings
+    client: str
+    format: str
+    #: "schema.table" of the typed format
+    table: str = ""
+    #: canal's filter on `schema.table`, for the other formats
+    filter: str = ""
+    #: the only columns of the typed format that are read and sent, the table's and those added; (): all
+    columns: tuple[str, ...] = ()
+    token: str | None = field(default=None, repr=False)
+    #: files of whom we trust, and of who we are, on every executor as well
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    #: contiguous runs of the merged order that a micro-batch is read in; 1 keeps the order in one task
+    partitions: int = 1
+    max_rows_per_batch: int = 500_000
+    max_bytes_per_batch: int = 256 << 20
+    #: a micro-batch waits for so many rows, `max_delay_s` at most
+    min_rows_per_batch: int = 1
+    max_delay_s: float = 60.0
+    #: where a query without a checkpoint or a bounded read begins: `cursor`, `earliest`, `latest`, a time,
+    #: or a group position's JSON; empty: a query at the cursor, a bounded read at the earliest
+    starting_position: str = ""
+    #: where a bounded read ends: `latest`, a time, or a group position's JSON
+    ending_position: str = LATEST
+    #: whether the typed format has a row for what an update replaced
+    preimages: bool = True
+    new_columns: str = "fail"
+    #: how long a gateway or a shard may be away before the query fails, seconds
+    retry_s: float = 120.0
+    #: how long to wait for another consumer of the client id to let go, seconds
+    wait_s: float = 30.0
+
+    @classmethod
+    def from_spark(cls, given: Mapping[str, str]) -> Options:
+        """Return the options of a query.
+
+        Raises:
+            ConfigError: one is missing, unknown or cannot be.
+        """
+        left = {name.lower(): str(value) for name, value in given.items()}
+        values: dict[str, Any] = {}
+        for name, (option, read) in _READ.items():
+            text = left.pop(option.lower(), None)
+            if text is not None:
+                values[name] = read(option, text)
+        if left:
+            raise ConfigError(
+                f"canal_group has no option {', '.join(sorted(left))}.",
+                hint=f"It has {', '.join(option for option, _ in _READ.values())}.",
+            )
+        values.setdefault("format", "typed" if "table" in values else "envelope")
+        missing = [name for name in ("gateway", "destination", "client") if not values.get(name)]
+        if missing:
+            raise ConfigError(
+                f"canal_group needs the option {' and '.join(missing)}.",
+                hint='Such as .option("gateway", "grpc://host:11113").',
+            )
+        options = cls(**values)
+        options.check()
+        return options
+
+    def check(self) -> None:
+        """Return if the options fit together.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if (self.format == "typed") != bool(self.table):
+            raise ConfigError(
+                "The typed format reads one table."
+                if not self.table
+                else f"The {self.format} format has all tables.",
+                hint="Set the option table (schema.table, as consumers see it), or another format."
+                if not self.table
+                else "Set the option filter instead of table.",
+            )
+        if self.table and (not all(self.table.partition(".")) or self.filter):
+            raise ConfigError(
+                f"{self.table!r} is no table's name." if not self.filter else "A table needs no filter.",
+                hint="Expected schema.table, as consumers see it, and no option filter.",
+            )
+        if self.columns and not self.table:
+            raise ConfigError(
+                f"The {self.format} format has all columns.", hint="Set the option columns with a table only."
+            )
+        if self.min_rows_per_batch > self.max_rows_per_batch:
+            raise ConfigError(
+                f"minRowsPerBatch, {self.min_rows_per_batch}, is above maxRowsPerBatch,"
+                f" {self.max_rows_per_batch}.",
+                hint="A micro-batch would wait for rows that it may not have.",
+            )
+
+    def door(self) -> GatewayDoor:
+        """Return a connection to the gateway."""
+        tls = Tls(self.tls_ca, self.tls_cert, self.tls_key)
+        return GatewayDoor(self.gateway, self.destination, self.token, tls)
+
+    def consumer(self) -> Consumer:
+        """Return the consumer that this query is, not subscribed yet."""
+        return Consumer(self.door(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
+
+
+def _text(_option: str, text: str) -> str:
+    return text
+
+
+def _file(_option: str, text: str) -> Path:
+    return Path(text)
+
+
+def _one_of(*known: str) -> Callable[[str, str], str]:
+    def read(option: str, text: str) -> str:
+        if text.lower() not in known:
+            raise ConfigError(
+                f"The option {option} cannot be {text!r}.", hint=f"It is one of {', '.join(known)}."
+            )
+        return text.lower()
+
+    return read
+
+
+def _count(option: str, text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected a whole number above 0.")
+    return int(text)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected seconds.")
+    return seconds
+
+
+def _flag(option: str, text: str) -> bool:
+    return _one_of("true", "false")(option, text) == "true"
+
+
+def _names(option: str, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise ConfigError(
+            f"The option {option} cannot be {text!r}.", hint="Expected names of columns, parted by commas."
+        )
+    return names
+
+
+def moment_us(text: str) -> int | None:
+    """Return the time that a position's text is, microseconds since 1970 UTC; None: it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        return None
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _place(*words: str) -> Callable[[str, str], str]:
+    def read(option: str, text: str) -> str:
+        if text.startswith("{"):
+            GroupPosition.from_json(text)
+        elif text.lower() in words:
+            return text.lower()
+        elif moment_us(text) is None:
+            raise ConfigError(
+                f"The option {option} cannot be {text!r}.",
+                hint=f"Expected {', '.join(words)}, a time with its zone such as 2026-01-31T12:00:00Z, or a"
+                " group position such as the offsets of a checkpoint hold.",
+            )
+        return text
+
+    return read
+
+
+#: key of an offset: where a query's first micro-batch began
+_FIRST = "began"
+
+#: field -> Spark's name of the option, and how its text is read
+_READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "gateway": ("gateway", _text),
+    "destination": ("destination", _text),
+    "client": ("client", _text),
+    "format": ("format", _one_of(*FORMATS)),
+    "table": ("table", _text),
+    "filter": ("filter", _text),
+    "columns": ("columns", _names),
+    "token": ("token", _text),
+    "tls_ca": ("tlsCa", _file),
+    "tls_cert": ("tlsCert", _file),
+    "tls_key": ("tlsKey", _file),
+    "partitions": ("partitions", _count),
+    "max_rows_per_batch": ("maxRowsPerBatch", _count),
+    "max_bytes_per_batch": ("maxBytesPerBatch", _count),
+    "min_rows_per_batch": ("minRowsPerBatch", _count),
+    "max_delay_s": ("maxDelaySeconds", _seconds),
+    "starting_position": ("startingPosition", _place(CURSOR, EARLIEST, LATEST)),
+    "ending_position": ("endingPosition", _place(LATEST)),
+    "preimages": ("preimages", _flag),
+    "new_columns": ("newColumns", _one_of(*NEW_COLUMNS)),
+    "retry_s": ("retrySeconds", _seconds),
+    "wait_s": ("waitSeconds", _seconds),
+}
+assert _READ.keys() == {each.name for each in fields(Options)}, "every option is read"
+
+
+def as_offset(position: GroupPosition, first: GroupPosition | None = None) -> dict[str, Any]:
+    """Return a position as Spark keeps it: a JSON object whose text is the same for the same position.
+
+    Args:
+        position: where a micro-batch ends.
+        first: where it began, if it is a query's first: Spark keeps the ends only, and asks for the beginning
+            again if that micro-batch was not committed, when the cursor or the latest is elsewhere.
+    """
+    offset: dict[str, Any] = json.loads(position.to_json())
+    return offset if first is None else offset | {_FIRST: json.loads(first.to_json())}
+
+
+def first_of(offset: Mapping[str, Any]) -> GroupPosition | None:
+    """Return where the micro-batch began that ends at an offset, if it is a query's first."""
+    return from_offset(offset[_FIRST]) if _FIRST in offset else None
+
+
+def from_offset(offset: Mapping[str, Any]) -> GroupPosition:
+    """Return the position that Spark kept.
+
+    Raises:
+        UsageError: it is none.
+    """
+    return GroupPosition.from_json(json.dumps(offset))

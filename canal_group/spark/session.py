@@ -1,0 +1,240 @@
+"""The driver's end of a query: plans spans, and says which are done with.
+
+Spark keeps the truth: a span that it asks for begins where everything before is in its commit log. So a span
+is acknowledged when the one behind it is asked for, and the gateway's cursor only says what rings and binlogs
+have to keep. Whatever Spark asks for after a restart is asked of the gateway as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from canal_group.client import Batch, Consumer
+from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
+from merge.errors import (
+    CanalGroupError,
+    ConfigError,
+    NotSubscribed,
+    RetryableError,
+    RolledBack,
+    ServerUnavailable,
+    UnknownBatch,
+)
+from merge.position import GroupPosition
+from merge.span import same_places
+
+#: how long one look for new rows lasts, seconds; Spark looks again
+LOOK_S = 0.5
+#: how often the sources are asked where their binlogs end, for a query's progress, seconds
+LATEST_EVERY_S = 5.0
+#: in place of a bound
+UNBOUNDED = 1 << 62
+
+
+class Session:
+    """One query's consumer. Lives in the driver, from the first question to the query's end."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._consumer: Consumer | None = None
+        #: spans that were planned and are not done with, oldest first; two at most while all goes well
+        self._planned: list[Batch] = []
+        #: greatest key of a query that ends, microseconds since 1970 UTC; None: it goes on
+        self._target_us: int | None = None
+        #: when the last span was planned, seconds
+        self._planned_at_s = time.monotonic()
+        #: where the sources' binlogs ended, and when they were asked, seconds
+        self._latest: GroupPosition | None = None
+        self._asked_at_s = float("-inf")
+
+    def begin(self) -> GroupPosition:
+        """Return where a query without a checkpoint begins.
+
+        Raises:
+            ConsumerActive: another consumer holds the client id; the sentence names it.
+            ConfigError: that is in the future.
+            UsageError: a shard is files, which do not say where they begin or end.
+        """
+        consumer, chosen = self._connected(), self._options.starting_position
+        if chosen in ("", CURSOR):
+            return consumer.cursor
+        if chosen == EARLIEST:
+            return consumer.locate(EARLIEST)
+        if chosen == LATEST:
+            return consumer.locate(LATEST)
+        moment = moment_us(chosen)
+        return GroupPosition.from_json(chosen) if moment is None else self._begin_at(moment)
+
+    def _begin_at(self, moment_us: int) -> GroupPosition:
+        """Return the place behind everything that stands before a time, passing it without its rows."""
+        now_us = self.now_us()
+        if moment_us > now_us:
+            raise ConfigError(
+                f"startingPosition, {self._options.starting_position}, is in the future.",
+                hint="Begin at latest.",
+            )
+        consumer = self._connected()
+        place = consumer.cursor
+        if not place.shards or any(not 0 < at.key_us < moment_us for at in place.shards.values()):
+            place = consumer.locate(EARLIEST)
+        before, self._target_us = self._target_us, moment_us - 1
+        while True:
+            end = self.next(place, UNBOUNDED, UNBOUNDED)
+            if end == place:
+                break
+            place = end
+        self._target_us = before
+        return place
+
+    def end_here(self) -> None:
+        """Plan nothing that is committed later than now, by the sources' clocks."""
+        self.end_at(self.now_us())
+
+    def end_at(self, moment_us: int) -> None:
+        """Plan nothing that stands behind a time in the merged order."""
+        self._target_us = moment_us
+
+    def now_us(self) -> int:
+        """Return a time behind everything that is committed already, by the sources' clocks."""
+        status = self._connected().status()
+        skew_us = max((int(shard.get("skew_us", 0)) for shard in status["shards"]), default=0)
+        return int(status["now_us"]) + max(skew_us, 0)
+
+    def latest(self) -> GroupPosition | None:
+        """Return where the sources' binlogs ended a short while ago, for people; None: nobody knows.
+
+        Its sequence is that of what was planned last: nobody has counted what is behind it.
+        """
+        if time.monotonic() > self._asked_at_s + LATEST_EVERY_S:
+            self._asked_at_s = time.monotonic()
+            with suppress(CanalGroupError):
+                self._latest = self._connected().locate(LATEST)
+        if self._latest is None:
+            return None
+        return replace(self._latest, sequence=self._planned[-1].end.sequence if self._planned else 0)
+
+    def next(self, start: GroupPosition, rows_max: int, bytes_max: int) -> GroupPosition:
+        """Plan the next span and return its end; `start` if nothing is there."""
+        batch = self.next_batch(start, rows_max, bytes_max)
+        return start if batch is None else batch.end
+
+    def next_batch(self, start: GroupPosition, rows_max: int, bytes_max: int) -> Batch | None:
+        """Plan the next span; None: nothing is there, and where the query ends nothing will be."""
+        self.finish(start)
+        deadline_s = time.monotonic() + self._options.retry_s
+        while True:
+            settled = self._target_us is not None and self._passed(self._target_us)
+            batch = self._span(
+                start,
+                None,
+                rows_max=rows_max,
+                bytes_max=bytes_max,
+                rows_min=self._rows_min(),
+                key_us_max=self._target_us,
+            )
+            if batch is not None:
+                self._planned.append(batch)
+                self._planned_at_s = time.monotonic()
+                return batch
+            if self._target_us is None or settled:
+                return None
+            self._check_time(deadline_s, "what was committed before the query ends")
+
+    def _rows_min(self) -> int:
+        """Return how many rows the next span waits for; a query that ends waits for none."""
+        waited = time.monotonic() >= self._planned_at_s + self._options.max_delay_s
+        least = self._options.min_rows_per_batch
+        return 0 if least == 1 or waited or self._target_us is not None else least
+
+    def plan(self, start: GroupPosition, end: GroupPosition) -> tuple[int, Batch]:
+        """Return the epoch and the batch by which executors read what stands between two positions."""
+        for batch in self._planned:
+            if same_places(batch.start, start) and same_places(batch.end, end):
+                return self._connected().epoch, batch
+        deadline_s = time.monotonic() + self._options.retry_s
+        while True:
+            found = self._span(start, end)
+            if found is not None:
+                self._planned = [found]
+                return self._connected().epoch, found
+            self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before")
+
+    def give_up(self) -> None:
+        """Give up the client id, with its cursor."""
+        if self._consumer is not None:
+            self._consumer.unsubscribe()
+
+    def close(self) -> None:
+        """Let go of the client id."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            consumer = self._options.consumer()
+            try:
+                consumer.subscribe()
+            except BaseException:
+                consumer.close()
+                raise
+            self._consumer = consumer
+        return self._consumer
+
+    def finish(self, start: GroupPosition) -> None:
+        """Acknowledge what ends at `start` or before, and forget what was planned beyond it."""
+        ends = [place for place, batch in enumerate(self._planned) if same_places(batch.end, start)]
+        done = self._planned[: ends[-1] + 1] if ends else []
+        self._planned = self._planned[len(done) :]
+        for batch in done:
+            # Where it was restarted, the server is told where we stand with the next question.
+            with suppress(RolledBack, UnknownBatch):
+                self._patiently(partial(self._acknowledge, batch.batch_id))
+
+    def _acknowledge(self, batch_id: int) -> None:
+        self._connected().ack(batch_id)
+
+    def _span(self, start: GroupPosition, until: GroupPosition | None, **bounds: Any) -> Batch | None:
+        found: Batch | None = self._patiently(
+            lambda: self._connected().span(start, until, timeout=LOOK_S, **bounds), RolledBack
+        )
+        return found
+
+    def _patiently(self, attempt: Callable[[], Any], *also: type[Exception]) -> Any:
+        """Call, and again while the server says that it will do so later; subscribe where it forgot us."""
+        deadline_s = time.monotonic() + self._options.retry_s
+        while True:
+            try:
+                return attempt()
+            except NotSubscribed:
+                self._connected().subscribe()
+            except RetryableError as error:
+                if time.monotonic() > deadline_s or not self._connected().pause(error.retry_after_s):
+                    raise
+            except also:
+                if time.monotonic() > deadline_s:
+                    raise
+
+    def _passed(self, key_us: int) -> bool:
+        """Return whether nothing with this key or a smaller one can come any more."""
+        group = self._connected().status()["group"]
+        if not group.get("active") or not group["merging"]:
+            return False
+        watermark_us = group["watermark_us"]
+        return watermark_us is None or int(watermark_us) > key_us
+
+    def _check_time(self, deadline_s: float, what: str) -> None:
+        if time.monotonic() < deadline_s:
+            return
+        group = self._connected().status()["group"]
+        raise ServerUnavailable(
+            f"{self._options.destination} did not bring {what} within {self._options.retry_s:g} seconds.",
+            hint=f"It waits for shard {group['held_by']}."
+            if group.get("held_by")
+            else "Look at `canal-group status`; rings smaller than when it was planned cannot hold it.",
+        )

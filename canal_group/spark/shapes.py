@@ -1,0 +1,357 @@
+"""Shapes: what rows look like in Spark, and how the gateway's Arrow tables become that.
+
+typed, one table: its own columns, then
+
+    _change_type       string     insert, update_preimage, update_postimage, delete
+    _commit_timestamp  timestamp  commit time as the source wrote it
+    _commit_version    bigint     number of the transaction's first row change in the merged stream
+    _shard             string
+    _gtid _file        string     empty where the source has no GTIDs
+    _pos _row          bigint     where the transaction begins in the file, and the change's ordinal in it
+    _seq               bigint     unique, grows in merged order; an update's two rows have one each
+
+envelope, all tables: see `merge.envelope`. debezium, all tables: `before after source op ts_ms` as Debezium's
+envelope has them, images as maps of text; statements are left out. canal, all tables: canal's flat message,
+one for each row.
+
+Types: unsigned integers become the next wider signed one, BIGINT UNSIGNED and BIT decimal(20,0), decimals of
+more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merge.envelope import ENVELOPE, MAP
+from merge.errors import ConfigError, SchemaMismatch
+from merge.typed import BEFORE, BEFORE_ABSENT, TYPED
+
+UTC_US = pa.timestamp("us", tz="UTC")
+_STRINGS = pa.list_(pa.field("element", pa.utf8()))
+
+
+def _required(*columns: tuple[str, Any]) -> pa.Schema:
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+
+
+#: behind a table's own columns
+CHANGE = _required(
+    ("_change_type", pa.utf8()),
+    ("_commit_timestamp", UTC_US),
+    ("_commit_version", pa.int64()),
+    ("_shard", pa.utf8()),
+    ("_gtid", pa.utf8()),
+    ("_file", pa.utf8()),
+    ("_pos", pa.int64()),
+    ("_row", pa.int64()),
+    ("_seq", pa.int64()),
+)
+_SOURCE = pa.struct(
+    [
+        ("connector", pa.utf8()),
+        ("name", pa.utf8()),
+        ("ts_ms", pa.int64()),
+        ("ts_us", pa.int64()),
+        ("db", pa.utf8()),
+        ("table", pa.utf8()),
+        ("gtid", pa.utf8()),
+        ("file", pa.utf8()),
+        ("pos", pa.int64()),
+        ("row", pa.int64()),
+        ("sequence", pa.int64()),
+    ]
+)
+DEBEZIUM = pa.schema(
+    [("before", MAP), ("after", MAP), ("source", _SOURCE), ("op", pa.utf8()), ("ts_ms", pa.int64())]
+)
+CANAL = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("database", pa.utf8()),
+        ("table", pa.utf8()),
+        ("pkNames", _STRINGS),
+        ("isDdl", pa.bool_()),
+        ("type", pa.utf8()),
+        ("es", pa.int64()),
+        ("ts", pa.int64()),
+        ("sql", pa.utf8()),
+        ("data", pa.list_(pa.field("element", MAP))),
+        ("old", pa.list_(pa.field("element", MAP))),
+    ]
+)
+#: by format, where all tables have one schema
+FIXED = {"envelope": ENVELOPE, "debezium": DEBEZIUM, "canal": CANAL}
+
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+_CHANGES = pa.array(["insert", "update_postimage", "delete"])
+_OPS = pa.array(["INSERT", "UPDATE", "DELETE"])
+
+
+def spark_fields(columns: pa.Schema) -> pa.Schema:
+    """Return a table's columns with types that Spark has."""
+    return pa.schema([pa.field(column.name, _spark_type(column.type)) for column in columns])
+
+
+def _spark_type(kind: Any) -> Any:
+    if pa.types.is_decimal256(kind):
+        return pa.utf8()
+    return _WIDER.get(kind, kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.Schema:
+    """Return the schema of the typed format: a table's columns, and those of `CHANGE`.
+
+    Args:
+        columns: the table's, as Spark has them.
+        table: its name, for errors.
+        chosen: the only ones that are wanted; empty: all.
+
+    Raises:
+        SchemaMismatch: the table has a column with a name of ours.
+        ConfigError: one that is wanted is not there.
+    """
+    for name in columns.names:
+        if name in CHANGE.names:
+            raise SchemaMismatch(
+                f"{table} has a column {name}, which is the name of one that canal-group adds.",
+                hint="Read this table in the envelope format, or rename the column.",
+                table=table,
+                column=name,
+            )
+    found = [*columns, *CHANGE]
+    unknown = [name for name in chosen if name not in {each.name for each in found}]
+    if unknown:
+        raise ConfigError(
+            f"{table} has no column {', '.join(unknown)}.",
+            hint=f"It has {', '.join(each.name for each in found)}.",
+        )
+    return pa.schema([each for each in found if not chosen or each.name in chosen])
+
+
+def added_columns(chosen: Collection[str]) -> list[str]:
+    """Return which of `merge.typed.TYPED` the chosen columns (empty: all) of a query are made of."""
+    made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
+    return sorted({made_of.get(name, name) for name in CHANGE.names if not chosen or name in chosen})
+
+
+def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: str) -> pa.Table:
+    """Return one table's changes in the shape of a query.
+
+    Args:
+        rows: see `merge.typed`; with `_before` an update becomes two rows.
+        table: its name, for errors.
+        schema: the query's: some of the table's columns and some of `CHANGE`, in any order.
+        new_columns: `fail` or `ignore`: what happens to a column that the query does not have.
+
+    Raises:
+        SchemaMismatch: rows have a column that the query does not have, or another type.
+    """
+    ours = {*TYPED.names, BEFORE, BEFORE_ABSENT}
+    own = [name for name in rows.schema.names if name not in ours]
+    unknown = [name for name in own if name not in schema.names]
+    if unknown and new_columns == "fail":
+        raise SchemaMismatch(
+            f"{table} has a column {unknown[0]} that the query's schema does not have.",
+            hint="It was added since the query began. Restart the query, or set newColumns to ignore.",
+            table=table,
+            column=unknown[0],
+        )
+    changes = rows.column("_op").cast(pa.utf8())
+    seq = pc.add(pc.multiply(rows.column("_seq"), 2), 1)
+    found = {name: rows.column(name) for name in own} | {
+        "_change_type": _CHANGES.take(pc.index_in(changes, _OPS)),
+        "_seq": seq,
+    }
+    if BEFORE in rows.schema.names:
+        updates = np.flatnonzero(pc.equal(changes, "UPDATE").to_numpy(zero_copy_only=False))
+        if len(updates):
+            found, rows = _with_preimages(rows, own, found, updates)
+    came = rows.schema.names
+    found |= {
+        name: rows.column(name) for name in ("_shard", "_gtid", "_file", "_pos", "_row") if name in came
+    }
+    if "_commit_us" in came:
+        found["_commit_timestamp"] = rows.column("_commit_us").cast(UTC_US)
+    if "_row" in came:
+        found["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
+    return shaped(found, schema, table, len(rows))
+
+
+def _with_preimages(
+    rows: pa.Table, own: list[str], found: dict[str, Any], updates: Any
+) -> tuple[dict[str, Any], pa.Table]:
+    """Return `found` with what each update replaced in front of it, and the rows that they are of."""
+    images = rows.column(BEFORE).take(pa.array(updates))
+    columns = {name: pc.struct_field(images, [images.type.get_field_index(name)]) for name in own}
+    columns["_change_type"] = pa.repeat("update_preimage", len(updates))
+    columns["_seq"] = pc.multiply(rows.column("_seq").take(pa.array(updates)), 2)
+    after = pa.table(found)
+    both = pa.concat_tables([after, pa.table(columns, schema=after.schema)]).unify_dictionaries()
+    sorting = np.argsort(both.column("_seq").to_numpy(), kind="stable")
+    indexes = np.concatenate((np.arange(len(rows)), updates))[sorting]
+    both = both.take(pa.array(sorting))
+    return {name: both.column(name) for name in both.schema.names}, rows.take(pa.array(indexes))
+
+
+def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> pa.Table:
+    """Return columns in the order and the types of a schema; null where there is none.
+
+    Raises:
+        SchemaMismatch: values do not fit the schema's type.
+    """
+    columns = []
+    for wanted in schema:
+        values = found.get(wanted.name)
+        if values is None:
+            columns.append(pa.nulls(count, wanted.type))
+            continue
+        try:
+            columns.append(_cast(values, wanted.type))
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"Column {wanted.name} of {table} is {values.type} and does not fit the query's"
+                f" {wanted.type}: {error}.",
+                hint="The column was changed since the query began. Restart the query.",
+                table=table,
+                column=wanted.name,
+            ) from error
+    return pa.table(columns, schema=schema)
+
+
+def _cast(values: Any, kind: Any) -> Any:
+    if values.type.equals(kind):
+        return values
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return values.cast(kind)
+
+
+def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
+    """Return all tables' changes in the shape of a query.
+
+    Args:
+        rows: see `merge.envelope`.
+        name: of the format.
+        schema: the query's.
+    """
+    make = {"envelope": _envelope, "debezium": _debezium, "canal": _canal}[name]
+    found, count = make(rows)
+    return shaped(found, schema, f"the {name} format", count)
+
+
+def _envelope(rows: pa.Table) -> tuple[dict[str, Any], int]:
+    return {name: rows.column(name) for name in rows.schema.names}, len(rows)
+
+
+def _debezium(rows: pa.Table) -> tuple[dict[str, Any], int]:
+    changes = rows.filter(pc.is_in(rows.column("op"), _OPS)).combine_chunks()
+    column = {name: changes.column(name) for name in changes.schema.names}
+    millis = pc.divide(column["commit_us"], 1000)
+    source = {
+        "connector": pa.repeat("mysql", len(changes)),
+        "name": column["shard"],
+        "ts_ms": millis,
+        "ts_us": column["commit_us"],
+        "db": column["schema"],
+        "table": column["table"],
+        "gtid": column["gtid"],
+        "file": column["file"],
+        "pos": column["pos"],
+        "row": column["row"],
+        "sequence": column["seq"],
+    }
+    structs = pa.StructArray.from_arrays([_array(values) for values in source.values()], fields=list(_SOURCE))
+    op = pa.array(["c", "u", "d"]).take(pc.index_in(column["op"], _OPS))
+    found = {
+        "before": column["before"],
+        "after": column["after"],
+        "source": structs,
+        "op": op,
+        "ts_ms": millis,
+    }
+    return found, len(changes)
+
+
+def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
+    rows = rows.combine_chunks()
+    column = {name: _array(rows.column(name)) for name in rows.schema.names}
+    millis = pc.divide(column["commit_us"], 1000)
+    statement = pc.is_valid(column["sql"])
+    deleted = pc.equal(column["op"], "DELETE").to_numpy(zero_copy_only=False)
+    both = pa.concat_arrays([column["after"], column["before"]])
+    count = np.arange(len(rows))
+    data = both.take(pa.array(np.where(deleted, count + len(rows), count)))
+    found = {
+        "id": column["seq"],
+        "database": column["schema"],
+        "table": column["table"],
+        "pkNames": _keys(column["key"], statement),
+        "isDdl": statement,
+        "type": column["op"],
+        "es": millis,
+        "ts": millis,
+        "sql": pc.coalesce(column["sql"], pa.scalar("")),
+        "data": _listed(data, pc.is_valid(data)),
+        "old": _listed(_changed(column["before"], column["after"]), pc.equal(column["op"], "UPDATE")),
+    }
+    return found, len(rows)
+
+
+def _keys(keys: Any, statement: Any) -> Any:
+    names = pa.ListArray.from_arrays(keys.offsets, keys.keys, mask=statement)
+    return names.cast(_STRINGS)
+
+
+def _listed(values: Any, valid: Any) -> Any:
+    """Return each valid value in a list of its own; null else."""
+    chosen = valid.to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(chosen))).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets),
+        values.take(pa.array(np.flatnonzero(chosen))),
+        type=pa.list_(pa.field("element", MAP)),
+        mask=pa.array(~chosen),
+    )
+
+
+def _changed(before: Any, after: Any) -> Any:
+    """Return of each map `before` what is not the same in `after`: canal's `old`."""
+    rows_before, rows_after = _row_of_entries(before), _row_of_entries(after)
+    known = pa.table(
+        {"row": rows_after, "key": after.keys, "now": after.items, "is": np.ones(len(rows_after))}
+    )
+    olds = pa.table(
+        {"row": rows_before, "key": before.keys, "was": before.items, "place": np.arange(len(rows_before))}
+    )
+    joined = olds.join(known, keys=["row", "key"], join_type="left outer").sort_by("place")
+    same = pc.or_(
+        pc.fill_null(pc.equal(joined.column("was"), joined.column("now")), False),
+        pc.and_(
+            pc.and_(pc.is_null(joined.column("was")), pc.is_null(joined.column("now"))),
+            pc.is_valid(joined.column("is")),
+        ),
+    )
+    kept = pc.invert(same).combine_chunks().to_numpy(zero_copy_only=False)
+    sizes = np.bincount(rows_before[kept], minlength=len(before))
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    places = pa.array(np.flatnonzero(kept))
+    return pa.MapArray.from_arrays(pa.array(offsets), before.keys.take(places), before.items.take(places))
+
+
+def _row_of_entries(maps: Any) -> Any:
+    offsets = maps.offsets.to_numpy()
+    return np.repeat(np.arange(len(maps)), np.diff(offsets))
+
+
+def _array(values: Any) -> Any:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -1,0 +1,210 @@
+"""The data source: what Spark asks about a stream, answered by a session, a schema and parts to read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from base64 import b64decode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from canal_group.patience import keep_trying
+from canal_group.spark.bounded import Bounds, bounded
+from canal_group.spark.options import Options, as_offset, first_of, from_offset
+from canal_group.spark.reading import SpanPart, parts, read_part
+from canal_group.spark.session import UNBOUNDED, Session
+from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
+from merge.errors import RetryableError
+from merge.position import GroupPosition
+
+#: rows of one Arrow batch on its way into Spark
+BATCH_ROWS = 32_768
+
+
+class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not followed
+    """Spark's `canal_group`: register it with `spark.dataSource.register`.
+
+    Args:
+        options: see `canal_group.spark.options.Options`; Spark passes them as text.
+
+    Raises:
+        ConfigError: an option is missing, unknown or cannot be.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._chosen = Options.from_spark(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` takes."""
+        return "canal_group"
+
+    def schema(self) -> StructType:
+        """Return the schema: a table's as its sources have it now, or the format's.
+
+        Raises:
+            UsageError: no shard has such a table.
+            SchemaMismatch: the shards' columns cannot become one.
+            ConfigError: the gateway refuses us.
+        """
+        fixed = FIXED.get(self._chosen.format)
+        return _spark(fixed if fixed is not None else self._typed_schema())
+
+    def _typed_schema(self) -> pa.Schema:
+        chosen = self._chosen
+        table = chosen.table
+        with closing(chosen.door()) as door:
+            text = keep_trying(
+                lambda: door.ask("describe", table=table, client_id=chosen.client),
+                (RetryableError,),
+                time.monotonic() + chosen.retry_s,
+                threading.Event().wait,
+            )
+        return table_schema(
+            spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text)))), table, self._chosen.columns
+        )
+
+    def reader(self, schema: StructType) -> RangeReader:
+        """Return a reader of what stands between `startingPosition` and `endingPosition`."""
+        return RangeReader(self._chosen, schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return a reader of the stream."""
+        return StreamReader(self._chosen, schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # likewise
+    """Plans micro-batches on the driver and reads their parts on executors.
+
+    Args:
+        options: of the query.
+        schema: what the query wants to see.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._session = Session(options)
+        #: where this query began, if it is in its first micro-batch
+        self._first: GroupPosition | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StreamReader, (self._options, self._schema)
+
+    # ---- on the driver ---------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a query without a checkpoint begins."""
+        self._first = self._session.begin()
+        return as_offset(self._first)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return how many rows a micro-batch may have; `maxBytesPerBatch` bounds it as well."""
+        return ReadMaxRows(self._options.max_rows_per_batch)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next micro-batch ends; `start` if there is nothing yet."""
+        rows_max, bytes_max = self._options.max_rows_per_batch, self._options.max_bytes_per_batch
+        match limit:
+            case ReadAllAvailable():
+                rows_max = bytes_max = UNBOUNDED
+            case ReadMaxRows(max_rows=rows):
+                rows_max = rows
+            case ReadMaxBytes(max_bytes=size):
+                bytes_max = size
+        begin = from_offset(start)
+        end = self._session.next(begin, rows_max, bytes_max)
+        if end == begin:
+            return start
+        first, self._first = self._first, None
+        return as_offset(end, first if first == begin else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return where the sources' binlogs end, for the query's progress."""
+        latest = self._session.latest()
+        return None if latest is None else as_offset(latest)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Plan nothing that is committed later than now."""
+        self._session.end_here()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return contiguous runs of what stands between two offsets."""
+        begin, until = first_of(end) or from_offset(start), from_offset(end)
+        if start == end:
+            return []
+        epoch, batch = self._session.plan(begin, until)
+        return parts(self._options, epoch, batch, self._options.partitions)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge what ends at `end`, if the question for what follows has not done so already."""
+        self._session.finish(from_offset(end))
+
+    def stop(self) -> None:
+        """Let go of the client id."""
+        self._session.close()
+
+    # ---- on executors ----------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part in merged order."""
+        assert isinstance(partition, SpanPart), "Spark hands back what `partitions` returned"
+        for rows in read_part(partition, partial(shape, self._options, self._schema)):
+            yield from rows.to_batches(BATCH_ROWS)
+
+
+class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
+    """Reads what stands between two places, span by span, in one task: a client id has one consumer.
+
+    Args:
+        options: of the query.
+        schema: what the query wants to see.
+    """
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the one part; its places are settled, so that a task that is repeated has the same."""
+        with bounded(self._options) as session:
+            return [Bounds.of(session, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the range in merged order."""
+        assert isinstance(partition, Bounds), "Spark hands back what `partitions` returned"
+        with bounded(self._options) as session:
+            for epoch, span in partition.walk(session, self._options):
+                (part,) = parts(self._options, epoch, span, 1)
+                for rows in read_part(part, partial(shape, self._options, self._schema)):
+                    yield from rows.to_batches(BATCH_ROWS)
+
+
+def shape(options: Options, schema: StructType, rows: pa.Table) -> pa.Table:
+    """Return rows from the gateway in the shape of a query."""
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    if options.format == "typed":
+        return typed_rows(rows, options.table, wanted, new_columns=options.new_columns)
+    return envelope_rows(rows, options.format, wanted)
+
+
+def _spark(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
+__all__ = ["CanalGroupDataSource", "GroupPosition", "StreamReader"]

@@ -1,0 +1,230 @@
+"""A span: what stands between two group positions, as a set, in an order that depends on nothing else.
+
+A batch of `get` is a run of the merged log, and the log is made anew after every recovery: late transactions
+and equal keys may come out of it in another order. A span is not: which transactions belong to it is said by
+the two positions, shard by shard, and their order by what stands in the binlogs:
+
+    key   max(commit_us, greatest key of the start position), never smaller than the shard's key before
+    order (key, shard_index, place in the shard's binlog)
+
+So the same two positions are the same rows with the same numbers, however often, and by whichever server,
+they are read. Keys never decrease from a span to the one that follows it. A header is flagged LATE here if it
+was committed before the greatest key of the start position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from merge.errors import DataError, UsageError
+from merge.gtid import NO_GTIDS
+from merge.header import Flag, Headers
+from merge.position import GroupPosition, Position, file_order
+from merge.progress import Progress, gtids_after
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is asked for: behind `start`, up to and with `until` or as much as the bounds allow."""
+
+    #: where every shard stands at a transaction's end; everything before it is done with
+    start: GroupPosition
+    #: where it ends; None: where the bounds say
+    until: GroupPosition | None = None
+    #: bounds of a span without `until`; one transaction always belongs to it
+    rows_max: int = 65_536
+    bytes_max: int = 8 << 20
+    #: it waits for so many rows, if the bounds let it have them
+    rows_min: int = 0
+    #: greatest key of a span without `until`; None: any
+    key_us_max: int | None = None
+
+    def check(self) -> None:
+        """Return if the positions can be what they are asked for.
+
+        Raises:
+            UsageError: one of them stands inside a transaction.
+        """
+        for position in (self.start, self.until):
+            for shard, place in position.shards.items() if position is not None else ():
+                if place.rows_into_transaction:
+                    raise UsageError(
+                        f"{shard} stands inside a transaction, at {place}; spans begin and end between two.",
+                        hint="Pass positions that were acknowledged, or ends of spans.",
+                    )
+
+
+def same_places(one: GroupPosition, other: GroupPosition) -> bool:
+    """Return whether two positions stand at one place; shards that only one of them knows do not count."""
+    return one.sequence == other.sequence and all(
+        _same(one.shards[shard], other.shards[shard]) for shard in one.shards.keys() & other.shards.keys()
+    )
+
+
+def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) -> bool:
+    """Return whether a log that begins at `base` holds what follows `start`, in each shard that both name."""
+    return all(_not_behind(base[shard], place) for shard, place in start.items() if shard in base)
+
+
+def arrange(headers: Headers, start: GroupPosition) -> Headers:
+    """Return a span's headers in its order, with its keys and LATE flags; see the module.
+
+    Args:
+        headers: (n,) HEADER, each shard's in its own order.
+        start: what they follow.
+    """
+    floor_us = max((place.key_us for place in start.shards.values()), default=0)
+    arranged = headers.copy()
+    late = arranged["commit_us"] < floor_us
+    flags = arranged["flags"] & ~np.uint16(Flag.LATE)
+    arranged["flags"] = flags | np.where(late, np.uint16(Flag.LATE), np.uint16(0))
+    arranged["key_us"] = np.maximum(arranged["commit_us"], floor_us)
+    for shard in np.unique(arranged["shard"]):
+        mine = arranged["shard"] == shard
+        arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
+    return arranged[np.lexsort((arranged["shard"], arranged["key_us"]))]
+
+
+def whole(headers: Headers, lead: int, count: int) -> int:
+    """Return how many of the first headers, about `count`, are whole transactions.
+
+    Transactions in a log are not interleaved, so the end of one is an end for all shards.
+
+    Args:
+        headers: (n,) HEADER, as they stand in the log.
+        lead: headers without rows that leave with what follows them.
+        count: how many are wanted.
+
+    Returns:
+        More than `lead`, if there are as many headers; 0: the transaction behind it is not whole yet.
+    """
+    ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
+    if lead < len(headers):
+        ends = ends[ends > lead]
+    before = ends[ends <= count]
+    chosen = before[-1:] if len(before) else ends[:1]
+    return int(chosen[0]) if len(chosen) else 0
+
+
+def up_to(
+    headers: Headers, names: tuple[str, ...], place: Position, *, same_server: bool
+) -> NDArray[np.bool_]:
+    """Return which headers, of the place's shard, end at or before it.
+
+    Args:
+        headers: (n,) of one shard.
+        names: what their indexes point to.
+        place: in that shard.
+        same_server: whether they are of the place's server. Of another one it is the GTIDs that tell.
+    """
+    if not same_server:
+        return _held(headers, names, place)
+    base, number = file_order(place.file)
+    numbers = np.zeros(len(names), dtype=np.int64)
+    for index in np.unique(headers["file"]):
+        file_base, file_number = file_order(names[index])
+        # A server whose binlog has another base name: rather twice than never.
+        numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
+    files = numbers[headers["file"]]
+    old: NDArray[np.bool_] = (files < number) | ((files == number) & (headers["end_offset"] <= place.offset))
+    return old
+
+
+def covered(
+    until: GroupPosition,
+    start: GroupPosition,
+    headers: Headers,
+    names: tuple[str, ...],
+    shards: tuple[str, ...],
+    servers: tuple[str, ...],
+) -> NDArray[np.bool_] | None:
+    """Return which headers stand up to and with `until`; None: not all that do are among them yet.
+
+    Args:
+        until: a shard that it does not name has none.
+        start: what the headers follow.
+        headers: (n,) HEADER, each shard's in its own order.
+        names: what their indexes point to.
+        shards: names of the shards by shard_index.
+        servers: identities of the servers that the headers are of, by shard_index.
+
+    Raises:
+        UsageError: `until` names a shard that the group does not have.
+    """
+    unknown = until.shards.keys() - set(shards)
+    if unknown:
+        raise UsageError(
+            f"{', '.join(sorted(unknown))}: no such shard in the group.",
+            hint="A shard was taken out of the instance, or the position is of another one.",
+        )
+    within = np.zeros(len(headers), dtype=bool)
+    for index, name in enumerate(shards):
+        place, begin = until.shards.get(name), start.shards.get(name)
+        if place is None or (begin is not None and _same(begin, place)):
+            continue
+        mine = np.flatnonzero(headers["shard"] == index)
+        same_server = place.is_of(servers[index])
+        old = up_to(headers[mine], names, place, same_server=same_server)
+        if same_server:
+            complete = not old.all() or (len(mine) > 0 and _ends_at(headers[mine[-1]], names, place))
+        else:
+            gtids = begin.gtid_set if begin is not None else NO_GTIDS
+            ends = np.flatnonzero(old & ((headers[mine]["flags"] & Flag.END) != 0))
+            complete = bool(place.gtid_set) and gtids_after(gtids, headers[mine], ends, names).contains(
+                place.gtid_set
+            )
+        if not complete:
+            return None
+        within[mine[old]] = True
+    return within
+
+
+def _ends_at(header: np.void, names: tuple[str, ...], place: Position) -> bool:
+    return (names[header["file"]], int(header["end_offset"])) == (place.file, place.offset)
+
+
+def check_same(until: GroupPosition, progress: Progress) -> None:
+    """Return if a span that was read again has as many rows as when its end was noted.
+
+    Raises:
+        DataError: it has not.
+    """
+    if progress.end.sequence == until.sequence:
+        return
+    raise DataError(
+        f"What ends at row {until.sequence} of the merged stream ends at row {progress.end.sequence} now that"
+        " it is read again.",
+        hint="The instance's filter or its shards were changed since; begin anew from another position.",
+        expected=until.sequence,
+        found=progress.end.sequence,
+    )
+
+
+def _held(headers: Headers, names: tuple[str, ...], place: Position) -> NDArray[np.bool_]:
+    """Return which headers are transactions before the place by their GTIDs; one without a GTID is not."""
+    held = np.zeros(len(headers), dtype=bool)
+    for source in np.unique(headers["gtid_source"]):
+        its = headers["gtid_source"] == source
+        held[its] = place.gtid_set.holds(names[source], headers["gtid_number"][its])
+    return held
+
+
+def _same(one: Position, other: Position) -> bool:
+    return (one.file, one.offset, one.rows_into_transaction) == (
+        other.file,
+        other.offset,
+        other.rows_into_transaction,
+    ) and one.is_of(other.server)
+
+
+def _not_behind(base: Position, place: Position) -> bool:
+    if _same(base, place):
+        return True
+    try:
+        return base <= place
+    except UsageError:  # of two servers
+        return bool(base.gtid_set) and place.gtid_set.contains(base.gtid_set)

@@ -1,0 +1,190 @@
+"""Spans: what the group does when a reader stands elsewhere than its cursor, or asks for what cannot be."""
+
+import pytest
+from builders import Source, Tx, World, places
+
+from merge import events as ev
+from merge.errors import DataError, PositionPurged, RolledBack, UsageError
+from merge.header import Flag
+from merge.position import GroupPosition
+from merge.span import Span
+from merge.subscriber import BatchLimits
+
+
+def reading(*sources, **settings):
+    world = World.of(*sources, **settings)
+    return world, world.subscribe()
+
+
+def keys(batch):
+    return batch.headers["key_us"].tolist()
+
+
+def test_a_span_is_cut_between_transactions_and_asked_again_it_is_the_same_batch():
+    world, begin = reading(Source(Tx(10, (2, 2)), Tx(30)), Source(Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    assert (first.rows, first.ack) == (4, first.end)
+    assert world.span(Span(begin, rows_max=9)) is first
+    assert world.span(Span(begin, first.end)) is first
+    assert keys(world.span(Span(first.end))) == [20, 30]
+
+
+def test_the_order_is_of_the_binlogs_and_not_of_the_log():
+    """1. Shard 1 promised too much: its 20 is late, and goes out behind shard 0's 30.
+    2. The span is in the order of commits, and is so again when it comes out of the log in that order.
+    """
+    world, begin = reading(Source(Tx(10), Tx(30)), Source(Tx(20)))
+    world.report(1, 0, promise_us=40)
+    world.report(0)
+    world.report_all()
+    first = world.span(Span(begin))
+    assert places(first)[1][0] == 1
+    assert keys(first) == [10, 20, 30]
+    assert not (first.headers["flags"] & Flag.LATE).any()
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    again = world.span(Span(begin, first.end))
+    assert places(again) == places(first)
+    assert again.end.to_json() == first.end.to_json()
+
+
+def test_what_stands_between_in_the_log_stays_for_the_next_span():
+    """1. Equal keys came out one by one, shard 1 first. 2. Again, shard 0's third comes before shard 1's."""
+    world, begin = reading(Source(Tx(10), Tx(20)), Source(Tx(20), Tx(20)))
+    world.report(0, 1, promise_us=20)
+    world.report(1, 1, promise_us=20)
+    first = world.span(Span(begin))
+    assert [place[0] for place in places(first)] == [0, 1]
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    assert places(world.span(Span(begin, first.end))) == places(first)
+    rest = world.span(Span(first.end))
+    assert [place[0] for place in places(rest)] == [0, 1]
+    world.ack(world.span(Span(begin, first.end)).batch_id)
+    world.ack(rest.batch_id)
+    assert world.group.describe(0)["headers_kept"] == 0
+
+
+def test_a_reader_may_go_back_behind_its_cursor_and_executors_may_not():
+    world, begin = reading(Source(Tx(10), Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    world.ack(first.batch_id)
+    with pytest.raises(RolledBack, match="behind what is asked for"):
+        world.span(Span(begin, first.end), may_rewind=False)
+    assert not world.opening
+    call = world.request_span(Span(begin, first.end))
+    assert world.opening[0].position == begin.shards["s0"]
+    world.open_all()
+    world.report_all()
+    assert places(world.result(call)) == places(first)
+
+
+def test_a_reader_that_knows_more_than_the_cursor_goes_on_from_there():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    second = world.span(Span(first.end, rows_max=1))
+    world.subscribe()
+    assert keys(world.span(Span(second.end), may_rewind=False)) == [30]
+
+
+def test_who_goes_with_a_place_that_nobody_has_leaves_the_others_as_they_were():
+    """1. A reader asks for what its source has purged: every shard waits there. 2. It is told why.
+    3. It goes, and the group goes on where it stood.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)))
+    world.report_all()
+    world.ack(world.span(Span(begin, rows_max=1)).batch_id)
+    world.subscribe("other")
+    call = world.request_span(Span(begin))
+    generation = world.opening.pop(0).generation
+    world.tell(ev.ShardFailed(0, generation, PositionPurged("gone", shard="s0"), 0))
+    world.tell(ev.GetTimedOut(call, "c"))
+    with pytest.raises(PositionPurged):
+        world.result(call)
+    world.tell(ev.ReleaseRequested(world.call(), "c", world.epochs["c"], 0))
+    world.open_all()
+    world.report_all()
+    assert keys(world.get("other")) == [20]
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing():
+    world, begin = reading(Source(Tx(10, (2, 2)), Tx(20)))
+    world.report(0, 1, promise_us=10)
+    inside = world.get().end
+    world.rollback()
+    world.report_all()
+    with pytest.raises(UsageError, match="inside a transaction"):
+        world.span(Span(inside))
+    whole = world.span(Span(begin))
+    world.rollback()
+    with pytest.raises(DataError, match="ends at row 5 now"):
+        world.span(Span(begin, GroupPosition(whole.end.shards, 7)))
+    with pytest.raises(UsageError, match="no such shard"):
+        world.span(Span(begin, whole.end.with_shard("s9", whole.end.shards["s0"])))
+    assert world.span(Span(begin, whole.end)).rows == 5
+
+
+def test_a_transaction_that_no_ring_holds_whole_is_named():
+    limits = BatchLimits(ring_headers_max=99, ring_bytes_max=200)
+    world, begin = reading(Source(Tx(10, (1, 1, 1))), limits=limits)
+    world.report(0, 1, promise_us=10)
+    assert world.span(Span(begin)) is None
+    world.report(0, 1)
+    with pytest.raises(DataError, match="larger than the ring of its shard, 200 bytes"):
+        world.span(Span(begin))
+
+
+def test_a_span_waits_for_as_many_rows_as_it_wants_unless_its_bounds_are_smaller():
+    world, begin = reading(Source(Tx(10, (2,)), Tx(20, (2,)), Tx(30)))
+    world.report(0, 1, promise_us=10)
+    call = world.request_span(Span(begin, rows_min=4))
+    assert call not in world.answers
+    world.report(0, 1, promise_us=20)
+    assert world.result(call).rows == 4
+    world.rollback()
+    assert world.span(Span(begin, rows_min=9, rows_max=2)).rows == 2
+    world.rollback()
+    assert world.span(Span(begin, rows_min=9)) is None
+
+
+def test_nothing_is_delivered_until_the_sources_are_read_back_for_a_reader():
+    """1. A get waits behind what is outstanding. 2. A span from before the cursor takes that back.
+    3. Neither is answered from a log that does not reach back.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    world.ack(first.batch_id)
+    world.span(Span(first.end))
+    waiting = world.request_get()
+    call = world.request_span(Span(begin))
+    assert waiting not in world.answers
+    world.open_all()
+    world.report_all()
+    assert keys(world.result(waiting)) == [10, 20]
+    assert call in world.answers
+
+
+def test_a_span_that_was_taken_back_leaves_what_was_behind_it_as_it_was():
+    """1. Shard 1's equal key came out first: a span of shard 0's leaves it in the log. 2. That span is taken
+    back and read again: what it skipped, and what it had, are told apart as before.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)), Source(Tx(20), Tx(20)))
+    world.report(0, 1, promise_us=20)
+    world.report(1, 1, promise_us=20)
+    first = world.span(Span(begin))
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    holey = world.span(Span(begin, first.end))
+    rest = world.span(Span(holey.end))
+    world.rollback(rest.batch_id)
+    assert places(world.span(Span(holey.end))) == places(rest)
+    world.rollback()
+    assert places(world.span(Span(begin, first.end))) == places(first)
+    assert places(world.span(Span(first.end))) == places(rest)
