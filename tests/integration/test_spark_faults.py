@@ -55,7 +55,7 @@ def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(
 def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
     spark: Any, shop: Shop, tmp_path: Path
 ) -> None:
-    """1. A driver, with its JVM and its executors, which are processes of their own, is killed between a
+    """1. A driver, with its JVM and its executor, which is a process of its own, is killed between a
     micro-batch's plan and its commit, at the second one. 2. Another one goes on from the checkpoint: it reads
     the same micro-batch, and no row twice or never.
     """
@@ -69,7 +69,7 @@ def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
             "checkpoint": str(tmp_path / "checkpoint"),
             "folder": str(folder),
             "kill_at": 1,
-            "master": "local-cluster[2,1,1024]",
+            "master": "local-cluster[1,2,1024]",
         }
         ended = subprocess.run(
             [sys.executable, str(Path(__file__).parent / "spark_driver.py"), json.dumps(settings)],
