@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
 import numpy.ma  # noqa: F401  np.unique would import it for the first headers, with the whole group waiting
@@ -178,6 +178,7 @@ class GroupActor:
             for found in subscriptions
         )
         self._fenced = None
+        await self._hear_of_shards(subscriptions, coordinator)
         self._settings, self._shards = self._with_actors()
         self._machine = Group(wiring.group_settings(self._settings), epoch)
         self._tell(ev.Started(now_us(), consumers))
@@ -204,6 +205,27 @@ class GroupActor:
         except CanalGroupError as error:
             _log.warning("destination=%s cursors not flushed: %s", self._settings.destination, error)
         await asyncio.to_thread(coordinator.resign)
+
+    async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:
+        """Wait for the driver to tell of the shards that joined under the process before ours.
+
+        The cursors hold them and they have actors, but nobody has told this process of them yet.
+        """
+        until_s = time.monotonic() + ENROL_WAIT_S
+        held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
+        while time.monotonic() < until_s:
+            told = {shard.name for shard in self._settings.shards}
+            if not any(self._has_actor(name) for name in held - told):
+                return
+            await asyncio.sleep(TICK_S)
+            coordinator.check_active()
+
+    def _has_actor(self, shard: str) -> bool:
+        try:
+            self._actor_of(shard)
+        except ShardUnavailable:
+            return False
+        return True
 
     def _with_actors(self) -> tuple[InstanceSettings, list[tuple[str, ActorHandle]]]:
         """Return the settings and actors of the shards that have one; those that were removed have none."""
