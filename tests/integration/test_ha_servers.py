@@ -496,7 +496,7 @@ def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, pro
             door.rows(**who, batch_id=batch.batch_id, format="envelope")
         door.close()
         proxy.mend()
-        # Where the session outlived the cut, what the gets before the first refusal took is outstanding still.
+        # Where the session outlived the cut, what the gets took before they were refused is outstanding.
         consumer.rollback()
         reading.rolled_back()
         reading.until(15)
