@@ -59,7 +59,8 @@ def dataset(
     count = parts if parts is not None else max(1, -(-span.rows // PART_ROWS))
     if count < 1:
         raise UsageError(f"A span is read in 1 part or more, not in {count}.")
-    source = SpanDatasource(SpanRows.of(consumer, span, table, before=before))
+    typed = {"format": "typed", "table": table, "before": before}
+    source = SpanDatasource(SpanRows.of(consumer, span, {"format": "envelope"} if table is None else typed))
     return ray.data.read_datasource(source, override_num_blocks=count)
 
 

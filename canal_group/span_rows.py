@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -11,12 +12,13 @@ import pyarrow as pa
 from canal_group.client import Batch, Consumer
 from canal_group.door import GatewayDoor
 from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
+from merge.position import GroupPosition
 
 #: how long one look for a span that has to be read again lasts, seconds
 LOOK_S = 3.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class SpanRows:
     """A span that is outstanding for a consumer, which keeps it so; travels to workers."""
 
@@ -24,19 +26,18 @@ class SpanRows:
     client_id: str
     #: fencing epoch of the consumer
     epoch: int
+    #: by which the gateway knew the span last
     batch_id: int
     #: the span, as JSON texts of its positions
     start: str
     end: str
-    #: "schema.table", after routes; None: all tables, as the envelope
-    table: str | None
-    #: whether a table's rows have what they replaced, in `_before`
-    before: bool
+    #: what of the rows is wanted: `format`, and for "typed" `table`, `before`, `columns`, `added`
+    wanted: Mapping[str, Any]
     #: how long a gateway or a shard may be away, seconds
     retry_s: float
 
     @classmethod
-    def of(cls, consumer: Consumer, span: Batch, table: str | None, *, before: bool) -> SpanRows:
+    def of(cls, consumer: Consumer, span: Batch, wanted: Mapping[str, Any]) -> SpanRows:
         """Return what workers need to read a span of a consumer."""
         return cls(
             consumer.door,
@@ -45,8 +46,7 @@ class SpanRows:
             span.batch_id,
             span.start.to_json(),
             span.end.to_json(),
-            table,
-            before,
+            wanted,
             consumer.retry_s,
         )
 
@@ -61,25 +61,14 @@ class SpanRows:
             RetryableError: no server answered for `retry_s`.
         """
         deadline_s = time.monotonic() + self.retry_s
-        span = self
         while True:
+            named = {"client_id": self.client_id, "epoch": self.epoch, "batch_id": self.batch_id}
             try:
-                return span._rows(index, count)
+                return self.door.rows(**named, part=[index, count], **self.wanted)
             except (RolledBack, UnknownBatch):
-                span = replace(self, batch_id=self._planned_again(deadline_s))
+                self.batch_id = self._planned_again(deadline_s)
             except RetryableError as error:
                 _pause(error, deadline_s)
-
-    def _rows(self, index: int, count: int) -> pa.Table:
-        named: dict[str, Any] = {
-            "client_id": self.client_id,
-            "epoch": self.epoch,
-            "batch_id": self.batch_id,
-            "part": [index, count],
-        }
-        if self.table is None:
-            return self.door.rows(**named, format="envelope")
-        return self.door.rows(**named, format="typed", table=self.table, before=self.before)
 
     def _planned_again(self, deadline_s: float) -> int:
         """Return the batch id that the span has by now."""
@@ -95,7 +84,8 @@ class SpanRows:
             if value is not None:
                 return int(value["batch_id"])
             late = ServerUnavailable(
-                f"The span behind {self.start} was not there again within {self.retry_s:g} seconds.",
+                f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
+                f" {self.retry_s:g} seconds.",
                 hint="Look at `canal-group status`: it names the shard that the group waits for.",
                 retry_after_s=0.0,
             )
