@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.parse.source import SourceAddress, connect, query
+from actors.parse.table_metadata import GEOMETRY_NAMES
 from merge.chunk import TableName
 from merge.errors import SourceUnavailable
 
@@ -47,17 +48,7 @@ _PLAIN = {
     "vector": pa.list_(pa.float32()),
 }
 _BINARY = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
-_SPATIAL = {
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-    "geomcollection",
-}
+_SPATIAL = {*GEOMETRY_NAMES, "geomcollection"}
 
 
 def described(

@@ -36,7 +36,8 @@ _CHARACTER = {
     ColumnType.VARCHAR_COMPRESSED,
     ColumnType.BLOB_COMPRESSED,
 }
-_GEOMETRY_NAMES = (
+#: names of the geometry types, by their number in the metadata
+GEOMETRY_NAMES = (
     "geometry",
     "point",
     "linestring",
@@ -196,7 +197,7 @@ def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]
             values = next(sets, ())
         elif column.type is ColumnType.GEOMETRY:
             number = next(geometries, 0)
-            geometry = _GEOMETRY_NAMES[number] if number < len(_GEOMETRY_NAMES) else _GEOMETRY_NAMES[0]
+            geometry = GEOMETRY_NAMES[number] if number < len(GEOMETRY_NAMES) else GEOMETRY_NAMES[0]
         if values or geometry:
             texts = tuple(_value_text(value, column.collation) for value in values)
             column = replace(column, values=texts, geometry=geometry)  # noqa: PLW2901
