@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import threading
 
 import pytest
 
@@ -16,10 +17,12 @@ from actors import group as group_module
 from actors import wiring
 from actors.coordination.local import LocalCoordinator
 from actors.group import GroupActor
+from actors.ports import Subscription
 from actors.shard import Shard
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable
+from merge.position import GroupPosition, Position
 
 DEADLINE_S = 20.0
 CLIENT = "reader"
@@ -35,6 +38,30 @@ class Doubtful(LocalCoordinator):
         if self.cut_off:
             raise CoordinatorUnavailable("No answer for too long.")
         return min(super().check_active(), self.left_s)
+
+
+class Standby(LocalCoordinator):
+    """A coordinator of a server that is not elected; it tells when it was asked twice whether it is."""
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(destination)
+        self._closed = threading.Event()
+        self._count = 0
+        self.asked_twice = asyncio.Event()
+
+    def campaign(self) -> int:
+        self._closed.wait(DEADLINE_S)
+        return 1
+
+    def check_active(self) -> float:
+        self._count += 1
+        if self._count > 1:
+            self.asked_twice.set()
+        return 1.0
+
+    def close(self) -> None:
+        self._closed.set()
+        super().close()
 
 
 class Handle:
@@ -163,3 +190,43 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
             await waiting
 
     run(tmp_path, monkeypatch, story)
+
+
+def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, monkeypatch):
+    """1. cursors hold a shard that joined, and it has an actor: nothing begins without it; 2. the driver
+    tells of it: it goes on. A shard without an actor is nobody that could be waited for.
+    """
+
+    def actor_of_s1(name):
+        if name != "shard/s1":
+            raise ValueError(name)
+        return object()
+
+    def definition(name):
+        return {"name": name, "files": str(tmp_path / name)}
+
+    def settings(*names):
+        shards = [definition(name) for name in names]
+        return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
+
+    def cursors(*names):
+        places = {name: Position("mysql-bin.000001", 4) for name in names}
+        return [Subscription(CLIENT, "", GroupPosition(places, 0))]
+
+    async def story():
+        actor = object.__new__(GroupActor)
+        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/")
+        await asyncio.wait_for(actor._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
+        waiting = asyncio.ensure_future(actor._hear_of_shards(cursors("s0", "s1"), coordinator))
+        await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)
+        assert not waiting.done()
+        await actor.enrol(settings("s0", "s1").shards[1])
+        await asyncio.wait_for(waiting, DEADLINE_S)
+        assert [shard.name for shard in actor._settings.shards] == ["s0", "s1"]
+        await actor.close()
+
+    coordinator = Standby("shop")
+    monkeypatch.setattr(group_module, "TICK_S", 0.01)
+    monkeypatch.setattr(group_module.ray, "get_actor", actor_of_s1)
+    monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
+    asyncio.run(story())
