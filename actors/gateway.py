@@ -30,6 +30,7 @@ from ray.actor import ActorHandle
 from actors.batch_reader import BatchReader, Part
 from actors.flight_errors import flight_error
 from actors.gateway_tls import GatewayTls
+from actors.imports import leave_pandas_out
 from actors.permit import Permit
 from actors.ray_errors import translated
 from actors.shard_actors import ShardActors
@@ -95,6 +96,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+        leave_pandas_out()
         self._destination = wiring.destination
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group: ActorHandle = ray.get_actor(group)
@@ -400,6 +402,7 @@ class Gateway:
     """The door in an actor of its own; a plain class that `actors.launch` turns into one."""
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+        leave_pandas_out()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._door = Door(wiring, group, shard_actors, shards)
         threading.Thread(target=self._door.serve, name="flight", daemon=True).start()

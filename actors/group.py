@@ -21,12 +21,12 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
-import numpy.ma  # noqa: F401  np.unique would import it for the first headers, with the whole group waiting
 import ray
 from ray.actor import ActorHandle
 
 from actors import wiring
 from actors.follower import Follower, now_us
+from actors.imports import leave_pandas_out
 from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
 from conf.changes import added_shard, is_same_shard
@@ -74,6 +74,7 @@ class GroupActor:
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
     ) -> None:
+        leave_pandas_out()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._settings = settings
         self._identity = identity

@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from actors.clock import clock_s
+from actors.imports import leave_pandas_out
 from actors.intake import Intake, IntakeState
 from actors.parse.chunk_builder import Limits
 from actors.parse.described import described
@@ -92,6 +93,7 @@ class Shard:
     """One shard; a plain class that `actors.launch` turns into an actor."""
 
     def __init__(self, wiring: ShardWiring) -> None:
+        leave_pandas_out()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._wiring = wiring
         self._name = wiring.source.name

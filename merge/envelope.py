@@ -107,7 +107,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
         [
             _repeated(name.schema, len(rows)),
             _repeated(name.table, len(rows)),
-            OPS.take(pa.array(ops - Op.INSERT)),
+            pa.array(OPS, pa.utf8()).take(pa.array(ops - Op.INSERT)),
             _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
             _maps(columns, texts["before"], valid["before"], absent["before"]),
             _maps(columns, texts["after"], valid["after"], absent["after"]),

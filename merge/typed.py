@@ -35,7 +35,8 @@ from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
 
-OPS = pa.array([op.name for op in Op], pa.utf8())
+#: a plain list: an array made here would bring pandas into whoever imports this
+OPS = [op.name for op in Op]
 _NAMES = pa.dictionary(pa.int32(), pa.utf8())
 
 #: what stands behind the table's own columns
@@ -99,7 +100,9 @@ def typed(
     placed, indexes = in_merged_order([piece.placed for piece in pieces])
     ops = np.concatenate([np.empty(0, np.uint8), *(piece.rows.column("_op").to_numpy() for piece in pieces)])
     header_columns = places.columns(placed, {each.name.removeprefix("_") for each in wanted}) | {
-        "op": pa.DictionaryArray.from_arrays((ops[indexes] - Op.INSERT).astype(np.int32), OPS)
+        "op": pa.DictionaryArray.from_arrays(
+            (ops[indexes] - Op.INSERT).astype(np.int32), pa.array(OPS, pa.utf8())
+        )
     }
     taken = _taken([_images(piece, schema, table, before) for piece in pieces], schema, before, indexes)
     header_columns["absent"] = taken.column("_absent")

@@ -1,0 +1,38 @@
+"""pandas stays out of actors' processes, and only out of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_LOOK = "import sys; print('pandas' in sys.modules)"
+
+
+def _printed(*lines: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("module", ["actors.launch", "actors.gateway", "canal_group.client"])
+def test_nobody_imports_pandas_by_being_imported(module: str) -> None:
+    assert _printed(f"import {module}", _LOOK) == ["False"]
+
+
+def test_pyarrow_makes_arrays_without_pandas() -> None:
+    make = "import pyarrow; pyarrow.array([1, None]); pyarrow.array(['a'])"
+    assert _printed(make, _LOOK) == ["True"], "pyarrow has changed: what is tested here is not needed any more"
+    leave = "from actors.imports import leave_pandas_out; leave_pandas_out()"
+    assert _printed(leave, make, _LOOK) == ["False"]
+
+
+def test_who_wants_pandas_gets_it() -> None:
+    assert _printed(
+        "from actors.imports import leave_pandas_out; leave_pandas_out()",
+        "import pandas, pyarrow",
+        "print(pyarrow.array([1, 2]).to_pandas().sum())",
+        "leave_pandas_out(); print(pandas.Series([3]).sum())",
+    ) == ["3", "3"]
