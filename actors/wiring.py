@@ -29,9 +29,9 @@ from conf.server_settings import (
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings
 from merge.access import Grant, Grants
+from merge.batch_limits import BatchLimits
 from merge.errors import ConfigError
 from merge.group import GroupSettings
-from merge.subscriber import BatchLimits
 from merge.zookeeper_login import ZooKeeperLogin
 
 #: headers without rows that are gathered before a consumer has to move past them

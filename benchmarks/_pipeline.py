@@ -13,7 +13,8 @@ from typing import Any
 
 from actors.launch import Instance, launch
 from benchmarks._load import NAME, SCHEMA
-from canal_group.client import Consumer, connect
+from canal_group.client import connect
+from canal_group.consumer import Consumer
 from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
 from conf.load import build_instance
 

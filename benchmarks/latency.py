@@ -29,7 +29,7 @@ import pymysql
 
 from benchmarks._load import NAME, SCHEMA, SHARDS, TABLE, cpu_s, fill, servers
 from benchmarks._pipeline import consumer, instance, processes
-from canal_group.client import Consumer
+from canal_group.consumer import Consumer
 from canal_group.demo.engine import Engine
 from canal_group.demo.server_process import DatabaseServer, ServerMissingError
 

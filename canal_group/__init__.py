@@ -8,7 +8,9 @@ with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id
         consumer.ack(batch.batch_id)
 """
 
-from canal_group.client import Batch, Consumer, connect
+from canal_group.batch import Batch
+from canal_group.client import connect
+from canal_group.consumer import Consumer
 from merge.errors import (
     AccessDenied,
     AckOutOfOrder,

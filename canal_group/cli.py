@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from canal_group import shard_cli
+from canal_group.address_options import GATEWAY, Destination, Gateway, Zookeeper
 from canal_group.demo.engine import Engine
 from canal_group.login_options import (
     TlsCa,
@@ -47,14 +48,6 @@ app.add_typer(shard_cli.app, name="shard")
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
-Gateway = Annotated[
-    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; several by commas.")
-]
-Zookeeper = Annotated[
-    str | None,
-    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
-]
-Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance to read.")]
 
 
 def main() -> None:
@@ -136,7 +129,7 @@ def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bo
 @app.command()
 def consume(
     destination: Destination,
-    gateway: Gateway = "grpc://127.0.0.1:11113",
+    gateway: Gateway = GATEWAY,
     client_id: Annotated[str, typer.Option("--client", help="Whose cursor to use.")] = "1001",
     filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
@@ -201,7 +194,7 @@ def consume(
 @app.command()
 def status(
     destination: Destination,
-    gateway: Gateway = "grpc://127.0.0.1:11113",
+    gateway: Gateway = GATEWAY,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the whole state as one JSON object.")
     ] = False,

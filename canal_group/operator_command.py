@@ -5,18 +5,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
+from canal_group.address_options import GATEWAY, Destination, Gateway
 from canal_group.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 from canal_group.operator import Operator
 from canal_group.tls import Tls
-
-Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
-Gateway = Annotated[str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port.")]
-
-_GATEWAY = "grpc://127.0.0.1:11113"
 
 
 def operated(run: Callable[..., None]) -> Callable[..., None]:
@@ -40,7 +34,7 @@ def operated(run: Callable[..., None]) -> Callable[..., None]:
 
 def _operator(
     destination: Destination,
-    gateway: Gateway = _GATEWAY,
+    gateway: Gateway = GATEWAY,
     token_env: TokenEnv = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,

@@ -18,7 +18,8 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
-from canal_group.client import Batch, Consumer
+from canal_group.batch import Batch
+from canal_group.consumer import Consumer
 from canal_group.span_rows import SpanRows
 from merge.errors import UsageError
 

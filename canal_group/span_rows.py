@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_group.client import Batch, Consumer
+from canal_group.batch import Batch
+from canal_group.consumer import Consumer
 from canal_group.door import GatewayDoor
 from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
 from merge.position import GroupPosition

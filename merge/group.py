@@ -1,7 +1,8 @@
 """The group: the state machine that turns shards' headers into acknowledged batches.
 
 One mutation door: `handle(event)` returns what has to be done. `merge.stream` knows the shards and merges
-them, `merge.consumers` knows the subscribers and serves them; here the two meet. Rules:
+them, `merge.subscribers` knows who reads what was merged, and `merge.consumers` answers their calls; here
+they meet. Rules:
 
 1. There is one recovery: a *rewind*. Whenever a ring is lost, everything that is not acknowledged is
    forgotten and every shard is opened again at the oldest cursor, under a new generation.
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import singledispatchmethod
 from typing import Any
 
+from merge.batch_limits import BatchLimits
 from merge.consumers import Consumers
 from merge.errors import CanalGroupError, UsageError
 from merge.events import (
@@ -39,7 +41,7 @@ from merge.events import (
 from merge.member import Role
 from merge.stream import Stream
 from merge.stream_status import describe_stream
-from merge.subscriber import BatchLimits
+from merge.subscribers import Subscribers
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,10 @@ class Group:
         self.settings = settings
         self.epoch = epoch
         self._stream = Stream(settings.shards, settings.skip_after_us)
-        self._consumers = Consumers(
-            settings.destination,
-            epoch,
-            settings.limits,
-            settings.lease_us,
-            self._stream,
-            settings.drop_after_us,
+        self._subscribers = Subscribers(
+            self._stream, epoch, settings.limits, settings.lease_us, settings.drop_after_us
         )
+        self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: what is done when every cursor has the shards of the moment
         self._settling: list[Instruction] = []
 
@@ -102,8 +100,8 @@ class Group:
         for shard in self._stream.drained() if self._stream.draining else ():
             self._stream.retire(self._stream.shards[shard])
             self._settling.append(CloseShard(shard))
-            instructions += self._consumers.settle()
-        if self._settling and self._consumers.settled:
+            instructions += self._subscribers.settle()
+        if self._settling and self._subscribers.settled:
             instructions += self._settling
             self._settling = []
         return instructions
@@ -114,14 +112,14 @@ class Group:
 
     @_on.register
     def _(self, event: Started) -> list[Instruction]:
-        self._consumers.restore(event.consumers, event.at_us)
+        self._subscribers.restore(event.consumers, event.at_us)
         return self._rewind(event.at_us)
 
     @_on.register
     def _(self, event: ShardOpened) -> list[Instruction]:
         was_merging = self._stream.merging
         joined = self._stream.opened(event)
-        return [*(self._consumers.settle() if joined else ()), *self._went_on(was_merging)]
+        return [*(self._subscribers.settle() if joined else ()), *self._went_on(was_merging)]
 
     @_on.register
     def _(self, event: ShardReported) -> list[Instruction]:
@@ -146,7 +144,7 @@ class Group:
     @_on.register
     def _(self, event: ConsumerLeased) -> list[Instruction]:
         instructions = self._consumers.handle(event)
-        if self._stream.merging and not self._consumers.all_placed:
+        if self._stream.merging and not self._subscribers.all_placed:
             # The log begins inside a huge transaction, of which the newcomer must not miss the beginning.
             instructions += self._rewind(event.at_us)
         return instructions
@@ -161,18 +159,18 @@ class Group:
 
     @_on.register
     def _(self, event: Ticked) -> list[Instruction]:
-        released = self._consumers.release_silent(event.at_us)
-        released += self._consumers.drop_away(event.at_us)
-        released += self._consumers.save_again()
+        released = self._subscribers.release_silent(event.at_us)
+        released += self._subscribers.drop_away(event.at_us)
+        released += self._subscribers.save_again()
         was_merging = self._stream.merging
-        if self._stream.skip_silent(event.at_us) or self._consumers.astray:
+        if self._stream.skip_silent(event.at_us) or self._subscribers.astray:
             return [*released, *self._rewind(event.at_us)]
-        settled = () if self._consumers.settled else self._consumers.settle()
+        settled = () if self._subscribers.settled else self._subscribers.settle()
         return [*released, *settled, *self._went_on(was_merging)]
 
     def _rewind_if_astray(self, at_us: int) -> list[Instruction]:
         """Open every shard again where a subscriber was stood at a place that the log does not reach."""
-        return self._rewind(at_us) if self._consumers.astray else []
+        return self._rewind(at_us) if self._subscribers.astray else []
 
     @_on.register
     def _(self, event: ShardPolicyGiven) -> list[Instruction]:
@@ -203,7 +201,7 @@ class Group:
             self._stream.retire(event.name)
             self._settling.append(CloseShard(shard))
             self._settling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
-            return self._consumers.settle()
+            return self._subscribers.settle()
         if not event.now:
             self._stream.drain(shard, event.until_us)
             return [Reply(event.call, self._describe_shard(shard, event.at_us))]
@@ -211,11 +209,11 @@ class Group:
             "shard": event.name,
             "role": Role.LEFT.value,
             "rows_dropped": self._stream.rows_of(shard),
-            "left_at": self._consumers.places_of(event.name),
+            "left_at": self._subscribers.places_of(event.name),
         }
         self._stream.retire(event.name)
         self._settling += [CloseShard(shard), Reply(event.call, dropped)]
-        return [*self._consumers.settle(), *self._rewind(event.at_us)]
+        return [*self._subscribers.settle(), *self._rewind(event.at_us)]
 
     def _remove_orphan(self, event: ShardRemoved) -> list[Instruction]:
         """Let go of a shard that the cursors hold and the settings lack."""
@@ -224,11 +222,11 @@ class Group:
                 f"Shard {event.name} cannot be drained: the settings do not have it.",
                 hint="Put it back into the instance file, or remove it with --now.",
             )
-        left_at = self._consumers.places_of(event.name)
+        left_at = self._subscribers.places_of(event.name)
         self._stream.retire(event.name)
         dropped = {"shard": event.name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
         self._settling.append(Reply(event.call, dropped))
-        return [*self._consumers.settle(), *self._rewind(event.at_us)]
+        return [*self._subscribers.settle(), *self._rewind(event.at_us)]
 
     def _describe_shard(self, shard: int, at_us: int) -> dict[str, Any]:
         found: dict[str, Any] = self.describe(at_us)["shards"][shard]
@@ -236,18 +234,18 @@ class Group:
 
     def _rewind(self, at_us: int) -> list[Instruction]:
         """Forget what is not acknowledged and open every shard at the oldest cursor."""
-        opening = self._stream.rewind(self._consumers.cursors, at_us)
-        return [*self._consumers.rewind(), *opening]
+        opening = self._stream.rewind(self._subscribers.cursors, at_us)
+        return [*self._subscribers.rewind(), *opening]
 
     def _went_on(self, was_merging: bool) -> list[Instruction]:
         """Tell the consumers what may be new in the stream."""
-        placed = self._consumers.place() if self._stream.merging and not was_merging else []
-        return [*placed, *self._consumers.serve()]
+        placed = self._subscribers.place() if self._stream.merging and not was_merging else []
+        return [*placed, *self._subscribers.serve()]
 
     @property
     def gone(self) -> list[str]:
         """Names of the shards that left and that no cursor holds any more, as far as that is known."""
-        return self._stream.retired if self._stream.merging and self._consumers.settled else []
+        return self._stream.retired if self._stream.merging and self._subscribers.settled else []
 
     def check_name(self, shard: str) -> None:
         """Return if a shard of this name can be added; raises as `Stream.check_name`."""
@@ -259,6 +257,6 @@ class Group:
             "destination": self.settings.destination,
             "epoch": self.epoch,
             **describe_stream(self._stream, at_us),
-            "settled": self._consumers.settled,
-            "clients": self._consumers.describe(),
+            "settled": self._subscribers.settled,
+            "clients": self._subscribers.describe(),
         }

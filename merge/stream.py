@@ -7,10 +7,8 @@ Rules:
 2. Merging begins when it is known where every member stands. What shards report before is kept until then.
    A shard that the cursors do not know joins a stream that goes on: nobody waits for it until it has caught
    up. Cursors that know a shard which is none keep the stream from beginning.
-3. A shard that is silent for longer than the policy allows does not count until it is back, and no further
-   behind than that: what it brings meanwhile may be late. While all are silent nobody is left to go on. One
-   whose ring is full is not silent: it waits for the consumers, not they for it. One that an operator skips
-   does not count until it is resumed, and one that is held always does.
+3. The others go on without a shard for which they need not wait, see `waiting`; while that are all, nobody is
+   left to go on.
 4. A transaction that is out in part when its shard is skipped is taken back by a rewind: the others go on,
    and it comes again whole.
 5. A shard leaves when everything that it committed before its removal was asked for is freed.
@@ -23,19 +21,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from merge.errors import CanalGroupError, ConfigError, UsageError
+from merge.errors import CanalGroupError, ConfigError
 from merge.events import FreeRing, OpenShard, ShardFailed, ShardOpened, ShardReported
-from merge.member import CAUGHT_UP_US, Policy, Role
+from merge.member import Policy, Role
 from merge.membership import Membership
 from merge.merged_log import MergedLog
 from merge.position import GroupPosition, Position, oldest
 from merge.progress import Progress
 from merge.standing import ShardStanding, ShardState
-from merge.timeline import END_OF_TIME_US, Timeline
-
-#: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
-#: microseconds
-PATIENCE_US = 5_000_000
+from merge.timeline import Timeline
+from merge.waiting import Waiting, at_end
 
 
 class Stream(Membership):
@@ -58,7 +53,8 @@ class Stream(Membership):
         self.standings = [ShardStanding() for _ in shards]
         #: late transactions of earlier generations
         self.late_before = 0
-        self._skip_after_us = skip_after_us
+        #: looks at both lists, which are changed in place
+        self._waiting = Waiting(self.members, self.standings, skip_after_us)
         self._timeline: Timeline | None = None
         #: shards that leave and of which nothing more is taken
         self._drained: set[int] = set()
@@ -214,7 +210,7 @@ class Stream(Membership):
         member = self.members[shard]
         if member.role is not Role.LEAVING:
             member.role, member.until_us = Role.LEAVING, until_us
-            if self._timeline is not None and self._at_end(shard):
+            if self._timeline is not None and at_end(self._timeline, shard):
                 self._drained.add(shard)
                 self._timeline.exclude(shard)
 
@@ -251,14 +247,8 @@ class Stream(Membership):
             UsageError: nobody would be left to go on; nothing was changed.
         """
         member = self.members[shard]
-        if policy is Policy.SKIP and not any(
-            other.counted and other.policy is not Policy.SKIP for other in self.members if other is not member
-        ):
-            raise UsageError(
-                f"{member.name} is the last shard that is not skipped.",
-                hint="Resume another one first: somebody has to give the time.",
-                shard=member.name,
-            )
+        if policy is Policy.SKIP:
+            self._waiting.check_skip(shard)
         if member.policy is policy:
             # Said again: a huge transaction that a skipped shard may send is not taken back for it.
             return False
@@ -269,33 +259,14 @@ class Stream(Membership):
             return False
         if policy is Policy.SKIP:
             timeline.exclude(shard)
-        elif self._may_count(timeline, shard, at_us):
+        elif self._begins_again(timeline, shard, at_us):
             timeline.include(shard)
         self._advance()
         return policy is Policy.SKIP and timeline.open_shard == shard
 
-    def _may_count(self, timeline: Timeline, shard: int, at_us: int) -> bool:
+    def _begins_again(self, timeline: Timeline, shard: int, at_us: int) -> bool:
         """Return whether the others wait again for a shard that does not count."""
-        member = self.members[shard]
-        if not member.counted or member.policy is Policy.SKIP or shard in self._drained:
-            return False
-        if member.catching_up:
-            if timeline.lag_us(shard) > CAUGHT_UP_US:
-                return False
-            member.catching_up = False
-        if member.policy is Policy.HOLD or self._skip_after_us is None:
-            return True
-        return not self._is_silent(shard, at_us) and timeline.lag_us(shard) <= self._skip_after_us
-
-    def _open_is_dead(self, at_us: int) -> bool:
-        """Return whether a transaction is out in part whose shard nobody waits for, and brings nothing."""
-        timeline = self._timeline
-        if timeline is None or timeline.open_shard is None or not timeline.excluded(timeline.open_shard):
-            return False
-        by_settings = self.members[timeline.open_shard].policy is Policy.RESUME
-        patience_us = self._skip_after_us if by_settings else None
-        silent_us = self._silent_us(timeline.open_shard, at_us)
-        return silent_us > (PATIENCE_US if patience_us is None else patience_us)
+        return shard not in self._drained and self._waiting.begins_again(timeline, shard, at_us)
 
     def skip_silent(self, at_us: int) -> bool:
         """Go on without shards that were silent for too long, if that is the policy.
@@ -303,40 +274,15 @@ class Stream(Membership):
         Returns:
             Whether a rewind has to follow (rule 4).
         """
-        silent = self._silent(at_us)
-        counted = {index for index, member in enumerate(self.members) if member.counted}
-        skipped = {index for index in counted if self.members[index].policy is Policy.SKIP}
-        if silent and not counted <= silent | skipped:
+        silent = self._waiting.silent(self._timeline, at_us)
+        if silent and not self._waiting.leaves_nobody(silent):
             if self._begin_if_known(at_us, silent):
-                silent = self._silent(at_us)
+                silent = self._waiting.silent(self._timeline, at_us)
             if self._timeline is not None:
                 for index in silent:
                     self._timeline.exclude(index)
                 self._advance()
-        return self._open_is_dead(at_us)
-
-    def _silent(self, at_us: int) -> set[int]:
-        """Return the shards that were silent for longer than the settings allow."""
-        return {
-            index
-            for index, member in enumerate(self.members)
-            if member.counted and member.policy is Policy.RESUME and self._is_silent(index, at_us)
-        }
-
-    def _is_silent(self, shard: int, at_us: int) -> bool:
-        """Return whether a shard is silent for too long; one that is at its end has nothing more to say."""
-        if self._skip_after_us is None or self._at_end(shard):
-            return False
-        return self._silent_us(shard, at_us) > self._skip_after_us
-
-    def _silent_us(self, shard: int, at_us: int) -> int:
-        """Return for how long a shard has brought nothing though it could, microseconds."""
-        standing = self.standings[shard]
-        return at_us - max(standing.moved_us, standing.full_us)
-
-    def _at_end(self, shard: int) -> bool:
-        """Return whether a shard has said that nothing comes any more."""
-        return self._timeline is not None and self._timeline.frontier_us(shard) == END_OF_TIME_US
+        return self._timeline is not None and self._waiting.open_is_dead(self._timeline, at_us)
 
     # ---- events of shards ------------------------------------------------------------------------------
 
@@ -408,7 +354,7 @@ class Stream(Membership):
         if not moved:
             return
         standing.moved_us = max(standing.moved_us, event.at_us)
-        if timeline.excluded(event.shard) and self._may_count(timeline, event.shard, event.at_us):
+        if timeline.excluded(event.shard) and self._begins_again(timeline, event.shard, event.at_us):
             timeline.include(event.shard)
 
     def _advance(self) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 from actors.clock import clock_s
 from actors.coordination.connection import Connection, Refused
 from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
+from actors.coordination.held_tenure import HeldTenure
+from actors.coordination.registration import Registration
 from actors.ports import ConsumerLease
 from merge.epoch import Tenure, fenced
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
@@ -87,13 +89,7 @@ class ZooKeeperCoordinator:
         self._margin_s = margin_s
         self._connect_timeout_s = connect_timeout_s
         self._clock = clock
-        self._lock = threading.Lock()
-        #: the last election won; None before the first
-        self._tenure: Tenure | None = None
-        #: session that won it; its `running` node carries this id
-        self._session_id = 0
-        #: (session id, path) of every registration that is ours
-        self._registered: set[tuple[int, str]] = set()
+        self._tenure = HeldTenure(destination, clock)
         self._closed = threading.Event()
         #: wakes a waiting campaign
         self._changed = threading.Event()
@@ -111,6 +107,7 @@ class ZooKeeperCoordinator:
             hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login
         )
         self._consumers = ConsumerNodes(self.connection)
+        self._registration = Registration(self.connection, self._tree, address)
 
     # ---- the server
 
@@ -132,7 +129,7 @@ class ZooKeeperCoordinator:
                 continue
             self._changed.clear()
             try:
-                self._register()
+                self._registration.refresh()
                 epoch = self._try_to_win()
                 if epoch is not None:
                     return epoch
@@ -149,7 +146,7 @@ class ZooKeeperCoordinator:
                 else may be active.
             FencedError: somebody else was elected, the session ended, or the coordinator was closed.
         """
-        return self._require_tenure().check(self._clock())
+        return self._tenure.require().check(self._clock())
 
     def stop_mark(self) -> StopMark | None:
         """Return an operator's mark that nobody shall serve the destination, as it was last seen."""
@@ -181,8 +178,8 @@ class ZooKeeperCoordinator:
         self.connection.close()
 
     def _give_up(self, why: str) -> None:
-        tenure = self._tenure
-        self._end(why)
+        tenure = self._tenure.last
+        self._tenure.end(why)
         if tenure is not None and not tenure.over:
             try:
                 self._remove_nodes(tenure.epoch)
@@ -204,7 +201,7 @@ class ZooKeeperCoordinator:
             ConsumerActive: the running node is not that of `session`; nothing was changed.
             UsageError: `client_id` cannot be one.
         """
-        return self._consumers.lease(self._require_tenure().epoch, client_id, holder, session)
+        return self._consumers.lease(self._tenure.require().epoch, client_id, holder, session)
 
     def keep_consumer(self, client_id: str, holder: str) -> None:
         """Keep the running node of a consumer that an earlier server leased to, unless somebody keeps it.
@@ -213,7 +210,7 @@ class ZooKeeperCoordinator:
             FencedError: this server is no longer the active one; nothing was changed.
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
-        self._consumers.keep(self._require_tenure().epoch, client_id, holder)
+        self._consumers.keep(self._tenure.require().epoch, client_id, holder)
 
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
         """Return the last holder if it is known to be gone: the node that it kept is now that of `session`.
@@ -231,7 +228,7 @@ class ZooKeeperCoordinator:
             FencedError: this server is no longer the active one; nothing was changed.
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
-        self._consumers.release(self._require_tenure().epoch, client_id, session)
+        self._consumers.release(self._tenure.require().epoch, client_id, session)
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids.
@@ -290,9 +287,8 @@ class ZooKeeperCoordinator:
         except Refused:
             self._changed.set()
             return None
-        with self._lock:
-            self._session_id, self._release_asked = session_id, False
-            self._tenure = Tenure(epoch, asked_at_s + self._lease_s())
+        self._release_asked = False
+        self._tenure.won(Tenure(epoch, asked_at_s + self._lease_s()), session_id)
         self._active_address = self._address
         # The first beat sets the watches.
         self._beat_due.set()
@@ -316,26 +312,13 @@ class ZooKeeperCoordinator:
 
         Otherwise two living incarnations of one server would take the activity from each other for ever.
         """
-        if self._tenure is not None and current_epoch > self._tenure.epoch:
-            ours = self._tenure.epoch
+        last = self._tenure.last
+        if last is not None and current_epoch > last.epoch:
             raise fenced(
-                ours, current_epoch, f"A newer incarnation of {self._owner} is active, not epoch {ours}."
+                last.epoch,
+                current_epoch,
+                f"A newer incarnation of {self._owner} is active, not epoch {last.epoch}.",
             )
-
-    def _register(self) -> None:
-        """Show this server under both cluster nodes, as canal's servers do; once in each session.
-
-        A node that another session holds (another destination of this server, a predecessor) is tried again
-        with the next beat.
-        """
-        session_id = self.connection.session_id
-        for parent, node in zip(self._tree.clusters, self._tree.servers(self._address), strict=True):
-            if (session_id, node) in self._registered:
-                continue
-            self.connection.ensure(parent)
-            if self.connection.register(node):
-                self._registered = {mine for mine in self._registered if mine[0] == session_id}
-                self._registered.add((session_id, node))
 
     # ---- inside: keeping it
 
@@ -357,7 +340,7 @@ class ZooKeeperCoordinator:
         A follower would answer from its memory even when it is cut off from its leader, so the leader is
         asked first.
         """
-        tenure, session_id = self._tenure, self._session_id
+        tenure, session_id = self._tenure.last, self._tenure.session_id
         if tenure is not None and not tenure.over:
             asked_at_s = self._clock()
             self.connection.sync(self._tree.epoch)
@@ -369,9 +352,9 @@ class ZooKeeperCoordinator:
             elif running.version:
                 # Nobody but an operator writes into it: we only create it.
                 self._look_whether_to_release()
-            self._update(tenure.epoch, seen.confirmed(asked_at_s, self._lease_s()))
+            self._tenure.update(seen.confirmed(asked_at_s, self._lease_s()))
             self._look_at_stop_mark()
-        self._register()
+        self._registration.refresh()
 
     def _look_at_stop_mark(self) -> None:
         stopped = self._tree.stopped
@@ -385,41 +368,10 @@ class ZooKeeperCoordinator:
             self._release_asked = True
             _log.info("asked to release destination=%s", self._destination)
 
-    def _update(self, epoch: int, seen: Tenure) -> None:
-        with self._lock:
-            current = self._tenure
-            # A campaign may have won anew, or the session have ended, while ZooKeeper was asked.
-            if current is None or current.epoch != epoch or current.over:
-                return
-            self._tenure = seen
-        if seen.over:
-            self._log_end(seen)
-
-    def _end(self, why: str) -> None:
-        with self._lock:
-            if self._tenure is None or self._tenure.over:
-                return
-            self._tenure = self._tenure.ended(why)
-        self._log_end(self._tenure)
-
-    def _log_end(self, tenure: Tenure) -> None:
-        _log.info(
-            "no longer active destination=%s epoch=%d reason=%s", self._destination, tenure.epoch, tenure.over
-        )
-
     def _lease_s(self) -> float:
         session_timeout_s = self.connection.session_timeout_s
         margin_s = session_timeout_s / BEATS_PER_SESSION if self._margin_s is None else self._margin_s
         return session_timeout_s - margin_s
-
-    def _require_tenure(self) -> Tenure:
-        tenure = self._tenure
-        if tenure is None:
-            raise CoordinatorUnavailable(
-                f"This server stands by for {self._destination}; another one is active."
-            )
-        tenure.check(self._clock())
-        return tenure
 
     def _remove_nodes(self, epoch: int) -> None:
         """Remove `running`, and the nodes that are kept for consumers: the next server keeps its own."""
@@ -436,4 +388,4 @@ class ZooKeeperCoordinator:
         self._beat_due.set()
 
     def _on_lost(self) -> None:
-        self._end("The ZooKeeper session has ended; somebody else may be active.")
+        self._tenure.end("The ZooKeeper session has ended; somebody else may be active.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from canal_group.client import Batch
+from canal_group.batch import Batch
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from canal_group.spark.session import Session
 from merge.errors import CanalGroupError, ConfigError

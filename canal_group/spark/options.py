@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from canal_group.client import Consumer
+from canal_group.consumer import Consumer
 from canal_group.door import GatewayDoor
 from canal_group.tls import Tls
 from merge.errors import ConfigError

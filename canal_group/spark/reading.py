@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from canal_group.client import Batch
+from canal_group.batch import Batch
 from canal_group.pages import keep_pages
 from canal_group.span_rows import SpanRows
 from canal_group.spark.options import Options

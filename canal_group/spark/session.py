@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from canal_group.client import Batch, Consumer
+from canal_group.batch import Batch
+from canal_group.consumer import Consumer
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from merge.errors import (
     CanalGroupError,

@@ -423,9 +423,9 @@ def test_a_fenced_server_leases_nothing_even_before_it_knows(coordinate, client,
     old, new = coordinate("a"), coordinate("a")
     epoch = old.campaign()
     old.connection._watched = lambda _: None
-    tenure = old._tenure
+    tenure = old._tenure.last
     new.campaign()
-    old._tenure = tenure
+    old._tenure.last = tenure
     with pytest.raises(FencedError) as refusal:
         old.lease_consumer("1001", "late")
     assert refusal.value.details == {"our_epoch": epoch, "current_epoch": epoch + 1}

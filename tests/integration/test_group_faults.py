@@ -74,7 +74,7 @@ def test_a_batch_whose_answer_was_lost_is_delivered_again(shop: Shop):
         shop.write(0, 10)
         first = consumer.get_without_ack(2, timeout=20)
         assert first is not None
-        lost = consumer._ask("get", rows_max=2, timeout_s=5, wait_s=5, seen_id=first.batch_id)
+        lost = consumer._lease.ask("get", rows_max=2, timeout_s=5, wait_s=5, seen_id=first.batch_id)
         again = consumer.get_without_ack(2, timeout=20)
         assert again is not None
         assert again.batch_id > lost["batch_id"]

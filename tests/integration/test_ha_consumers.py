@@ -153,7 +153,7 @@ def test_a_consumer_that_knows_zookeeper_keeps_its_node_itself(
         consumer = connect(shop, zookeeper=hosts)
         data, stat = zookeeper.get(running)
         assert json.loads(data) == {"active": True, "address": consumer.holder, "clientId": CLIENT}
-        assert stat.ephemeralOwner == consumer._node._session_id
+        assert stat.ephemeralOwner == consumer._lease._node._session_id
         shop.write_everywhere(5)
         reading = Reading(consumer)
         reading.until(10)

@@ -8,6 +8,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from merge import events as ev
+from merge.batch_limits import BatchLimits
+from merge.cursor_writes import OWN_CALL
 from merge.errors import (
     AckOutOfOrder,
     ConsumerActive,
@@ -23,7 +25,6 @@ from merge.group import GroupSettings
 from merge.header import Flag
 from merge.member import Policy
 from merge.position import GroupPosition
-from merge.subscriber import OWN_CALL, BatchLimits
 
 CLIENTS = ("one", "two")
 RING_SIZE = 4
@@ -492,7 +493,7 @@ class GroupMachine(RuleBasedStateMachine):
         for shard, ring in enumerate(self.world.rings):
             if shard in self.world.opening or ring.generation != group.generation:
                 continue
-            for cursor in group._consumers.cursors:
+            for cursor in group._subscribers.cursors:
                 position = cursor.shards.get(f"s{shard}", ring.source.start)
                 needed = ring.source.index_after(position)
                 for header in ring.source.headers[needed : ring.freed]:
@@ -505,7 +506,7 @@ class GroupMachine(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         for shard, asked in self.world.opening.items():
-            for cursor in self.world.group._consumers.cursors:
+            for cursor in self.world.group._subscribers.cursors:
                 position = cursor.shards.get(f"s{shard}")
                 assert position is None or asked.position is None or asked.position <= position
 

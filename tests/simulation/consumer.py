@@ -1,6 +1,6 @@
 """A consumer: gets, reads, acknowledges, changes its mind, and waits for its turn if another one is active.
 
-Does what `canal_group/client.py` asks a consumer to do, with several batches outstanding, through a network
+Does what `canal_group/consumer.py` asks a consumer to do, with several batches outstanding, through a network
 that loses its requests and their answers.
 """
 

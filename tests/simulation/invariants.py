@@ -191,7 +191,7 @@ class Invariants:
         kept = stream.log.tip - stream.log.base
         pending = stream._timeline.pending if stream._timeline is not None else 0
         self._require(kept + pending <= ring_slots, "more headers are held than the rings hold")
-        for subscriber in group._consumers._subscribers.values():
+        for subscriber in group._subscribers.all:
             count = len(subscriber.ledger.outstanding)
             self._require(count <= self._outstanding_max, "too many batches are outstanding")
 

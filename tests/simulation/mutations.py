@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 import actors.meta.memory
+import merge.batch_limits
 import merge.subscriber
 from merge import events as ev
-from merge.consumers import Consumers
 from merge.epoch import Tenure
 from merge.group import Group
 from merge.header import HeaderRun
+from merge.lease import Lease
 from merge.ledger import Ledger
 from merge.member import Policy
 from merge.membership import Membership
@@ -25,6 +26,7 @@ from merge.pending import Pending
 from merge.position import GroupPosition
 from merge.stream import Stream
 from merge.subscriber import Subscriber
+from merge.subscribers import Subscribers
 from merge.timeline import END_OF_TIME_US, Timeline
 from simulation.schedule import Fault
 from simulation.server import Server
@@ -72,10 +74,10 @@ def a_write_without_an_answer_is_taken_for_a_refused_one(patch: Patch) -> None:
     def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
         instructions = real(self, event)
         if isinstance(event, ev.CursorNotSaved):
-            subscriber = self._consumers._subscribers.get(event.client_id)
-            if subscriber is not None and subscriber.saving is not None:
-                subscriber.saving = None
-                return [*instructions, *self._consumers._save_subscription(subscriber)]
+            subscriber = self._subscribers.find(event.client_id)
+            if subscriber is not None and subscriber.writes.saving is not None:
+                subscriber.writes.saving = None
+                return [*instructions, *subscriber.save_subscription(self._stream)]
         return instructions
 
     patch(Group, "handle", handle)
@@ -135,37 +137,37 @@ def a_rewind_forgets_the_slower_subscriber(patch: Patch) -> None:
 
 def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
     """The position that a shard has reported, instead of the one that was acknowledged."""
-    real = Consumers.rewind
+    real = Subscribers.rewind
 
-    def rewind(self: Consumers) -> list[ev.Instruction]:
-        for subscriber in self._subscribers.values():
+    def rewind(self: Subscribers) -> list[ev.Instruction]:
+        for subscriber in self.all:
             outstanding = subscriber.ledger.outstanding
             if outstanding:
                 subscriber.cursor = outstanding[-1].ack
         return real(self)
 
-    patch(Consumers, "rewind", rewind)
+    patch(Subscribers, "rewind", rewind)
 
 
 def what_is_behind_the_cursor_is_delivered(patch: Patch) -> None:
     """Of two subscribers, the one that is ahead gets what the other one still needs."""
-    real = Consumers.place
+    real = Subscribers.place
 
-    def place(self: Consumers) -> list[ev.Instruction]:
+    def place(self: Subscribers) -> list[ev.Instruction]:
         instructions = real(self)
-        for subscriber in self._subscribers.values():
-            subscriber._behind = {}
+        for subscriber in self.all:
+            subscriber._place._behind = {}
         return instructions
 
-    patch(Consumers, "place", place)
+    patch(Subscribers, "place", place)
 
 
 def rings_are_freed_when_a_batch_is_delivered(patch: Patch) -> None:
-    patch(Subscriber, "done", property(lambda self: self._read))
+    patch(Subscriber, "done", property(lambda self: self._place.read))
 
 
 def rings_are_never_freed(patch: Patch) -> None:
-    patch(Consumers, "_free", lambda _: [])
+    patch(Subscribers, "free", lambda _: [])
 
 
 def outstanding_batches_have_no_bound(patch: Patch) -> None:
@@ -173,8 +175,8 @@ def outstanding_batches_have_no_bound(patch: Patch) -> None:
 
 
 def an_old_consumer_is_heard(patch: Patch) -> None:
-    real = Subscriber.check_holder
-    patch(Subscriber, "check_holder", lambda self, _, at_us: real(self, self.epoch, at_us))
+    real = Lease.check_holder
+    patch(Lease, "check_holder", lambda self, _, at_us: real(self, self.epoch, at_us))
 
 
 def an_answer_that_was_lost_is_not_repeated(patch: Patch) -> None:
@@ -191,7 +193,7 @@ def ids_begin_anew(patch: Patch) -> None:
 
 
 def an_empty_end_waits_for_rows(patch: Patch) -> None:
-    patch(merge.subscriber, "_matter", lambda headers: bool(headers["rows"].any()))
+    patch(merge.batch_limits, "_matter", lambda headers: bool(headers["rows"].any()))
 
 
 def a_removed_shard_goes_on(patch: Patch) -> None:

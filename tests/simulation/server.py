@@ -1,6 +1,7 @@
 """A server: the group actor of one destination, active or standing by, around the real `merge.group.Group`.
 
-Does what `actors/group.py` and `actors/follower.py` do, step by step, and what the gateway does to read rows.
+Does what `actors/active_group.py` and `actors/follower.py` do, step by step, and what the gateway does to
+read rows.
 """
 
 from __future__ import annotations

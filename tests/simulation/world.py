@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from merge.batch_limits import BatchLimits
 from merge.group import GroupSettings
 from merge.member import Policy
-from merge.subscriber import BatchLimits
 from simulation.channel import Channel
 from simulation.consumer import Consumer
 from simulation.cursors import DESTINATION, Cursors

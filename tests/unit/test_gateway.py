@@ -7,7 +7,7 @@ import json
 import pytest
 from pyarrow import flight
 
-from actors import gateway
+from actors import group_handle
 from actors.gateway import Door, GatewayWiring
 from merge.access import Grant, Grants
 
@@ -30,7 +30,7 @@ class EagerlyAsked(Door, AskedAtOnce):
 
 
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gateway.ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000)
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
         assert "dance" in str(door.answer["error"])
@@ -42,7 +42,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
 ):
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
-    monkeypatch.setattr(gateway.ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
     reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000)
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}

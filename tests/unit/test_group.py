@@ -4,6 +4,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.batch_limits import BatchLimits
 from merge.errors import (
     AckOutOfOrder,
     ConfigError,
@@ -17,7 +18,6 @@ from merge.errors import (
     UnknownBatch,
 )
 from merge.header import Flag
-from merge.subscriber import BatchLimits
 from merge.timeline import END_OF_TIME_US
 
 SECOND = 1_000_000
@@ -446,7 +446,7 @@ def test_a_rewind_while_it_is_unknown_whether_a_cursor_is_written_delivers_nothi
         world.result(acking)
     assert waiting not in world.answers
     with pytest.raises(RetryableError):
-        world.ack(world.group._consumers._subscribers["c"].saving.batch.batch_id)
+        world.ack(world.group._subscribers.find("c").writes.saving.batch.batch_id)
     world.tick(1)
     world.save()
     assert keys(world.result(waiting)) == [20]

@@ -13,8 +13,7 @@ import threading
 
 import pytest
 
-from actors import group as group_module
-from actors import wiring
+from actors import candidate, enrolment, wiring
 from actors.coordination.local import LocalCoordinator
 from actors.group import GroupActor
 from actors.ports import Subscription
@@ -103,8 +102,8 @@ async def serving(folder, monkeypatch):
     )
     coordinator = Doubtful("shop")
     shard = Shard(wiring.shard_wiring(settings, settings.shards[0]))
-    monkeypatch.setattr(group_module, "TICK_S", 3600.0)
-    monkeypatch.setattr(group_module.ray, "get_actor", lambda _: Handle(shard))
+    monkeypatch.setattr(candidate, "TICK_S", 3600.0)
+    monkeypatch.setattr(enrolment.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     actor = object.__new__(GroupActor)
     await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/")
@@ -134,7 +133,8 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
         batch = await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
         assert await actor.confirm(CLIENT, epoch, batch.batch_id) == 1.5, "as long as the tenure lasts"
         coordinator.cut_off = True
-        before = actor._machine.describe(0)["clients"]
+        machine = actor._candidate.group.machine
+        before = machine.describe(0)["clients"]
         who = CLIENT, epoch
         for call in (
             lambda: actor.get(*who, 5, 0, batch.batch_id),
@@ -153,7 +153,7 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
         ):
             with pytest.raises(CoordinatorUnavailable):
                 await call()
-        assert actor._machine.describe(0)["clients"] == before
+        assert machine.describe(0)["clients"] == before
         coordinator.cut_off = False
         await actor.ack(*who, batch.batch_id)
 
@@ -168,16 +168,17 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
     async def story(actor, coordinator, epoch):
         who = CLIENT, epoch
         first = await actor.get(*who, 5, DEADLINE_S, None)
-        save = actor._store.save
+        store = actor._candidate._store
+        save = store.save
 
         def slow(*subscription):
             save(*subscription)
             coordinator.cut_off = True
 
-        monkeypatch.setattr(actor._store, "save", slow)
+        monkeypatch.setattr(store, "save", slow)
         with pytest.raises((CoordinatorUnavailable, ServerUnavailable)):
             await actor.ack(*who, first.batch_id)
-        monkeypatch.setattr(actor._store, "save", save)
+        monkeypatch.setattr(store, "save", save)
         coordinator.cut_off = False
         assert (await actor.standing(CLIENT))["outstanding"] == []
         while (batch := await actor.get(*who, 100_000, 0.2, None)) is not None:
@@ -185,7 +186,8 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
         waiting = asyncio.ensure_future(actor.get(*who, 5, DEADLINE_S, None))
         await asyncio.sleep(0)
         coordinator.cut_off = True
-        actor._reply(max(actor._answers), "a batch")
+        group = actor._candidate.group
+        group._reply(max(group._answers), "a batch")
         with pytest.raises(ServerUnavailable, match="not the active one"):
             await waiting
 
@@ -216,17 +218,17 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
     async def story():
         actor = object.__new__(GroupActor)
         await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/")
-        await asyncio.wait_for(actor._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
-        waiting = asyncio.ensure_future(actor._hear_of_shards(cursors("s0", "s1"), coordinator))
+        await asyncio.wait_for(actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
+        waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
         await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)
         assert not waiting.done()
         await actor.enrol(settings("s0", "s1").shards[1])
         await asyncio.wait_for(waiting, DEADLINE_S)
-        assert [shard.name for shard in actor._settings.shards] == ["s0", "s1"]
+        assert actor._enrolment.known == ["s0", "s1"]
         await actor.close()
 
     coordinator = Standby("shop")
-    monkeypatch.setattr(group_module, "TICK_S", 0.01)
-    monkeypatch.setattr(group_module.ray, "get_actor", actor_of_s1)
+    monkeypatch.setattr(candidate, "TICK_S", 0.01)
+    monkeypatch.setattr(enrolment.ray, "get_actor", actor_of_s1)
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     asyncio.run(story())

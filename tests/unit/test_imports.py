@@ -24,7 +24,7 @@ def test_nobody_imports_pandas_by_being_imported(module: str) -> None:
 
 def test_pyarrow_makes_arrays_without_pandas() -> None:
     make = "import pyarrow; pyarrow.array([1, None]); pyarrow.array(['a'])"
-    assert _printed(make, _LOOK) == ["True"], "pyarrow has changed: what is tested here is not needed any more"
+    assert _printed(make, _LOOK) == ["True"], "pyarrow has changed: the rest is not needed"
     leave = "from actors.imports import leave_pandas_out; leave_pandas_out()"
     assert _printed(leave, make, _LOOK) == ["False"]
 

@@ -4,11 +4,11 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.cursor_writes import OWN_CALL
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.header import Flag
 from merge.member import CAUGHT_UP_US, Policy
 from merge.position import GroupPosition
-from merge.subscriber import OWN_CALL
 from merge.timeline import END_OF_TIME_US
 
 SECOND = 1_000_000

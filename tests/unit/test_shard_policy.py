@@ -7,7 +7,7 @@ from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
 from merge.header import Flag
 from merge.member import Policy
-from merge.stream import PATIENCE_US
+from merge.waiting import PATIENCE_US
 
 SECOND = 1_000_000
 

@@ -4,11 +4,11 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.header import Flag
 from merge.position import GroupPosition
 from merge.span import Span
-from merge.subscriber import BatchLimits
 
 
 def reading(*sources, **settings):

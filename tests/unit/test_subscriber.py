@@ -5,11 +5,12 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge.batch_limits import BatchLimits
 from merge.errors import RetryableError
 from merge.gtid import parse_gtid_set
 from merge.header import Flag
+from merge.place import HEADERS_MAX
 from merge.position import GroupPosition, Position
-from merge.subscriber import HEADERS_MAX, BatchLimits
 
 
 def running(*transactions, **limits):

@@ -1,0 +1,224 @@
+"""A candidate: stands by, is elected, serves its destination, hands over, and stands by again.
+
+It serves only while its coordinator says that it is the active one. Fenced, or broken, it ends its process:
+Ray starts it again, and the new incarnation stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from actors import wiring
+from actors.active_group import ActiveGroup
+from actors.enrolment import ENROL_WAIT_S, Enrolment
+from actors.follower import now_us
+from actors.leases import Leases
+from actors.ports import ConsumerLease, Coordinator, CursorStore, Subscription
+from actors.standby import Standby
+from merge import events as ev
+from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
+from merge.group import Group
+
+_log = logging.getLogger(__name__)
+
+#: how often leases and dead shards are looked at, and whether this server is the active one, seconds
+TICK_S = 0.2
+#: how long giving the activity up may take when something broke, seconds
+LEAVE_S = 5.0
+
+
+class Candidate:
+    """One server that may become the active one of a destination; its methods run on one loop.
+
+    Args:
+        enrolment: the shards of the destination.
+        identity: of this server.
+    """
+
+    def __init__(self, enrolment: Enrolment, identity: wiring.ServerIdentity) -> None:
+        #: what it serves; None: it stands by
+        self.group: ActiveGroup | None = None
+        self._enrolment = enrolment
+        self._identity = identity
+        self._destination = enrolment.settings.destination
+        self._standby = Standby(self._destination, identity.address)
+        self._coordinator: Coordinator | None = None
+        self._store: CursorStore | None = None
+        self._loop = asyncio.get_running_loop()
+        #: the end of a process in which something broke
+        self._leaving: asyncio.Task[None] | None = None
+        self._main = self._loop.create_task(self._live())
+
+    def serving(self) -> ActiveGroup:
+        """Return the group that is being served.
+
+        Raises:
+            ServerUnavailable: this server stands by.
+        """
+        if self.group is None:
+            raise self._standby.refusal()
+        return self.group
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state as `status` shows it, as of the last tick; may be called from another thread."""
+        group = self.group
+        snapshot = group.snapshot if group is not None else None
+        return self._standby.describe() if snapshot is None else {"active": True, **snapshot}
+
+    async def publish(self) -> None:
+        """Make what `describe` returns the state of now."""
+        if self.group is not None:
+            self.group.publish()
+
+    async def close(self) -> None:
+        """Give up activity in good order, for good."""
+        group = self.group
+        self._main.cancel()
+        self._stand_down()
+        if group is not None and self._coordinator is not None and self._store is not None:
+            await self._hand_over(group, self._coordinator, self._store)
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+        if self._coordinator is not None:
+            await asyncio.to_thread(self._coordinator.close)
+
+    # ---- being elected ---------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
+        try:
+            self._coordinator = wiring.coordinator(self._enrolment.settings, self._identity)
+            self._standby = Standby(self._destination, self._identity.address, self._coordinator)
+            leases = Leases(self._coordinator)
+            self._store = wiring.cursor_store(self._enrolment.settings, self._coordinator)
+            while True:
+                epoch = await asyncio.to_thread(self._coordinator.campaign)
+                _log.info("destination=%s epoch=%d active", self._destination, epoch)
+                try:
+                    group = await self._begin(epoch, self._coordinator, self._store, leases)
+                    await self._serve(group, self._coordinator)
+                    await self._hand_over(group, self._coordinator, self._store)
+                except CoordinatorUnavailable as error:
+                    _log.warning("destination=%s epoch=%d stands by: %s", self._destination, epoch, error)
+                finally:
+                    self._stand_down()
+        except FencedError as error:
+            _log.warning("destination=%s fenced: %s", self._destination, error)
+            self._end()
+        except CoordinatorUnavailable as error:
+            _log.error("destination=%s cannot reach its coordinator: %s", self._destination, error)
+            await asyncio.sleep(1.0)
+            self._end()
+        except ConfigError as error:
+            # An operator's matter, such as a password that ZooKeeper refuses: a sentence, not a traceback.
+            _log.error("destination=%s cannot be served: %s", self._destination, error)
+            await asyncio.sleep(1.0)
+            await self._leave()
+        except Exception:  # the process ends: nothing may end silently, whatever it was
+            _log.exception("destination=%s group broke", self._destination)
+            await self._leave()
+
+    async def _leave(self) -> NoReturn:
+        """Let another server try, as far as that works, and end the process.
+
+        Without it our next incarnation would take over at once, and might break at the same thing for ever.
+        """
+        self._stand_down()
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(asyncio.to_thread(self._coordinator.close), LEAVE_S)
+        self._end()
+
+    def _end(self) -> NoReturn:
+        """End the process; Ray starts it again."""
+        logging.shutdown()
+        os._exit(1)
+
+    def _broke(self, error: BaseException) -> None:
+        """Let the process end: something broke that nobody waits for."""
+        _log.error("destination=%s group broke", self._destination, exc_info=error)
+        if isinstance(error, FencedError):
+            self._end()
+        self._main.cancel()
+        self._leaving = self._loop.create_task(self._leave())
+
+    # ---- being active ----------------------------------------------------------------------------------
+
+    async def _begin(
+        self, epoch: int, coordinator: Coordinator, store: CursorStore, leases: Leases
+    ) -> ActiveGroup:
+        """Take over what the server before left, and serve.
+
+        Raises:
+            FencedError: somebody else was elected.
+            CoordinatorUnavailable: somebody else may have been elected.
+        """
+        await asyncio.to_thread(store.claim, epoch)
+        subscriptions = await asyncio.to_thread(store.load)
+        held = await leases.restore([found.client_id for found in subscriptions])
+        await self._hear_of_shards(subscriptions, coordinator)
+        actors = self._enrolment.keep_those_with_actors()
+        machine = Group(wiring.group_settings(self._enrolment.settings), epoch)
+        self.group = ActiveGroup(machine, actors, coordinator, store, leases, self._standby, self._broke)
+        consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
+        self.group.tell(ev.Started(now_us(), consumers))
+        return self.group
+
+    async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:
+        """Wait for the driver to tell of the shards that joined under the process before ours.
+
+        The cursors hold them and they have actors, but nobody has told this process of them yet.
+        """
+        until_s = time.monotonic() + ENROL_WAIT_S
+        held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
+        while time.monotonic() < until_s and self._enrolment.untold(held):
+            await asyncio.sleep(TICK_S)
+            coordinator.check_active()
+
+    async def _serve(self, group: ActiveGroup, coordinator: Coordinator) -> None:
+        """Serve until an operator stops the destination, or wants another server to serve.
+
+        Raises as `_begin`.
+        """
+        while coordinator.stop_mark() is None and not coordinator.release_asked():
+            group.tick()
+            await asyncio.sleep(TICK_S)
+
+    async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: CursorStore) -> None:
+        """Give the activity up in good order.
+
+        1. nobody is served any more; 2. the shards leave their sources; 3. the cursors are durable; 4. the
+        next server can be elected.
+        """
+        epoch = group.machine.epoch
+        _log.info("destination=%s epoch=%d hands over", self._destination, epoch)
+        self._stand_down()
+        group.close_shards()
+        try:
+            await asyncio.to_thread(store.flush, epoch)
+        except CanalGroupError as error:
+            _log.warning("destination=%s cursors not flushed: %s", self._destination, error)
+        await asyncio.to_thread(coordinator.resign)
+
+    def _stand_down(self) -> None:
+        if self.group is not None:
+            group, self.group = self.group, None
+            group.end()
+
+
+def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerState:
+    """Return a subscription as the server before left it, with the consumer that holds it."""
+    return ev.ConsumerState(
+        found.client_id,
+        found.filter,
+        found.cursor,
+        holder=lease.holder if lease is not None else "",
+        epoch=lease.epoch if lease is not None else 0,
+        dropped=found.dropped,
+    )

@@ -1,0 +1,75 @@
+"""The tenure that a coordinator holds, for the threads of its campaign, its keeper and its callers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from merge.epoch import Tenure
+from merge.errors import CoordinatorUnavailable
+
+_log = logging.getLogger(__name__)
+
+
+class HeldTenure:
+    """The last election that was won. Safe to use from several threads.
+
+    Args:
+        destination: what was won, for people.
+        clock: seconds on a clock that never steps back.
+    """
+
+    def __init__(self, destination: str, clock: Callable[[], float]) -> None:
+        self._destination = destination
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: the last election won; None before the first
+        self.last: Tenure | None = None
+        #: session that won it; its `running` node carries this id
+        self.session_id = 0
+
+    def won(self, tenure: Tenure, session_id: int) -> None:
+        """Hold the tenure of an election that was won just now."""
+        with self._lock:
+            self.session_id = session_id
+            self.last = tenure
+
+    def require(self) -> Tenure:
+        """Return the tenure, if it lasts.
+
+        Raises:
+            CoordinatorUnavailable: not elected yet, or unheard of for so long that another may be active.
+            FencedError: it is over.
+        """
+        tenure = self.last
+        if tenure is None:
+            raise CoordinatorUnavailable(
+                f"This server stands by for {self._destination}; another one is active."
+            )
+        tenure.check(self._clock())
+        return tenure
+
+    def update(self, seen: Tenure) -> None:
+        """Hold what was learnt of the tenure, unless it ended, or another was won, meanwhile."""
+        with self._lock:
+            current = self.last
+            # A campaign may have won anew, or the session have ended, while ZooKeeper was asked.
+            if current is None or current.epoch != seen.epoch or current.over:
+                return
+            self.last = seen
+        if seen.over:
+            self._log_end(seen)
+
+    def end(self, why: str) -> None:
+        """End the tenure, if it lasts."""
+        with self._lock:
+            if self.last is None or self.last.over:
+                return
+            ended = self.last = self.last.ended(why)
+        self._log_end(ended)
+
+    def _log_end(self, tenure: Tenure) -> None:
+        _log.info(
+            "no longer active destination=%s epoch=%d reason=%s", self._destination, tenure.epoch, tenure.over
+        )

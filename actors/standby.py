@@ -1,0 +1,53 @@
+"""What a server says for itself while it is not the active one of a destination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.ports import Coordinator
+from merge.errors import ServerUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """A server that does not serve, for whoever asks: why, and who does."""
+
+    destination: str
+    #: "host:port" of this server
+    address: str
+    #: who knows of the others; None: there is none yet
+    coordinator: Coordinator | None = None
+
+    def refusal(self) -> ServerUnavailable:
+        """Return what a caller is told: to come again, and where."""
+        mark = self.coordinator.stop_mark() if self.coordinator is not None else None
+        if mark is not None:
+            return ServerUnavailable(
+                f"{self.destination} is {mark}.",
+                hint="`canal-group start` lets it be served again.",
+                retry_after_s=1.0,
+            )
+        active = self.coordinator.active_address() if self.coordinator is not None else ""
+        return ServerUnavailable(
+            f"The server of {self.destination} at {self.address} is not the active one"
+            + (f"; {active} is." if active and active != self.address else "."),
+            retry_after_s=0.5,
+        )
+
+    def deposed(self) -> ServerUnavailable:
+        """Return what a caller is told whose call met the end of this server's epoch."""
+        return ServerUnavailable(
+            f"The server of {self.destination} at {self.address} is active no more.", retry_after_s=0.5
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state as `status` shows it."""
+        if self.coordinator is None:
+            return {"active": False, "active_server": None, "stopped": None}
+        mark = self.coordinator.stop_mark()
+        return {
+            "active": False,
+            "active_server": self.coordinator.active_address() or None,
+            "stopped": str(mark) if mark is not None else None,
+        }

@@ -1,0 +1,19 @@
+"""Address options of the command line: which instance a command is about, and how to reach it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+#: the gateway that is asked if none is named
+GATEWAY = "grpc://127.0.0.1:11113"
+
+Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
+Gateway = Annotated[
+    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; several by commas.")
+]
+Zookeeper = Annotated[
+    str | None,
+    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
+]

@@ -1,0 +1,129 @@
+"""The writes of one subscription to the cursor store.
+
+Rules:
+
+1. One write at a time is on its way. None follows one that acknowledges until it is known whether that
+   arrived: the cursor would move backwards.
+2. That shards joined or left, or that the subscription was dropped, is written until a write which says so
+   has arrived.
+3. Calls that come during a write which nobody asked for wait for it; during any other they are refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from merge.errors import RetryableError
+from merge.events import AckRequested, RollbackRequested, UnsubscribeRequested
+from merge.ledger import Batch
+
+#: calls that wait for a write which nobody asked for
+Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
+#: call of a write that nobody asked for: shards joined or left
+OWN_CALL = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """A write that is on its way to the cursor store, or may be there."""
+
+    #: whom it answers; `OWN_CALL`: nobody
+    call: int
+    #: what it acknowledges; None: it stores a subscription
+    batch: Batch | None
+    #: whether the caller was told that nobody knows whether it was written
+    unsure: bool = False
+    #: False: it waits to be repeated
+    under_way: bool = True
+    #: whether no write before it is known to have told the store what rule 2 is about
+    unsaved: bool = False
+
+
+class CursorWrites:
+    """What the cursor store knows of one subscription, and what is on its way there; see the module's rules.
+
+    Args:
+        client_id: whose subscription it is.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        #: whether the cursor store knows the subscription
+        self.durable = False
+        #: call of a subscription that is not answered yet
+        self.subscribing: int | None = None
+        #: what is on its way to the cursor store
+        self.saving: Saving | None = None
+        #: whether the stored subscription lacks that shards joined or left, or that it was dropped
+        self.unsaved = False
+        #: calls that came during a write that nobody asked for
+        self._deferred: list[Deferrable] = []
+
+    @property
+    def lacks_shards(self) -> bool:
+        """Whether the store is not known to have what rule 2 is about."""
+        return self.unsaved or (self.saving is not None and self.saving.unsaved)
+
+    @property
+    def follows_shards(self) -> bool:
+        """Whether one is under way because shards joined or left; calls wait for that."""
+        return self.saving is not None and self.saving.call == OWN_CALL
+
+    @property
+    def answers_somebody(self) -> bool:
+        """Whether somebody waits for a write."""
+        saving = self.saving is not None and not self.saving.unsure
+        return saving or self.subscribing is not None
+
+    @property
+    def acknowledging(self) -> Batch | None:
+        """The batch whose acknowledgement is on its way, or may be there."""
+        return self.saving.batch if self.saving is not None else None
+
+    @property
+    def unsure_of(self) -> Batch | None:
+        """The batch whose acknowledgement waits to be repeated."""
+        return self.saving.batch if self.saving is not None and not self.saving.under_way else None
+
+    @property
+    def due(self) -> int | None:
+        """The call of a write of the subscription that has to be begun now; None: there is none."""
+        if self.saving is not None:
+            return None
+        if self.subscribing is None and self.unsaved and self.durable:
+            return OWN_CALL
+        return self.subscribing
+
+    def check_none(self) -> None:
+        """Return if no write is under way.
+
+        Raises:
+            RetryableError: one is.
+        """
+        if self.saving is not None:
+            raise RetryableError(
+                f"The cursor of client {self._client_id} is being written.",
+                hint="Wait for the answer to the last acknowledgement.",
+                retry_after_s=0.05,
+            )
+
+    def begin(self, saving: Saving) -> None:
+        """Take note of a write that begins. What was not stored is in it."""
+        self.saving, self.unsaved = replace(saving, unsaved=self.lacks_shards), False
+
+    def end(self, call: int) -> Saving:
+        """Take note that a write was answered; return which."""
+        saving, self.saving = self.saving, None
+        assert saving is not None, "an answer to a write that nobody asked for"
+        assert saving.call == call, "an answer to another write than the one under way"
+        return saving
+
+    def defer(self, call: Deferrable) -> None:
+        """Let a call wait until the write under way is answered."""
+        self._deferred.append(call)
+
+    def take_deferred(self) -> list[Deferrable]:
+        """Return the calls that waited; they wait no more."""
+        deferred, self._deferred = self._deferred, []
+        return deferred
