@@ -223,7 +223,7 @@ def test_a_stale_epoch_can_neither_get_nor_ack(shop: Shop):
         batch = first.get_without_ack(5, timeout=20)
         assert batch is not None
         stale = first.epoch
-        first._ask("release")
+        first._lease.ask("release")
         with shop.connect(instance) as second:
             assert second.epoch > stale
             again = second.get_without_ack(5, timeout=20)
