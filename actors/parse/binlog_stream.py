@@ -9,6 +9,7 @@ connection ends, so does the stream, and what was not yielded is read again by t
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -36,6 +37,9 @@ from merge.position import Position
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
 #: a dump is asked for with an offset of 32 bits
 _OFFSET_MAX = (1 << 32) - 1
+#: chunks of a source that writes steadily go out so often at most, seconds: one costs as much as hundreds of
+#: rows. What comes after a pause goes out at once
+LINGER_S = 0.01
 
 
 class BinlogStream:
@@ -81,6 +85,8 @@ class BinlogStream:
         self._place = place if by_gtid else start
         self._dump_at = _dump_at(self._place, lead_in)
         self._builder = ChunkBuilder(limits)
+        #: when the last chunk was taken, `time.monotonic`
+        self._flushed_s = 0.0
         self._connection = connect(address)
         try:
             checksum = self._prepare()
@@ -148,7 +154,7 @@ class BinlogStream:
                 if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and self._stands_at(event):
                     yield from self._promise()
                 continue
-            if not packets.readable() and not decoder.in_transaction:
+            if not decoder.in_transaction and not packets.readable(self._linger_s()):
                 # Nothing more is here: what is complete goes out now. The rest of an open transaction is on
                 # its way.
                 yield from self._flush()
@@ -234,6 +240,11 @@ class BinlogStream:
         chunk = self._decoder.close_chunk()
         if chunk is not None:
             yield chunk
+            self._flushed_s = time.monotonic()
+
+    def _linger_s(self) -> float:
+        """Return for how long more is waited for before what is complete goes out, seconds."""
+        return max(0.0, self._flushed_s + LINGER_S - time.monotonic())
 
     def _promise(self) -> Iterator[Chunk | CaughtUp]:
         if self._decoder.in_transaction:

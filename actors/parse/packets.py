@@ -57,11 +57,15 @@ class PacketReader:
         except ValueError as error:
             raise SourceUnavailable(f"Packet {error}: the stream is out of step.") from error
 
-    def readable(self) -> bool:
-        """Return whether bytes have arrived that were not read, or the connection has ended; never waits."""
+    def readable(self, wait_s: float = 0.0) -> bool:
+        """Return whether bytes have arrived that were not read, or the connection has ended.
+
+        Args:
+            wait_s: how long to wait for that; 0: not at all.
+        """
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             return True
-        return bool(self._poll.poll(0))
+        return bool(self._poll.poll(wait_s * 1e3))
 
     def fill(self) -> None:
         """Wait for bytes and read what is there.
