@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -114,7 +115,7 @@ class BatchReader:
         batch_id: int,
         table: str,
         *,
-        before: bool,
+        before: bool | Literal["updates"],
         columns: tuple[str, ...] | None = None,
         added: tuple[str, ...] | None = None,
         part: Part = WHOLE,
@@ -122,7 +123,7 @@ class BatchReader:
         """Return one table's changes, of a part, with the wanted columns; see `merge.typed`."""
         schema, _, plain = table.partition(".")
         name = TableName(schema, plain)
-        rows = self._rows((client_id, epoch, batch_id), Wanted(name, before, columns), part)
+        rows = self._rows((client_id, epoch, batch_id), Wanted(name, bool(before), columns), part)
         return typed(rows, name, before=before, columns=columns, added=added)
 
     def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:

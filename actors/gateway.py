@@ -134,7 +134,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         return self._rows.typed(
             *key,
             str(ticket["table"]),
-            before=bool(ticket.get("before")),
+            before="updates" if ticket.get("before") == "updates" else bool(ticket.get("before")),
             columns=_names(ticket.get("columns")),
             added=_names(ticket.get("added")),
             part=part,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +71,7 @@ def typed(
     batch: BatchRows,
     table: TableName,
     *,
-    before: bool = False,
+    before: bool | Literal["updates"] = False,
     columns: Collection[str] | None = None,
     added: Collection[str] | None = None,
 ) -> Any:
@@ -80,7 +80,7 @@ def typed(
     Args:
         batch: a batch's headers and rows.
         table: the table, by the name that consumers know.
-        before: whether to add `_before` and `_before_absent`.
+        before: whether to add `_before` and `_before_absent`; "updates": only if a row is an update.
         columns: the only ones of the table that are wanted; None: all.
         added: the only ones of `TYPED` that are wanted beside `_op` and `_seq`; None: all.
 
@@ -92,6 +92,7 @@ def typed(
     """
     places = Places(batch)
     pieces = [piece for piece in _pieces(places, table) if len(piece.placed)]
+    before = _any_update(pieces) if before == "updates" else before
     schema = _schema(batch, table, pieces)
     _check_names(table, schema, before)
     if columns is not None:
@@ -124,6 +125,10 @@ def _pieces(places: Places, table: TableName) -> Iterator[_Piece]:
                 indexes = np.flatnonzero(wanted)
                 kept = rows if len(indexes) == len(rows) else rows.take(pa.array(indexes))
                 yield _Piece(kept, image, placed.take(indexes))
+
+
+def _any_update(pieces: Sequence[_Piece]) -> bool:
+    return any((piece.rows.column("_op").to_numpy() == Op.UPDATE).any() for piece in pieces)
 
 
 def _schema(batch: BatchRows, table: TableName, pieces: Sequence[_Piece]) -> Any:

@@ -19,6 +19,8 @@ from merge.position import GroupPosition
 FORMATS = ("typed", "envelope", "debezium", "canal")
 #: what happens to a column that the query's schema does not have
 NEW_COLUMNS = ("fail", "ignore")
+#: types that 64 bits without a sign become; "bigint" fails at a number that does not fit
+UNSIGNED_BIGINT = ("decimal", "bigint", "string")
 #: in place of a position: where the client's cursor stands, and where the sources' binlogs begin and end
 CURSOR: Final = "cursor"
 EARLIEST: Final = "earliest"
@@ -61,6 +63,8 @@ class Options:
     #: whether the typed format has a row for what an update replaced
     preimages: bool = True
     new_columns: str = "fail"
+    #: what BIGINT UNSIGNED and BIT become
+    unsigned_bigint: str = "decimal"
     #: how long a gateway or a shard may be away before the query fails, seconds
     retry_s: float = 120.0
     #: how long to wait for another consumer of the client id to let go, seconds
@@ -237,6 +241,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "ending_position": ("endingPosition", _place(LATEST)),
     "preimages": ("preimages", _flag),
     "new_columns": ("newColumns", _one_of(*NEW_COLUMNS)),
+    "unsigned_bigint": ("unsignedBigint", _one_of(*UNSIGNED_BIGINT)),
     "retry_s": ("retrySeconds", _seconds),
     "wait_s": ("waitSeconds", _seconds),
 }

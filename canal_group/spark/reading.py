@@ -11,7 +11,7 @@ import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,8 +20,10 @@ from pyspark.sql.datasource import InputPartition
 from canal_group.batch import Batch
 from canal_group.pages import keep_pages
 from canal_group.span_rows import SpanRows
+from canal_group.spark.limit import COLUMNS, within
 from canal_group.spark.options import Options
 from canal_group.spark.shapes import CHANGE, added_columns
+from merge.position import GroupPosition
 
 #: rows of a piece: what is in memory of an executor is twice that, and a transaction's rows at least
 PIECE_ROWS = 65_536
@@ -41,6 +43,8 @@ class SpanPart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
     #: which pieces of how many
     pieces: range
     count: int
+    #: JSON of a position that rows of the span stand behind, which are not wanted; empty: none do
+    limit: str = ""
 
 
 def parts(options: Options, epoch: int, span: Batch, partitions: int) -> list[SpanPart]:
@@ -76,11 +80,11 @@ def read_part(part: SpanPart, shape: Callable[[pa.Table], pa.Table]) -> Iterator
         RetryableError: no server answered for `retrySeconds`.
     """
     _settle()
-    source = _rows_of(part)
+    source, kept = _rows_of(part), _kept_of(part)
     pool = ThreadPoolExecutor(1, thread_name_prefix="piece")
 
     def shaped(piece: int) -> pa.Table:
-        return shape(source.read(piece, part.count))
+        return shape(kept(source.read(piece, part.count)))
 
     try:
         coming = pool.submit(shaped, part.pieces[0])
@@ -108,9 +112,19 @@ def _rows_of(part: SpanPart) -> SpanRows:
     options = part.options
     wanted: dict[str, Any] = {"format": "envelope"}
     if options.format == "typed":
-        wanted = {"format": "typed", "table": options.table, "before": options.preimages}
+        before = "updates" if options.preimages else False
+        wanted = {"format": "typed", "table": options.table, "before": before}
         if options.columns:
             wanted["columns"] = [name for name in options.columns if name not in CHANGE.names]
-        wanted["added"] = added_columns(options.columns)
+        added = added_columns(options.columns)
+        wanted["added"] = sorted({*added, *COLUMNS}) if part.limit else added
     where = part.batch_id, part.start, part.end
     return SpanRows(options.door(), options.client, part.epoch, *where, wanted, options.retry_s)
+
+
+def _kept_of(part: SpanPart) -> Callable[[pa.Table], pa.Table]:
+    """Return what takes the rows of a part that are wanted."""
+    if not part.limit:
+        return lambda rows: rows
+    servers = {name: place.server for name, place in GroupPosition.from_json(part.end).shards.items()}
+    return partial(within, limit=GroupPosition.from_json(part.limit), servers=servers)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from canal_group.batch import Batch
 from canal_group.consumer import Consumer
@@ -38,10 +38,16 @@ UNBOUNDED = 1 << 62
 
 
 class Session:
-    """One query's consumer. Lives in the driver, from the first question to the query's end."""
+    """One query's consumer. Lives in the driver, from the first question to the query's end.
 
-    def __init__(self, options: Options) -> None:
+    Args:
+        options: of the query.
+        beside: client ids that read the same rows; this one waits while they hold the rings.
+    """
+
+    def __init__(self, options: Options, beside: frozenset[str] = frozenset()) -> None:
         self._options = options
+        self._beside = beside
         self._consumer: Consumer | None = None
         #: spans that were planned and are not done with, oldest first; two at most while all goes well
         self._planned: list[Batch] = []
@@ -61,13 +67,13 @@ class Session:
             ConfigError: that is in the future.
             UsageError: a shard is files, which do not say where they begin or end.
         """
-        consumer, chosen = self._connected(), self._options.starting_position
+        chosen = self._options.starting_position
         if chosen in ("", CURSOR):
-            return consumer.cursor
+            return self._connected().cursor
         if chosen == EARLIEST:
-            return consumer.locate(EARLIEST)
+            return self.locate(EARLIEST)
         if chosen == LATEST:
-            return consumer.locate(LATEST)
+            return self.locate(LATEST)
         moment = moment_us(chosen)
         return GroupPosition.from_json(chosen) if moment is None else self._begin_at(moment)
 
@@ -82,7 +88,7 @@ class Session:
         consumer = self._connected()
         place = consumer.cursor
         if not place.shards or any(not 0 < at.key_us < moment_us for at in place.shards.values()):
-            place = consumer.locate(EARLIEST)
+            place = self.locate(EARLIEST)
         before, self._target_us = self._target_us, moment_us - 1
         while True:
             end = self.next(place, UNBOUNDED, UNBOUNDED)
@@ -91,6 +97,14 @@ class Session:
             place = end
         self._target_us = before
         return place
+
+    def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
+        """Return where the sources' binlogs begin or end now.
+
+        Raises:
+            UsageError: a shard is files, which cannot say.
+        """
+        return self._connected().locate(where)
 
     def end_here(self) -> None:
         """Plan nothing that is committed later than now, by the sources' clocks."""
@@ -114,7 +128,7 @@ class Session:
         if time.monotonic() > self._asked_at_s + LATEST_EVERY_S:
             self._asked_at_s = time.monotonic()
             with suppress(CanalGroupError):
-                self._latest = self._connected().locate(LATEST)
+                self._latest = self.locate(LATEST)
         if self._latest is None:
             return None
         return replace(self._latest, sequence=self._planned[-1].end.sequence if self._planned else 0)
@@ -129,7 +143,7 @@ class Session:
         self.finish(start)
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
-            settled = self._target_us is not None and self._passed(self._target_us)
+            passed = self._passed()
             batch = self._span(
                 start,
                 None,
@@ -137,14 +151,17 @@ class Session:
                 bytes_max=bytes_max,
                 rows_min=self._rows_min(),
                 key_us_max=self._target_us,
+                # What was passed is all there.
+                timeout=LOOK_S if passed is None else 0.0,
             )
             if batch is not None:
                 self._planned.append(batch)
                 self._planned_at_s = time.monotonic()
                 return batch
-            if self._target_us is None or settled:
+            # Shards that were opened again meanwhile, perhaps by this very look, have nothing out yet.
+            if self._target_us is None or (passed is not None and passed == self._passed()):
                 return None
-            self._check_time(deadline_s, "what was committed before the query ends")
+            self._check_time(deadline_s, "what was committed before the query ends", start)
 
     def _rows_min(self) -> int:
         """Return how many rows the next span waits for; a query that ends waits for none."""
@@ -163,7 +180,7 @@ class Session:
             if found is not None:
                 self._planned = [found]
                 return self._connected().epoch, found
-            self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before")
+            self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before", start)
 
     def give_up(self) -> None:
         """Give up the client id, with its cursor."""
@@ -202,7 +219,7 @@ class Session:
 
     def _span(self, start: GroupPosition, until: GroupPosition | None, **bounds: Any) -> Batch | None:
         found: Batch | None = self._patiently(
-            lambda: self._connected().span(start, until, timeout=LOOK_S, **bounds), RolledBack
+            lambda: self._connected().span(start, until, **{"timeout": LOOK_S, **bounds}), RolledBack
         )
         return found
 
@@ -221,16 +238,31 @@ class Session:
                 if time.monotonic() > deadline_s:
                     raise
 
-    def _passed(self, key_us: int) -> bool:
-        """Return whether nothing with this key or a smaller one can come any more."""
+    def _passed(self) -> tuple[int, int] | None:
+        """Return the group and the generation in which all is out that the query has; None: it is not."""
+        if self._target_us is None:
+            return None
         group = self._connected().status()["group"]
         if not group.get("active") or not group["merging"]:
-            return False
+            return None
         watermark_us = group["watermark_us"]
-        return watermark_us is None or int(watermark_us) > key_us
+        if watermark_us is not None and int(watermark_us) <= self._target_us:
+            return None
+        return int(group["pid"]), int(group["generation"])
 
-    def _check_time(self, deadline_s: float, what: str) -> None:
-        if time.monotonic() < deadline_s:
+    def _held_up(self, start: GroupPosition) -> bool:
+        """Return whether a living consumer of the same rows stands further back, for which rings are kept."""
+        if not self._beside:
+            return False
+        clients = self._connected().status()["group"].get("clients", [])
+        return any(
+            GroupPosition.from_json(client["cursor"]).sequence < start.sequence
+            for client in clients
+            if client["client_id"] in self._beside and client["holder"] and client["cursor"]
+        )
+
+    def _check_time(self, deadline_s: float, what: str, start: GroupPosition) -> None:
+        if time.monotonic() < deadline_s or self._held_up(start):
             return
         group = self._connected().status()["group"]
         raise ServerUnavailable(

@@ -14,13 +14,14 @@ envelope, all tables: see `merge.envelope`. debezium, all tables: `before after 
 envelope has them, images as maps of text; statements are left out. canal, all tables: canal's flat message,
 one for each row.
 
-Types: unsigned integers become the next wider signed one, BIGINT UNSIGNED and BIT decimal(20,0), decimals of
-more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME an interval.
+Types: unsigned integers become the next wider signed one, BIGINT UNSIGNED and BIT decimal(20,0) or what the
+query says, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME an
+interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -91,21 +92,23 @@ _WIDER = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20, 0),
 }
+#: what 64 bits without a sign become. The JVM makes a Java object of each decimal of so many digits, twice
+UNSIGNED_BIGINT = {"decimal": pa.decimal128(20, 0), "bigint": pa.int64(), "string": pa.utf8()}
 _CHANGES = pa.array(["insert", "update_postimage", "delete"])
 _OPS = pa.array(["INSERT", "UPDATE", "DELETE"])
 
 
-def spark_fields(columns: pa.Schema) -> pa.Schema:
-    """Return a table's columns with types that Spark has."""
-    return pa.schema([pa.field(column.name, _spark_type(column.type)) for column in columns])
+def spark_fields(columns: pa.Schema, unsigned_bigint: str = "decimal") -> pa.Schema:
+    """Return a table's columns with types that Spark has; see `UNSIGNED_BIGINT`."""
+    wider = _WIDER | {pa.uint64(): UNSIGNED_BIGINT[unsigned_bigint]}
+    return pa.schema([pa.field(column.name, _spark_type(column.type, wider)) for column in columns])
 
 
-def _spark_type(kind: Any) -> Any:
+def _spark_type(kind: Any, wider: Mapping[Any, Any]) -> Any:
     if pa.types.is_decimal256(kind):
         return pa.utf8()
-    return _WIDER.get(kind, kind.value_type if pa.types.is_dictionary(kind) else kind)
+    return wider.get(kind, kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.Schema:
@@ -166,14 +169,15 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
             table=table,
             column=unknown[0],
         )
-    changes = rows.column("_op").cast(pa.utf8())
+    op = encoded(rows.column("_op"))
     seq = pc.add(pc.multiply(rows.column("_seq"), 2), 1)
     found = {name: rows.column(name) for name in own} | {
-        "_change_type": _CHANGES.take(pc.index_in(changes, _OPS)),
+        "_change_type": _CHANGES.take(pc.index_in(op.dictionary, _OPS)).take(op.indices),
         "_seq": seq,
     }
     if BEFORE in rows.schema.names:
-        updates = np.flatnonzero(pc.equal(changes, "UPDATE").to_numpy(zero_copy_only=False))
+        is_update = pc.equal(op.dictionary, "UPDATE").take(op.indices)
+        updates = np.flatnonzero(is_update.to_numpy(zero_copy_only=False))
         if len(updates):
             found, rows = _with_preimages(rows, own, found, updates)
     came = rows.schema.names
@@ -351,6 +355,13 @@ def _changed(before: Any, after: Any) -> Any:
 def _row_of_entries(maps: Any) -> Any:
     offsets = maps.offsets.to_numpy()
     return np.repeat(np.arange(len(maps)), np.diff(offsets))
+
+
+def encoded(values: pa.ChunkedArray) -> Any:
+    """Return values as one dictionary array."""
+    if not pa.types.is_dictionary(values.type):
+        values = pc.dictionary_encode(values)
+    return values.unify_dictionaries().combine_chunks()
 
 
 def _array(values: Any) -> Any:

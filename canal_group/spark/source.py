@@ -7,6 +7,7 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,9 +76,8 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
                 time.monotonic() + chosen.retry_s,
                 threading.Event().wait,
             )
-        return table_schema(
-            spark_fields(pa.ipc.read_schema(pa.py_buffer(b64decode(text)))), table, self._chosen.columns
-        )
+        columns = pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
+        return table_schema(spark_fields(columns, chosen.unsigned_bigint), table, chosen.columns)
 
     def reader(self, schema: StructType) -> RangeReader:
         """Return a reader of what stands between `startingPosition` and `endingPosition`."""
@@ -169,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
-    """Reads what stands between two places, span by span, in one task: a client id has one consumer.
+    """Reads what stands between two places, span by span, each task a contiguous run of every span.
 
     Args:
         options: of the query.
@@ -181,17 +181,18 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the one part; its places are settled, so that a task that is repeated has the same."""
+        """Return what each task reads, settled here: a task that is repeated has the same rows."""
         with bounded(self._options) as session:
-            return [Bounds.of(session, self._options)]
+            return Bounds.of(session, self._options).shared(session, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the range in merged order."""
+        """Yield the rows of a task in merged order."""
         assert isinstance(partition, Bounds), "Spark hands back what `partitions` returned"
-        with bounded(self._options) as session:
-            for epoch, span in partition.walk(session, self._options):
-                (part,) = parts(self._options, epoch, span, 1)
-                for rows in read_part(part, partial(shape, self._options, self._schema)):
+        clients = partition.clients(self._options)
+        options = replace(self._options, client=clients[partition.task])
+        with bounded(options, frozenset(clients) - {options.client}) as session:
+            for part in partition.walk(session, options):
+                for rows in read_part(part, partial(shape, options, self._schema)):
                     yield from rows.to_batches(BATCH_ROWS)
 
 

@@ -83,6 +83,48 @@ def test_a_query_from_the_latest_sees_what_comes_later_only(
     assert [row["id"] for row in sink.rows] == shop.written["s0"][-4:]
 
 
+def test_a_micro_batch_waits_for_rows_but_not_for_ever(
+    spark: Any, served: tuple[Shop, Instance], tmp_path: Path
+) -> None:
+    """1. Fewer rows than wanted are there: the query looks, and has no micro-batch. 2. More come, and it has
+    all of them in one. 3. Fewer come again, and the time that it may wait is over.
+    """
+    shop, instance = served
+    with shop.connect(instance, client_id="now") as now:
+        begin = now.locate("latest").to_json()
+        now.unsubscribe()
+    # A trigger that finds nothing tells so at once.
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    sink, chosen = Sink(), options(shop, instance, client="patient", startingPosition=begin)
+
+    def start(**bounds: Any) -> Any:
+        given = chosen | {name: str(value) for name, value in bounds.items()}
+        writing = spark.readStream.format("canal_group").options(**given).load().writeStream
+        return writing.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    shop.write(0, 3)
+    query = start(minRowsPerBatch=5, maxDelaySeconds=3600)
+    try:
+        while len(query.recentProgress) < 3:
+            query.awaitTermination(0.2)
+        assert not sink.rows
+        shop.write(1, 2)
+        while not sink.rows:
+            query.awaitTermination(0.2)
+    finally:
+        query.stop()
+    assert len(sink.rows) == 5, "in one micro-batch"
+    shop.write(0, 1)
+    query = start(minRowsPerBatch=5, maxDelaySeconds=1)
+    try:
+        while len(sink.rows) < 6:
+            query.awaitTermination(0.2)
+    finally:
+        query.stop()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    assert sorted(row["id"] for row in sink.rows) == sorted(shop.written["s0"][-4:] + shop.written["s1"][-2:])
+
+
 def test_columns_that_are_not_chosen_are_neither_sent_nor_there(
     spark: Any, served: tuple[Shop, Instance]
 ) -> None:

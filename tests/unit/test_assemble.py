@@ -124,6 +124,14 @@ def test_typed_brings_the_image_before_on_request():
     assert result.drop_columns(["_before", "_before_absent"]).equals(typed(BATCH, ORDERS))
 
 
+def test_typed_brings_the_image_before_only_if_a_row_is_an_update():
+    assert typed(BATCH, ORDERS, before="updates").equals(typed(BATCH, ORDERS, before=True))
+    gone = {"id": 1, "total": None}
+    changes = [(0, 0, Op.INSERT, None, gone), (0, 1, Op.DELETE, gone, None)]
+    without = one_shard(table(ORDERS, ORDERS_COLUMNS, changes), rows=2)
+    assert typed(without, ORDERS, before="updates").equals(typed(without, ORDERS))
+
+
 def test_typed_brings_chosen_columns_only():
     result = typed(BATCH, ORDERS, columns=["total", "speed"], added=["_shard"])
     assert result.schema.names == ["total", "_op", "_shard", "_seq"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -94,6 +95,18 @@ def test_types_that_spark_lacks_become_wider_ones():
     assert (made["tiny"], int(made["big"]), made["state"], made["exact"]) == (255, 2**64 - 1, "new", None)
 
 
+@pytest.mark.parametrize(("kind", "as_it_is"), [("decimal", Decimal(2**63)), ("string", str(2**63))])
+def test_64_bits_without_a_sign_become_what_the_query_says(kind, as_it_is):
+    rows = typed(["INSERT", "INSERT"], {"big": pa.array([7, 2**63], pa.uint64())})
+    schema = spark_fields(rows.select(["big"]).schema, kind)
+    assert typed_rows(rows, "shop.orders", schema, new_columns="fail")["big"][1].as_py() == as_it_is
+    narrow = spark_fields(rows.select(["big"]).schema, "bigint")
+    small = typed_rows(rows.slice(0, 1), "shop.orders", narrow, new_columns="fail")
+    assert (small.to_pydict(), small.schema.types) == ({"big": [7]}, [pa.int64()])
+    with pytest.raises(SchemaMismatch, match=r"Column big of shop\.orders is uint64 and does not fit"):
+        typed_rows(rows, "shop.orders", narrow, new_columns="fail")
+
+
 def test_columns_that_the_query_lacks_are_an_error_or_ignored_and_missing_ones_are_null():
     rows = typed(["INSERT"], {"id": pa.array([1]), "colour": pa.array(["red"])})
     schema = pa.schema([("gone", pa.utf8()), ("id", pa.int64()), ("_seq", pa.int64())])
@@ -179,6 +192,7 @@ def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_toke
         ({"partitions": "0"}, "partitions cannot be '0'"),
         ({"retrySeconds": "soon"}, "retrySeconds cannot be 'soon'"),
         ({"preimages": "maybe"}, "preimages cannot be 'maybe'"),
+        ({"unsignedBigint": "int"}, "unsignedBigint cannot be 'int'"),
         ({"startingPosition": "2026-01-31"}, "startingPosition cannot be '2026-01-31'"),
         ({"startingPosition": "{}"}, "is no group position"),
         ({"endingPosition": "cursor"}, "endingPosition cannot be 'cursor'"),
