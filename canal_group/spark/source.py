@@ -169,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
-    """Reads what stands between two places, span by span, each task a contiguous run of every span.
+    """Reads what stands between two places, span by span; tasks take turns in stretches of the merged order.
 
     Args:
         options: of the query.
