@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import struct
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.parse import binlog_stream
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.binlog_stream import BinlogStream
 from actors.parse.chunk_builder import ChunkBuilder
@@ -42,14 +44,31 @@ def heartbeat(log_pos=0):
     return event + struct.pack("<I", zlib.crc32(event))
 
 
+class Packets(PacketReader):
+    """Lingers for no time; what happens meanwhile, the source says."""
+
+    def __init__(self, source):
+        super().__init__(source.ours, 0.3)
+        self.source = source
+
+    def readable(self, wait_s=0.0):
+        if wait_s and self.source.when_lingering:
+            self.source.when_lingering.pop(0)()
+        return super().readable()
+
+
 class Source:
-    """The other end of the connection; `when_empty[n]` runs when the socket is found empty, in turn."""
+    """The other end of the connection; `when_empty[n]` runs when the socket is found empty, in turn.
+
+    Likewise `when_lingering[n]`, when more is waited for before a chunk goes out.
+    """
 
     def __init__(self, sock):
         self.sock = sock
         self.number = 0
         self.now_us = NOON_US
         self.when_empty = []
+        self.when_lingering = []
         self.timers = []
 
     def send(self, *events):
@@ -93,7 +112,8 @@ def items_of(source, *, by_gtid=False):
     stream._by_gtid = by_gtid
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
-    stream._packets = PacketReader(source.ours, 0.3)
+    stream._packets = Packets(source)
+    stream._flushed_s = 0.0
     stream._address = type("Address", (), {"name": "s1"})
     items = []
     with contextlib.suppress(SourceUnavailable):
@@ -174,3 +194,29 @@ def test_by_gtid_a_heartbeat_behind_what_was_passed_over_proves_nothing(source):
     source.when_empty = [lambda place=place: source.send_soon(heartbeat(place)) for place in places]
     assert items_of(source, by_gtid=True) == [CaughtUp(frontier(3)), CaughtUp(frontier(4))]
     assert source.stream._decoder.offset == begin + 900
+
+
+def transactions():
+    """Return the fixture's transactions, each as its events."""
+    begins = [at for at, event in enumerate(REST) if event[4] in {EventType.GTID, EventType.ANONYMOUS_GTID}]
+    return [REST[begin:end] for begin, end in itertools.pairwise([*begins, len(REST)])]
+
+
+def test_what_follows_a_chunk_waits_a_moment_for_more(source, monkeypatch):
+    """The first transaction goes out at once; the second lingers, and takes along what comes meanwhile."""
+    monkeypatch.setattr(binlog_stream, "LINGER_S", 3600.0)
+    first, second, third, *_ = transactions()
+    source.send(FDE, PREVIOUS, *first)
+    source.when_empty = [lambda: source.send(*second)]
+    source.when_lingering = [lambda: source.send(*third)]
+    chunks = [item for item in items_of(source) if isinstance(item, Chunk)]
+    assert [len(chunk.headers) for chunk in chunks] == [1, 2]
+
+
+def test_what_follows_a_chunk_goes_out_at_once_after_a_pause(source, monkeypatch):
+    monkeypatch.setattr(binlog_stream, "LINGER_S", 0.0)
+    first, second, *_ = transactions()
+    source.send(FDE, PREVIOUS, *first)
+    source.when_empty = [lambda: source.send(*second)]
+    source.when_lingering = [lambda: pytest.fail("it lingered")]
+    assert [len(item.headers) for item in items_of(source) if isinstance(item, Chunk)] == [1, 1]
