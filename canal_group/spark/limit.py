@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.spark.shapes import encoded
@@ -19,6 +20,8 @@ from merge.span import reaches_back
 
 #: of `merge.typed.TYPED`, what tells on which side of a limit a row stands
 COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
+#: "uuid:number", "uuid:tag:number" or "domain-server-number"
+_GTID = r"^(?P<source>.+)[:-](?P<number>[0-9]+)$"
 
 
 def reached(limit: GroupPosition, place: GroupPosition) -> bool:
@@ -67,10 +70,14 @@ def _before(place: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[n
 
 def _held(place: Position, gtids: Any) -> NDArray[np.bool_]:
     """Return which transactions are before a place of another server, by their GTIDs."""
-    held = []
-    for gtid in gtids.dictionary.to_pylist():
-        source, _, number = gtid.rpartition(":" if ":" in gtid else "-")
-        numbers = np.array([int(number or 0)], dtype=np.int64)
-        held.append(bool(place.gtid_set.holds(source, numbers)[0]))
-    found: NDArray[np.bool_] = np.array(held, dtype=bool)[gtids.indices.to_numpy()]
-    return found
+    parts = pc.extract_regex(gtids.dictionary, _GTID)
+    sources = pc.fill_null(pc.struct_field(parts, "source"), "").dictionary_encode()
+    numbers = pc.fill_null(pc.struct_field(parts, "number").cast(pa.int64()), 0).to_numpy(
+        zero_copy_only=False
+    )
+    held = np.zeros(len(numbers), dtype=bool)
+    for code, source in enumerate(sources.dictionary.to_pylist()):
+        mine = sources.indices.to_numpy() == code
+        held[mine] = place.gtid_set.holds(source, numbers[mine])
+    of_row: NDArray[np.bool_] = held[gtids.indices.to_numpy()]
+    return of_row

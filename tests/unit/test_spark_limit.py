@@ -51,6 +51,7 @@ def test_rows_behind_a_shards_place_and_of_shards_without_one_are_left_out():
     [
         ("0-1-7", "0-2-"),
         ("11111111-1111-1111-1111-111111111111:1-7", "11111111-1111-1111-1111-111111111111:"),
+        ("11111111-1111-1111-1111-111111111111:tag:1-7", "11111111-1111-1111-1111-111111111111:tag:"),
     ],
 )
 def test_behind_a_failover_it_is_the_gtids_that_tell(gtids, source):
