@@ -114,17 +114,8 @@ class Place:
             ack=stream.settled(self._progress.ack),
             end=stream.settled(self._progress.end),
         )
-        batch = Batch(
-            batch_id=batch_id,
-            before=before,
-            after=before.past(headers, stream.names, stream.shards, stream.servers),
-            headers=headers,
-            names=stream.names,
-            log_start=self.read,
-            log_stop=self.read + stop,
-            generation=stream.generation,
-            shards=stream.shards,
-        )
+        after = before.past(headers, stream.names, stream.shards, stream.servers)
+        batch = self._batch(batch_id, stream, headers, stop, before, after)
         self.go_behind(batch)
         return batch
 
@@ -184,17 +175,8 @@ class Place:
             after = Progress.at(replace(after.end, shards={**after.end.shards, **span.until.shards}))
         left = places[~chosen]
         stop = int(left[0]) if len(left) else len(window)
-        batch = Batch(
-            batch_id=batch_id,
-            before=before,
-            after=after,
-            headers=headers,
-            names=stream.names,
-            log_start=self.read,
-            log_stop=self.read + stop,
-            generation=stream.generation,
-            shards=stream.shards,
-            behind=dict(self._behind),
+        batch = replace(
+            self._batch(batch_id, stream, headers, stop, before, after), behind=dict(self._behind)
         )
         shards = np.unique(headers["shard"]).tolist()
         holes = bool((places[chosen] > stop).any())
@@ -204,6 +186,22 @@ class Place:
                 self._behind[shard] = after.end.shards[stream.shards[shard]]
         self.go_behind(batch)
         return batch
+
+    def _batch(
+        self, batch_id: int, stream: Stream, headers: Headers, stop: int, before: Progress, after: Progress
+    ) -> Batch:
+        """Return a batch of headers from here to `stop` indexes further in the log."""
+        return Batch(
+            batch_id=batch_id,
+            before=before,
+            after=after,
+            headers=headers,
+            names=stream.names,
+            log_start=self.read,
+            log_stop=self.read + stop,
+            generation=stream.generation,
+            shards=stream.shards,
+        )
 
     def go_behind(self, batch: Batch) -> None:
         """Stand behind a batch of this log."""
