@@ -14,7 +14,7 @@ from typing import Any
 from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
-from actors.shard import NOTHING, ShardReport
+from actors.shard_report import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
 from merge.position import Position

@@ -24,6 +24,7 @@ from actors.gateway import Gateway, GatewayWiring
 from actors.group import GroupActor
 from actors.roster import Roster
 from actors.shard import Shard
+from actors.shard_wiring import shard_wiring
 from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
@@ -187,7 +188,7 @@ def launch(
                 Shard,
                 names.shards + shard.name,
                 _SHARD | _at(places, index),
-                wiring.shard_wiring(settings, shard),
+                shard_wiring(settings, shard),
             )
             for index, shard in enumerate(settings.shards)
         }
@@ -232,7 +233,7 @@ def launch(
 def _late_shard(settings: InstanceSettings, names: _ActorNames, shard: ShardSettings) -> ActorHandle:
     """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
     options = {**_SHARD, "scheduling_strategy": "SPREAD"}
-    return _actor(Shard, names.shards + shard.name, options, wiring.shard_wiring(settings, shard))
+    return _actor(Shard, names.shards + shard.name, options, shard_wiring(settings, shard))
 
 
 def _places(count: int) -> PlacementGroup:

@@ -30,6 +30,7 @@ from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress, connect, server_facts
 from actors.parse.start import StartBy, earliest_position, latest_position
 from actors.row_door import RowAddress, RowDoor, RowTicket
+from actors.shard_report import NOTHING, ShardReport
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
@@ -37,12 +38,9 @@ from actors.store.rows import gather
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.chunk import TableName
-from merge.errors import CanalGroupError, FencedError, SchemaMismatch, ShardUnavailable, UsageError
-from merge.header import HeaderRun
+from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageError
 from merge.position import Position
 
-#: in place of a sequence: there is none
-NOTHING = -1
 #: how long headers are gathered for one report while many come, seconds
 GATHER_S = 0.05
 #: how long `open` waits for a source to tell where its stream begins
@@ -71,22 +69,6 @@ class ShardWiring:
     start_by: StartBy
     #: how long the group may be silent before the shard leaves its source, seconds
     silence_max_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class ShardReport:
-    """What a shard has to say to the group."""
-
-    #: new headers; None: none
-    run: HeaderRun | None
-    #: the source's promise, made after every header so far; None: none
-    frontier_us: int | None
-    #: why the shard stopped; None: it did not
-    error: CanalGroupError | None
-    #: identity of the server that is read; empty: not known
-    server: str = ""
-    #: whether it reads no further until something is acknowledged
-    full: bool = False
 
 
 class Shard:

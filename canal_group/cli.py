@@ -76,7 +76,7 @@ def check(
     """Check an instance file and each source's settings and grants; a line each."""
     from actors.parse.files_reader import FilesSource, listed
     from actors.parse.preflight import preflight
-    from actors.wiring import shard_source
+    from actors.shard_wiring import shard_source
     from conf.description import describe
     from conf.load import load_instance
 

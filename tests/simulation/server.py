@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from actors.ports import Subscription
-from actors.shard import ShardReport
+from actors.shard_report import ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, CoordinatorUnavailable, FencedError, ServerUnavailable
 from merge.group import Group, GroupSettings

@@ -6,7 +6,7 @@ its source comes back: how it finds its place again is tested where binlogs are 
 
 from __future__ import annotations
 
-from actors.shard import ShardReport
+from actors.shard_report import ShardReport
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.chunk import Chunk
 from merge.errors import FencedError, ShardUnavailable

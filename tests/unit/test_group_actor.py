@@ -18,6 +18,7 @@ from actors.coordination.local import LocalCoordinator
 from actors.group import GroupActor
 from actors.ports import Subscription
 from actors.shard import Shard
+from actors.shard_wiring import shard_wiring
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable
@@ -101,7 +102,7 @@ async def serving(folder, monkeypatch):
         }
     )
     coordinator = Doubtful("shop")
-    shard = Shard(wiring.shard_wiring(settings, settings.shards[0]))
+    shard = Shard(shard_wiring(settings, settings.shards[0]))
     monkeypatch.setattr(candidate, "TICK_S", 3600.0)
     monkeypatch.setattr(enrolment.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)

@@ -1,4 +1,4 @@
-"""pandas stays out of actors' processes, and only out of them."""
+"""An actor's process imports what it needs; pandas stays out of them, and only out of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ def _printed(*lines: str) -> list[str]:
         [sys.executable, "-c", "\n".join(lines)], check=True, capture_output=True, text=True, timeout=120
     )
     return done.stdout.split()
+
+
+#: what costs an actor's process time at its start, unless it is what the actor works with
+_HEAVY = ("cryptography", "kazoo", "pandas", "pymysql", "pyspark", "sqlglot", "actors.parse", "actors.shard")
+
+
+@pytest.mark.parametrize(
+    ("module", "needed"),
+    [
+        ("actors.group", {"kazoo"}),
+        ("actors.gateway", {"cryptography"}),
+        ("actors.shard", {"pymysql", "actors.parse", "actors.shard", "sqlglot", "cryptography"}),
+    ],
+)
+def test_an_actor_imports_what_it_needs(module: str, needed: set[str]) -> None:
+    look = f"import sys; print(*(name for name in {_HEAVY} if name in sys.modules))"
+    assert set(_printed(f"import {module}", look)) == needed
 
 
 @pytest.mark.parametrize("module", ["actors.launch", "actors.gateway", "canal_group.client"])
