@@ -26,9 +26,9 @@ from actors.roster import Roster
 from actors.shard import Shard
 from actors.shard_wiring import shard_wiring
 from actors.zookeepers import ZooKeepers
+from conf.reach import is_every_address
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
-from conf.value import is_every_address
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)

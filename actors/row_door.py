@@ -19,13 +19,11 @@ from hmac import compare_digest
 from typing import Any
 
 import pyarrow as pa
-import ray
 from pyarrow import flight
 
-from actors.door_certificate import DoorCertificate, door_certificate
+from actors.door_ground import DoorCertificate, certificate_where_reached, node_host
 from actors.flight_errors import flight_error
 from actors.store.rows import STREAMS, Wanted
-from conf.value import is_loopback
 from merge.chunk import TableName
 from merge.errors import CanalGroupError
 
@@ -94,8 +92,8 @@ class RowDoor:
         *,
         tls: bool | None = None,
     ) -> None:
-        secret, host = secrets.token_hex(_SECRET_BYTES), host or ray.util.get_node_ip_address()
-        proof = door_certificate(host) if tls or (tls is None and not is_loopback(host)) else None
+        secret, host = secrets.token_hex(_SECRET_BYTES), host or node_host()
+        proof = certificate_where_reached(host, tls)
         place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
         self._server = _Server(f"{place}:0", rows, secret, proof)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()

@@ -7,8 +7,9 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
+from conf.reach import is_loopback
 from conf.secret import read_secret
-from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, is_loopback, unfit
+from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, unfit
 from merge.access import is_header_text
 
 

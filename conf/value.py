@@ -43,22 +43,6 @@ def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomErr
     return PydanticCustomError(UNFIT, "should {expected}", {"expected": expected, "key": key, "found": found})
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens on `host`."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def is_every_address(host: str) -> bool:
-    """Return whether what listens on `host` listens on every address of the machine."""
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
 def is_host_and_port(text: str) -> bool:
     """Return whether `text` is `host:port`, with an IPv6 address in brackets."""
     match = _HOST_AND_PORT.fullmatch(text)

@@ -9,7 +9,7 @@ import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
 from pyarrow import flight
 
-from actors.door_certificate import door_certificate
+from actors.door_ground import certificate_where_reached
 from actors.row_client import RowClient
 from actors.row_door import RowDoor, RowTicket
 from actors.store.ring import BatchMode, RingBounds, RingStore
@@ -194,13 +194,21 @@ def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
 
 @pytest.mark.parametrize(("host", "name"), [("10.0.0.7", "10.0.0.7"), ("::1", "::1"), ("node7", "node7")])
 def test_a_certificate_is_of_its_host(host, name):
-    made = door_certificate(host)
+    made = certificate_where_reached(host, tls=True)
     names = load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
         SubjectAlternativeName
     )
     assert [str(one.value) for one in names.value] == [name]
     assert b"PRIVATE KEY" in made.key
     assert "PRIVATE KEY" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "made"),
+    [("127.0.0.1", None, False), ("::1", None, False), ("10.0.0.7", None, True), ("10.0.0.7", False, False)],
+)
+def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, made):
+    assert (certificate_where_reached(host, tls) is not None) == made
 
 
 def test_a_door_that_is_gone_is_asked_for_anew(ring):

@@ -1,14 +1,9 @@
-"""A certificate for one shard's row door, made when the door is, trusted by whom Ray tells of it.
-
-It vouches for itself: nobody has to set up an authority, and nothing of it outlives the door. The key stays
-in the process.
-"""
+"""A certificate that vouches for itself: nobody has to set up an authority."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,16 +16,8 @@ _SKEW_MAX = dt.timedelta(days=1)
 _LIFE_MAX = dt.timedelta(days=3650)
 
 
-@dataclass(frozen=True, slots=True)
-class DoorCertificate:
-    """A self-signed certificate and its key, both PEM."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
-
-
-def door_certificate(host: str) -> DoorCertificate:
-    """Make a certificate for a host name or address."""
+def self_signed(host: str) -> tuple[bytes, bytes]:
+    """Make a certificate for a host name or address; return it and its key, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "canal-group row door")])
     now = dt.datetime.now(dt.UTC)
@@ -45,7 +32,7 @@ def door_certificate(host: str) -> DoorCertificate:
         .add_extension(x509.SubjectAlternativeName([_general_name(host)]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return DoorCertificate(
+    return (
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
