@@ -1,21 +1,18 @@
 """Statements: what a statement in the binlog is, and which tables it changes.
 
 `kind_of` sorts a statement by its first words: transaction control, rows in statement form, XA, or a change
-of definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can; what it
-cannot is read by small expressions, and what these cannot is still reported, as QUERY: no statement is lost.
+of definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can, in
+`ddl_trees`, which is imported at the first definition; what it cannot is read by small expressions, and what
+these cannot is still reported, as QUERY: no statement is lost.
 
 Names: canal's `CanalEntry.EventType`.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from enum import Enum
-from typing import Any, NamedTuple
-
-import sqlglot
-from sqlglot import exp
+from typing import NamedTuple
 
 _COMMENTS = re.compile(r"^(?:\s+|/\*(?!M?!).*?\*/|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$))+", re.DOTALL)
 
@@ -98,78 +95,12 @@ def changes_of(sql: str, schema: str) -> list[Change]:
         At least one change. A statement about no table (users, views, routines, schemas, maintenance), about
         a temporary table, or that cannot be read is one QUERY without a table.
     """
-    parsed = _by_sqlglot(sql, schema)
+    from actors.parse.ddl_trees import tree_changes
+
+    parsed = tree_changes(sql, schema)
     if parsed is None:
-        parsed = _by_expressions(sql, schema)
-    return parsed or [Change("QUERY", schema, "")]
-
-
-def _by_sqlglot(sql: str, schema: str) -> list[Change] | None:
-    """Return the changes sqlglot reads, None if it cannot parse the statement."""
-    logger = logging.getLogger("sqlglot")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)  # it warns of every statement that it does not model
-    try:
-        trees = [tree for tree in sqlglot.parse(sql, read="mysql") if tree is not None]
-    except Exception:  # noqa: BLE001 - it raises ValueError and others beside its own on SQL it does not expect
-        return None
-    finally:
-        logger.setLevel(level)
-    if len(trees) != 1:
-        return None
-    return _tree_changes(trees[0], schema)
-
-
-def _tree_changes(tree: Any, schema: str) -> list[Change] | None:
-    match tree:
-        case exp.Command():
-            return None
-        case exp.Create() | exp.Drop():
-            return _create_or_drop(tree, schema)
-        case exp.Alter():
-            if str(tree.args.get("kind")).upper() != "TABLE":
-                return []
-            return _alter(tree, schema)
-        case exp.TruncateTable():
-            return [_change("TRUNCATE", table, schema) for table in tree.expressions]
-        case _:
-            return []
-
-
-def _create_or_drop(tree: exp.Create | exp.Drop, schema: str) -> list[Change] | None:
-    kind = str(tree.args.get("kind")).upper()
-    creates = isinstance(tree, exp.Create)
-    if tree.args.get("temporary") or tree.find(exp.TemporaryProperty):
-        return []
-    if kind == "INDEX":
-        table = tree.this.args.get("table") if creates else tree.find(exp.Table)
-        # sqlglot puts DROP INDEX i ON t in different places in its versions: the expressions are certain.
-        return [_change("CINDEX", table, schema)] if creates and isinstance(table, exp.Table) else None
-    if kind != "TABLE":
-        return []
-    if creates:
-        target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
-        return [_change("CREATE", target, schema)] if isinstance(target, exp.Table) else None
-    tables = [tree.this, *tree.expressions]
-    if not all(isinstance(table, exp.Table) for table in tables):
-        return None
-    return [_change("ERASE", table, schema) for table in tables]
-
-
-def _alter(tree: exp.Alter, schema: str) -> list[Change] | None:
-    if not isinstance(tree.this, exp.Table):
-        return None
-    changed = [_change("ALTER", tree.this, schema)]
-    renames = list(tree.find_all(exp.AlterRename))
-    targets = [rename.this for rename in renames if isinstance(rename.this, exp.Table)]
-    if renames:
-        changed = [_change("RENAME", tree.this, schema)]
-    return changed + [_change("RENAME", target, schema) for target in targets]
-
-
-def _change(op: str, table: Any, schema: str) -> Change:
-    assert isinstance(table, exp.Table)
-    return Change(op, table.db or schema, table.name)
+        return _by_expressions(sql, schema) or [Change("QUERY", schema, "")]
+    return [Change(*change) for change in parsed] or [Change("QUERY", schema, "")]
 
 
 _NAME = r"(?:`(?:[^`]|``)+`|[\w$]+)"

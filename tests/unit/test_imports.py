@@ -32,7 +32,7 @@ _HEAVY = (
         # pymysql imports cryptography itself, for a server's RSA key.
         (
             "actors.shard",
-            {"actors.parse", "actors.shard", "cryptography", "pydantic", "pymysql", "sqlglot"},
+            {"actors.parse", "actors.shard", "cryptography", "pydantic", "pymysql"},
         ),
     ],
 )
