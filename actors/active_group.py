@@ -25,6 +25,7 @@ from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Subscription
 from actors.standby import Standby
 from merge import events as ev
+from merge import instructions as do
 from merge.errors import CanalGroupError, FencedError, ServerUnavailable, UsageError
 from merge.group import Group
 from merge.position import Position
@@ -196,26 +197,26 @@ class ActiveGroup:
             for instruction in self.machine.handle(event):
                 self._do(instruction)
 
-    def _do(self, instruction: ev.Instruction) -> None:
+    def _do(self, instruction: do.Instruction) -> None:
         match instruction:
-            case ev.Reply(call, value):
+            case do.Reply(call, value):
                 self._reply(call, value)
-            case ev.Refuse(call, error):
+            case do.Refuse(call, error):
                 self._answer(call, lambda answer: answer.set_exception(error))
-            case ev.OpenShard(shard, generation, position):
+            case do.OpenShard(shard, generation, position):
                 self._shards.follow(shard, generation, position)
-            case ev.FreeRing(shard, _, sequence):
+            case do.FreeRing(shard, _, sequence):
                 self._shards.free(shard, sequence)
-            case ev.CloseShard(shard):
+            case do.CloseShard(shard):
                 name = self._shards.close(shard)
                 _log.info("destination=%s shard=%s left", self._standby.destination, name)
-            case ev.SaveCursor(call, client_id, table_filter, cursor, dropped):
+            case do.SaveCursor(call, client_id, table_filter, cursor, dropped):
                 self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
-            case ev.ForgetClient(call, client_id):
+            case do.ForgetClient(call, client_id):
                 self._chore(self._forget(call, client_id))
-            case ev.LeaseConsumer(call, client_id, holder):
+            case do.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
-            case ev.ReleaseConsumer(client_id):
+            case do.ReleaseConsumer(client_id):
                 # Whoever holds the node now: a new consumer may come before it is let go of.
                 self._chore(self._release(client_id, self.leases.give_up(client_id)))
 
@@ -247,11 +248,11 @@ class ActiveGroup:
         try:
             await asyncio.to_thread(self._store.forget, client_id, self.machine.epoch)
         except FencedError as error:
-            self._do(ev.Refuse(call, self._deposed(error)))
+            self._do(do.Refuse(call, self._deposed(error)))
         except CanalGroupError as error:
-            self._do(ev.Refuse(call, error))
+            self._do(do.Refuse(call, error))
         else:
-            self._do(ev.Reply(call, None))
+            self._do(do.Reply(call, None))
 
     async def _lease(self, call: int, client_id: str, holder: str) -> None:
         try:

@@ -23,22 +23,17 @@ from merge.events import (
     CursorNotSaved,
     CursorSaved,
     Event,
-    ForgetClient,
     GetRequested,
     GetTimedOut,
-    Instruction,
-    LeaseConsumer,
     LeaseFailed,
     PlanRequested,
-    Refuse,
-    ReleaseConsumer,
     ReleaseRequested,
-    Reply,
     RollbackRequested,
     SpanRequested,
     SubscribeRequested,
     UnsubscribeRequested,
 )
+from merge.instructions import ForgetClient, Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 from merge.subscribers import Subscribers

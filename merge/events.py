@@ -1,4 +1,4 @@
-"""What a group is told, in the past tense, and what it wants done, in the imperative.
+"""Events: what a group is told, in the past tense. What it wants done then is in `instructions`.
 
 A `call` is an opaque number that the shell gives to a request; the answer, `Reply` or `Refuse`, carries it.
 Times are microseconds of the shell's monotonic clock, unless a name says otherwise.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from merge.errors import CanalGroupError
 from merge.header import HeaderRun
@@ -37,9 +37,6 @@ class Resume(StrEnum):
     CURSOR = "cursor"
     #: where the others are: what is between is not delivered to it
     NOW = "now"
-
-
-# ---- events ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,95 +306,4 @@ Event: TypeAlias = (
     | ShardAdded
     | ShardRemoved
     | Ticked
-)
-
-# ---- instructions ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class OpenShard:
-    """Make the shard read on from `position` (None: where its settings say), under a new generation."""
-
-    shard: int
-    generation: int
-    position: Position | None
-
-
-@dataclass(frozen=True, slots=True)
-class FreeRing:
-    """Let the shard's ring forget everything up to and with `sequence`."""
-
-    shard: int
-    generation: int
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class CloseShard:
-    """End the shard: it left the group, and no cursor needs it."""
-
-    shard: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseConsumer:
-    """Make `holder` the active consumer, under a new epoch."""
-
-    call: int
-    client_id: str
-    holder: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseConsumer:
-    """Take the consumer's running node away."""
-
-    client_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class SaveCursor:
-    """Write subscription and cursor durably, under the server's epoch."""
-
-    call: int
-    client_id: str
-    filter: str
-    cursor: GroupPosition | None
-    dropped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetClient:
-    """Remove subscription and cursor, under the server's epoch."""
-
-    call: int
-    client_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer a call."""
-
-    call: int
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Answer a call with an error; nothing was changed."""
-
-    call: int
-    error: CanalGroupError
-
-
-Instruction: TypeAlias = (
-    OpenShard
-    | FreeRing
-    | CloseShard
-    | LeaseConsumer
-    | ReleaseConsumer
-    | SaveCursor
-    | ForgetClient
-    | Reply
-    | Refuse
 )

@@ -20,13 +20,9 @@ from merge.batch_limits import BatchLimits
 from merge.consumers import Consumers
 from merge.errors import CanalGroupError, UsageError
 from merge.events import (
-    CloseShard,
     ConsumerLeased,
     Event,
-    Instruction,
-    Refuse,
     ReleaseRequested,
-    Reply,
     ShardAdded,
     ShardFailed,
     ShardLost,
@@ -38,6 +34,7 @@ from merge.events import (
     Started,
     Ticked,
 )
+from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.member import Role
 from merge.stream import Stream
 from merge.stream_status import describe_stream

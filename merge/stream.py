@@ -22,7 +22,8 @@ from dataclasses import replace
 import numpy as np
 
 from merge.errors import CanalGroupError, ConfigError
-from merge.events import FreeRing, OpenShard, ShardFailed, ShardOpened, ShardReported
+from merge.events import ShardFailed, ShardOpened, ShardReported
+from merge.instructions import FreeRing, OpenShard
 from merge.member import Policy, Role
 from merge.membership import Membership
 from merge.merged_log import MergedLog

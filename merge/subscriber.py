@@ -21,16 +21,8 @@ from merge.errors import (
     RolledBack,
     SubscriptionDropped,
 )
-from merge.events import (
-    GetRequested,
-    Instruction,
-    Refuse,
-    ReleaseConsumer,
-    Reply,
-    Resume,
-    SaveCursor,
-    SpanRequested,
-)
+from merge.events import GetRequested, Resume, SpanRequested
+from merge.instructions import Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.lease import Lease
 from merge.ledger import Batch, Ledger
 from merge.place import Place

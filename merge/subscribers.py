@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from merge.batch_limits import BatchLimits
-from merge.events import ConsumerState, Instruction
+from merge.events import ConsumerState
+from merge.instructions import Instruction
 from merge.position import GroupPosition
 from merge.stream import Stream
 from merge.subscriber import Subscriber

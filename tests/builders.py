@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from merge import events as ev
+from merge import instructions as do
 from merge.chunk import Chunk
 from merge.errors import CanalGroupError
 from merge.group import Group, GroupSettings
@@ -162,12 +163,12 @@ class World:
     group: Group = field(init=False)
     rings: list[FakeRing] = field(init=False)
     answers: dict[int, Any] = field(default_factory=dict)
-    opening: dict[int, ev.OpenShard] = field(default_factory=dict)
-    leasing: list[ev.LeaseConsumer] = field(default_factory=list)
-    saving: list[ev.SaveCursor] = field(default_factory=list)
+    opening: dict[int, do.OpenShard] = field(default_factory=dict)
+    leasing: list[do.LeaseConsumer] = field(default_factory=list)
+    saving: list[do.SaveCursor] = field(default_factory=list)
     #: every instruction, in order
-    done: list[ev.Instruction] = field(default_factory=list)
-    stored: dict[str, ev.SaveCursor] = field(default_factory=dict)
+    done: list[do.Instruction] = field(default_factory=list)
+    stored: dict[str, do.SaveCursor] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     #: shards that were ended
     closed: list[int] = field(default_factory=list)
@@ -202,38 +203,38 @@ class World:
         )
         self.tell(ev.Started(self.now_us, known))
 
-    def tell(self, event: ev.Event) -> list[ev.Instruction]:
+    def tell(self, event: ev.Event) -> list[do.Instruction]:
         """Give the group an event and do what it says."""
         instructions = self.group.handle(event)
         for instruction in instructions:
             self._do(instruction)
         return instructions
 
-    def _do(self, instruction: ev.Instruction) -> None:
+    def _do(self, instruction: do.Instruction) -> None:
         self.done.append(instruction)
         match instruction:
-            case ev.OpenShard(shard, _, _):
+            case do.OpenShard(shard, _, _):
                 self.opening[shard] = instruction
-            case ev.FreeRing(shard, generation, sequence):
+            case do.FreeRing(shard, generation, sequence):
                 self.free(shard, generation, sequence)
-            case ev.LeaseConsumer():
+            case do.LeaseConsumer():
                 self.leasing.append(instruction)
-            case ev.SaveCursor():
+            case do.SaveCursor():
                 assert all(save.client_id != instruction.client_id for save in self.saving), (
                     "two writes at once"
                 )
                 self.saving.append(instruction)
-            case ev.ForgetClient(call, client_id):
+            case do.ForgetClient(call, client_id):
                 self.stored.pop(client_id, None)
                 self.answer(call, None)
-            case ev.CloseShard(shard):
+            case do.CloseShard(shard):
                 self.opening.pop(shard, None)
                 self.closed.append(shard)
-            case ev.ReleaseConsumer():
+            case do.ReleaseConsumer():
                 pass
-            case ev.Reply(call, value):
+            case do.Reply(call, value):
                 self.answer(call, value)
-            case ev.Refuse(call, error):
+            case do.Refuse(call, error):
                 self.answer(call, error)
 
     def answer(self, call: int, value: Any) -> None:

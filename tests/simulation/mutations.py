@@ -15,6 +15,7 @@ import actors.meta.memory
 import merge.batch_limits
 import merge.subscriber
 from merge import events as ev
+from merge import instructions as do
 from merge.epoch import Tenure
 from merge.group import Group
 from merge.header import HeaderRun
@@ -58,11 +59,11 @@ def any_batch_can_be_acknowledged(patch: Patch) -> None:
 def acked_before_written(patch: Patch) -> None:
     real = Group.handle
 
-    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+    def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
         instructions = real(self, event)
         if isinstance(event, ev.AckRequested):
-            saves = [save for save in instructions if isinstance(save, ev.SaveCursor)]
-            return [*(ev.Reply(event.call, save.cursor) for save in saves), *instructions]
+            saves = [save for save in instructions if isinstance(save, do.SaveCursor)]
+            return [*(do.Reply(event.call, save.cursor) for save in saves), *instructions]
         return instructions
 
     patch(Group, "handle", handle)
@@ -71,7 +72,7 @@ def acked_before_written(patch: Patch) -> None:
 def a_write_without_an_answer_is_taken_for_a_refused_one(patch: Patch) -> None:
     real = Group.handle
 
-    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+    def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
         instructions = real(self, event)
         if isinstance(event, ev.CursorNotSaved):
             subscriber = self._subscribers.find(event.client_id)
@@ -139,7 +140,7 @@ def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
     """The position that a shard has reported, instead of the one that was acknowledged."""
     real = Subscribers.rewind
 
-    def rewind(self: Subscribers) -> list[ev.Instruction]:
+    def rewind(self: Subscribers) -> list[do.Instruction]:
         for subscriber in self.all:
             outstanding = subscriber.ledger.outstanding
             if outstanding:
@@ -153,7 +154,7 @@ def what_is_behind_the_cursor_is_delivered(patch: Patch) -> None:
     """Of two subscribers, the one that is ahead gets what the other one still needs."""
     real = Subscribers.place
 
-    def place(self: Subscribers) -> list[ev.Instruction]:
+    def place(self: Subscribers) -> list[do.Instruction]:
         instructions = real(self)
         for subscriber in self.all:
             subscriber._place._behind = {}
@@ -204,7 +205,7 @@ def a_removed_shard_leaves_at_once(patch: Patch) -> None:
     """Without waiting until everybody has acknowledged what it had committed."""
     real = Group.handle
 
-    def handle(self: Group, event: ev.Event) -> list[ev.Instruction]:
+    def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
         return real(self, replace(event, now=True) if isinstance(event, ev.ShardRemoved) else event)
 
     patch(Group, "handle", handle)

@@ -16,6 +16,7 @@ import numpy as np
 from actors.ports import Subscription
 from actors.shard_report import ShardReport
 from merge import events as ev
+from merge import instructions as do
 from merge.errors import CanalGroupError, CoordinatorUnavailable, FencedError, ServerUnavailable
 from merge.group import Group, GroupSettings
 from merge.ledger import Batch
@@ -216,27 +217,27 @@ class Server(Process):
             for instruction in self.machine.handle(event):
                 self._do(instruction)
 
-    def _do(self, instruction: ev.Instruction) -> None:
+    def _do(self, instruction: do.Instruction) -> None:
         match instruction:
-            case ev.Reply(call, value):
+            case do.Reply(call, value):
                 self._reply(call, value)
-            case ev.Refuse(call, error):
+            case do.Refuse(call, error):
                 self._watched.pop(call, None)
                 answer = self._answers.pop(call, None)
                 if answer is not None:
                     answer.fail(error)
-            case ev.OpenShard(shard, generation, position):
+            case do.OpenShard(shard, generation, position):
                 self._follow_anew(shard, generation, position)
-            case ev.FreeRing(shard, generation, sequence):
+            case do.FreeRing(shard, generation, sequence):
                 self._call(shard, "free", generation, sequence)
-            case ev.CloseShard(shard):
+            case do.CloseShard(shard):
                 self._unfollow(shard)
                 self._leave(shard)
-            case ev.SaveCursor(call, client_id, table_filter, cursor, dropped):
+            case do.SaveCursor(call, client_id, table_filter, cursor, dropped):
                 self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
-            case ev.LeaseConsumer(call, client_id, holder):
+            case do.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
-            case ev.ReleaseConsumer(client_id):
+            case do.ReleaseConsumer(client_id):
                 self.note("releases {}", client_id)
 
     def _reply(self, call: int, value: Any) -> None:

@@ -4,6 +4,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge import instructions as do
 from merge.batch_limits import BatchLimits
 from merge.errors import (
     AckOutOfOrder,
@@ -57,7 +58,7 @@ def test_a_long_transactions_late_end_does_not_lose_other_shards_data():
     world.restart()
     world.start()
     world.open_all()
-    assert [asked.position.offset for asked in world.asked(ev.OpenShard)[-2:]] == [104, 104]
+    assert [asked.position.offset for asked in world.asked(do.OpenShard)[-2:]] == [104, 104]
     world.subscribe()
     world.report_all()
     second = world.get()
@@ -154,7 +155,7 @@ def test_a_failed_shard_that_is_lost_is_opened_again():
     world = World.of(Source(Tx(10)))
     world.tell(ev.ShardFailed(0, 1, CorruptEvent("bad"), 0))
     world.lose(0, "process died")
-    assert [asked.generation for asked in world.asked(ev.OpenShard)] == [1, 2]
+    assert [asked.generation for asked in world.asked(do.OpenShard)] == [1, 2]
     assert shard_state(world, 0)["error"] == "process died"
 
 
@@ -172,7 +173,7 @@ def test_a_loss_is_a_rewind_and_the_consumer_is_told_once():
     first, second = world.get(rows_max=2), world.get(rows_max=2)
     world.ack(first.batch_id)
     world.lose(0)
-    asked = world.asked(ev.OpenShard)[-2:]
+    asked = world.asked(do.OpenShard)[-2:]
     assert [(one.generation, one.position.offset) for one in asked] == [(2, 104), (2, 104)]
     with pytest.raises(RolledBack):
         world.get()
@@ -358,12 +359,12 @@ def test_rings_are_freed_up_to_the_slowest_subscriber():
     world.subscribe("two")
     world.report_all()
     world.ack(world.get("one").batch_id, "one")
-    assert world.asked(ev.FreeRing) == []
+    assert world.asked(do.FreeRing) == []
     world.ack(world.get("two", rows_max=2).batch_id, "two")
-    assert world.asked(ev.FreeRing) == [ev.FreeRing(0, 1, world.rings[0].sequence(1))]
+    assert world.asked(do.FreeRing) == [do.FreeRing(0, 1, world.rings[0].sequence(1))]
     epoch = world.epochs["two"]
     world.tell(ev.UnsubscribeRequested(world.call(), "two", epoch, 0))
-    assert world.asked(ev.FreeRing)[-1] == ev.FreeRing(0, 1, world.rings[0].sequence(2))
+    assert world.asked(do.FreeRing)[-1] == do.FreeRing(0, 1, world.rings[0].sequence(2))
 
 
 def test_a_newcomer_inside_a_huge_transaction_gets_it_whole():
@@ -496,9 +497,9 @@ def test_an_unwritten_acknowledgement_can_be_repeated():
     world.save(CoordinatorUnavailable("away"))
     with pytest.raises(CoordinatorUnavailable):
         world.result(acking)
-    assert world.asked(ev.FreeRing) == []
+    assert world.asked(do.FreeRing) == []
     assert world.ack(batch.batch_id) == batch.ack
-    assert len(world.asked(ev.FreeRing)) == 1
+    assert len(world.asked(do.FreeRing)) == 1
 
 
 def test_while_it_is_unknown_whether_a_cursor_is_written_nothing_moves_it_backwards():
@@ -554,7 +555,7 @@ def test_a_consumer_that_is_gone_loses_its_lease_though_its_acknowledgement_is_n
     for _ in range(3):
         world.save(CoordinatorUnavailable("away"))
         world.tick(SECOND)
-    assert world.asked(ev.ReleaseConsumer) == [ev.ReleaseConsumer("c")]
+    assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
 
 
 def test_a_new_subscription_that_is_not_written_is_forgotten():
@@ -564,7 +565,7 @@ def test_a_new_subscription_that_is_not_written_is_forgotten():
     world.save(CoordinatorUnavailable("away"))
     with pytest.raises(CoordinatorUnavailable):
         world.result(call)
-    assert world.asked(ev.ReleaseConsumer) == [ev.ReleaseConsumer("c")]
+    assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
     assert world.group.describe(0)["clients"] == []
     world.subscribe()
 
@@ -601,9 +602,9 @@ def test_a_silent_consumers_batches_are_the_next_ones():
         world.result(world.request_subscribe(holder="y"))
     assert caught.value.details == {"holder": "x", "retry_after_s": 1.0}
     world.tick(SECOND)
-    assert world.asked(ev.ReleaseConsumer) == []
+    assert world.asked(do.ReleaseConsumer) == []
     world.tick(1)
-    assert world.asked(ev.ReleaseConsumer) == [ev.ReleaseConsumer("c")]
+    assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
     with pytest.raises(NotSubscribed):
         world.get()
     world.subscribe(holder="y")
@@ -879,7 +880,7 @@ def test_a_refused_call_changes_nothing(what):
     first, second = world.get(rows_max=1), world.get(rows_max=1)
     event, error, fields = refused_calls(world, first, second)[what]
     before = world.group.describe(0)
-    assert world.tell(event) == [ev.Refuse(event.call, world.answers[event.call])]
+    assert world.tell(event) == [do.Refuse(event.call, world.answers[event.call])]
     refusal = world.answers[event.call]
     assert type(refusal) is error
     assert refusal.details == fields

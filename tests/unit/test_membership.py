@@ -4,6 +4,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
+from merge import instructions as do
 from merge.cursor_writes import OWN_CALL
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.header import Flag
@@ -87,7 +88,7 @@ def test_it_begins_where_an_operator_says():
     world = running(Source(Tx(10)))
     source = Source(Tx(20), Tx(30), server=1)
     world.add(source, start=source.ends[0])
-    assert world.asked(ev.OpenShard)[-1].position == source.ends[0]
+    assert world.asked(do.OpenShard)[-1].position == source.ends[0]
     world.open(1)
     world.save()
     world.report(1)

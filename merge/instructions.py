@@ -1,0 +1,101 @@
+"""Instructions: what a group wants done, in the imperative, after an event of `events`.
+
+A `call` is the number of the request that is answered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from merge.errors import CanalGroupError
+from merge.position import GroupPosition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShard:
+    """Make the shard read on from `position` (None: where its settings say), under a new generation."""
+
+    shard: int
+    generation: int
+    position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class FreeRing:
+    """Let the shard's ring forget everything up to and with `sequence`."""
+
+    shard: int
+    generation: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseShard:
+    """End the shard: it left the group, and no cursor needs it."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseConsumer:
+    """Make `holder` the active consumer, under a new epoch."""
+
+    call: int
+    client_id: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseConsumer:
+    """Take the consumer's running node away."""
+
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCursor:
+    """Write subscription and cursor durably, under the server's epoch."""
+
+    call: int
+    client_id: str
+    filter: str
+    cursor: GroupPosition | None
+    dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetClient:
+    """Remove subscription and cursor, under the server's epoch."""
+
+    call: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a call."""
+
+    call: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a call with an error; nothing was changed."""
+
+    call: int
+    error: CanalGroupError
+
+
+Instruction: TypeAlias = (
+    OpenShard
+    | FreeRing
+    | CloseShard
+    | LeaseConsumer
+    | ReleaseConsumer
+    | SaveCursor
+    | ForgetClient
+    | Reply
+    | Refuse
+)
