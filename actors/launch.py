@@ -5,15 +5,11 @@ All actors of an instance belong to the driver that launched them: they end with
 
 from __future__ import annotations
 
-import logging
 import socket
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import ray
-from ray import ObjectRef
 from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
@@ -22,6 +18,7 @@ from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway, GatewayWiring
 from actors.group import GroupActor
+from actors.instance import Instance
 from actors.roster import Roster
 from actors.shard import Shard
 from actors.shard_wiring import shard_wiring
@@ -31,14 +28,10 @@ from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
-_log = logging.getLogger(__name__)
-
 #: CPUs that a shard's place reserves: as little as Ray can count by, so that any number of shards fits
 PLACE_CPUS = 0.001
 #: how long the places may take to be found, seconds
 PLACES_TIMEOUT_S = 30
-#: how long a group may take to hand over, seconds
-CLOSE_TIMEOUT_S = 10
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -81,73 +74,6 @@ class _ActorNames:
         self.gateway = f"{self._stem}/gateway"
         #: what the names of shards' actors begin with; the shard's name follows
         self.shards = f"{self._stem}/shard/"
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """A launched instance. A context manager: leaving it ends its actors, in good order."""
-
-    settings: InstanceSettings
-    #: "grpc://host:port" of the gateway, as others reach it; "grpc+tls://" with TLS
-    uri: str
-    group: ActorHandle
-    gateway: ActorHandle
-    roster: Roster
-    #: where the shards are placed
-    places: PlacementGroup
-    zookeeper: EmbeddedZooKeeper | None
-    #: who started that one
-    zookeepers: ZooKeepers
-    #: whether the Ray under it was started here, and ends with it
-    owns_ray: bool
-
-    def ask_state(self) -> ObjectRef[dict[str, Any]]:
-        """Ask the group for its state, which says whether this instance's server is the active one."""
-        answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
-        return answer
-
-    def adopt(self, changed: InstanceSettings) -> list[str]:
-        """Let shards join and leave as changed settings say; return a sentence for each.
-
-        Those that left out are drained; see `canal-group shard remove`.
-
-        Raises:
-            ConfigError: something else changed, or a shard's place or definition; nothing was done.
-            ServerUnavailable: this server is not the active one, or does not answer.
-        """
-        return self.roster.adopt(self.settings, changed)
-
-    def stop(self) -> None:
-        """Hand over, end the actors, and what was started for them."""
-        close_groups([self])
-        self.end()
-
-    def end(self) -> None:
-        """End the actors, and what was started for them, as they are."""
-        self.roster.close()
-        for actor in (self.gateway, self.group, *self.roster.actors):
-            ray.kill(actor, no_restart=True)
-        remove_placement_group(self.places)
-        if self.zookeeper is not None:
-            self.zookeepers.give_back(self.zookeeper)
-        if self.owns_ray:
-            ray.shutdown()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-def close_groups(instances: Sequence[Instance]) -> None:
-    """Let the groups of instances give up their activity in good order, all at once."""
-    asked = [instance.group.close.remote() for instance in instances]
-    for instance, answer in zip(instances, asked, strict=True):
-        try:
-            ray.get(answer, timeout=CLOSE_TIMEOUT_S)
-        except ray.exceptions.RayError as error:
-            _log.warning("destination=%s group did not close: %s", instance.settings.destination, error)
 
 
 def launch(

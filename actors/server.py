@@ -8,7 +8,8 @@ from typing import Any, Self
 
 import ray
 
-from actors.launch import Instance, close_groups, join_ray, launch
+from actors.instance import Instance, close_groups
+from actors.launch import join_ray, launch
 from actors.zookeepers import ZooKeepers
 from conf.cautions import cautions
 from conf.folder import Found, changes

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.launch import Instance, launch
+from actors.instance import Instance
+from actors.launch import launch
 from benchmarks._load import NAME, SCHEMA
 from canal_group.client import connect
 from canal_group.consumer import Consumer

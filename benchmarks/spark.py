@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.launch import Instance
+from actors.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from canal_group.demo.server_process import DatabaseServer

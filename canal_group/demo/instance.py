@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.launch import Instance, launch
+from actors.instance import Instance
+from actors.launch import launch
 from canal_group.demo.recorded_shards import RecordedShard
 from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.demo.tables import WHITE, routes

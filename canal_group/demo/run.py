@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.client import connect
 from canal_group.demo.instance import (
     CLIENT_ID,
