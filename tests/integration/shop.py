@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 import canal_group
-from actors.launch import Instance, launch
+from actors.instance import Instance
+from actors.launch import launch
 from canal_group.demo.server_process import DatabaseServer
 from conf.load import build_instance
 from conf.settings import InstanceSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 from integration.shop import DEADLINE_S, Shop
 
-from actors.launch import Instance
+from actors.instance import Instance
 
 CLIENT = "pipeline"
 ROOT = Path(__file__).parents[2]

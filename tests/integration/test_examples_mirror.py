@@ -22,7 +22,7 @@ from integration.spark_examples import (
 )
 from integration.spark_sink import CLIENT, ROOT, change, serving
 
-from actors.launch import Instance
+from actors.instance import Instance
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -12,7 +12,7 @@ from integration.zookeeper_fixtures import eventually
 from typer.testing import CliRunner
 
 import canal_group
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.cli import app
 from canal_group.operator import Operator
 

@@ -9,7 +9,7 @@ import pytest
 from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
-from actors.launch import Instance
+from actors.instance import Instance
 
 
 def test_shards_become_one_ordered_stream(shop: Shop):

@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.launch import Instance
+from actors.instance import Instance
 from merge.tree import Tree
 
 

@@ -25,7 +25,7 @@ from kazoo.client import KazooClient
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.door import GatewayDoor
 from canal_group.operator import Operator
 from merge.tree import Tree

@@ -29,7 +29,7 @@ import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port
 from actors.coordination.switch import ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.demo.mariadb import MariaDbServer
 from canal_group.door import GatewayDoor
 from canal_group.tls import Tls

@@ -10,7 +10,7 @@ import pytest
 from integration.shop import Shop
 from integration.spark_sink import CLIENT, options, serving
 
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.client import Consumer
 from merge.position import GroupPosition
 

@@ -12,7 +12,7 @@ from integration.shop import Shop
 from integration.spark_sink import Sink, options, serving
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.launch import Instance
+from actors.instance import Instance
 from canal_group.demo.mariadb import MariaDbServer
 from merge.position import GroupPosition
 
