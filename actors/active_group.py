@@ -75,8 +75,8 @@ class ActiveGroup:
 
     # ---- how long it lasts -----------------------------------------------------------------------------
 
-    def tick(self) -> None:
-        """Let time pass.
+    def tick(self, *, reachable: bool) -> None:
+        """Let time pass, in which consumers could reach us or not.
 
         Raises:
             FencedError: somebody else was elected.
@@ -85,7 +85,7 @@ class ActiveGroup:
         if self._fenced is not None:
             raise self._fenced
         self._coordinator.check_active()
-        self.tell(ev.Ticked(now_us()))
+        self.tell(ev.Ticked(now_us(), reachable))
         self.publish()
 
     def publish(self) -> None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from actors import wiring
@@ -39,13 +39,17 @@ class Candidate:
     Args:
         enrolment: the shards of the destination.
         identity: of this server.
+        reachable: says whether consumers have a way to it.
     """
 
-    def __init__(self, enrolment: Enrolment, identity: wiring.ServerIdentity) -> None:
+    def __init__(
+        self, enrolment: Enrolment, identity: wiring.ServerIdentity, reachable: Callable[[], bool]
+    ) -> None:
         #: what it serves; None: it stands by
         self.group: ActiveGroup | None = None
         self._enrolment = enrolment
         self._identity = identity
+        self._reachable = reachable
         self._destination = enrolment.settings.destination
         self._standby = Standby(self._destination, identity.address)
         self._coordinator: Coordinator | None = None
@@ -187,7 +191,7 @@ class Candidate:
         Raises as `_begin`.
         """
         while coordinator.stop_mark() is None and not coordinator.release_asked():
-            group.tick()
+            group.tick(reachable=self._reachable())
             await asyncio.sleep(TICK_S)
 
     async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: CursorStore) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ray.actor import ActorHandle
 
+from actors.line_caller import Line
 from actors.ray_errors import translated
 from actors.shard_report import NOTHING, ShardReport
 from merge import events as ev
@@ -71,10 +72,11 @@ class Follower:
         opened = await self._open(position)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, now_us()))
         try:
-            while True:
-                asked_us = now_us()
-                self._pass_on(await self._poll())
-                await asyncio.sleep(max(0.0, POLL_EVERY_S - (now_us() - asked_us) / 1e6))
+            line = await Line.open(await self._ask("line_at", "status"), f"Shard {self._name}")
+            try:
+                await self._poll_on(line)
+            finally:
+                line.close()
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), now_us()))
@@ -104,7 +106,7 @@ class Follower:
     async def _open(self, position: Position | None) -> Position:
         while True:
             try:
-                opened: Position = await self._ask("open", None, position)
+                opened: Position = await self._ask("open", None, self._epoch, self._generation, position)
             except FencedError:
                 raise
             except DataError as error:
@@ -115,9 +117,20 @@ class Follower:
                 return opened
             await asyncio.sleep(REOPEN_S)
 
-    async def _poll(self) -> ShardReport:
-        report: ShardReport = await self._ask("poll", "poll", POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell())
-        return report
+    async def _poll_on(self, line: Line) -> None:
+        """Pass on what the shard reports, for ever.
+
+        Raises:
+            CanalGroupError: the shard is lost.
+        """
+        while True:
+            asked_us = now_us()
+            self._pass_on(
+                await line.ask(
+                    "poll", self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell()
+                )
+            )
+            await asyncio.sleep(max(0.0, POLL_EVERY_S - (now_us() - asked_us) / 1e6))
 
     def _pass_on(self, report: ShardReport) -> None:
         if report.error is not None:
@@ -140,7 +153,7 @@ class Follower:
         if concurrency_group is not None:
             call = call.options(concurrency_group=concurrency_group)
         with translated(f"Shard {self._name}"):
-            return await call.remote(self._epoch, self._generation, *arguments)
+            return await call.remote(*arguments)
 
 
 def now_us() -> int:

@@ -48,6 +48,8 @@ class GatewayWiring:
     tls: GatewayTls | None
     #: about how many bytes one message of a stream may have
     reply_bytes_max: int
+    #: how long a consumer may be silent, seconds
+    lease_s: float
 
 
 class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -66,7 +68,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
         self._rows = BatchReader(actors.actor, lambda *key: self._group.call("plan", *key))
-        self._requests = Requests(wiring.destination, self._group, actors, self._rows)
+        self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
         super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)

@@ -53,13 +53,17 @@ class Requests:
 
     Args:
         destination: the one that is served.
+        lease_s: how long a consumer may be silent, for it to know.
         group: whom to ask.
         shards: their actors.
         rows: told of the batches that are delivered, and of those that are done with.
     """
 
-    def __init__(self, destination: str, group: GroupHandle, shards: ShardActors, rows: BatchReader) -> None:
+    def __init__(
+        self, destination: str, lease_s: float, group: GroupHandle, shards: ShardActors, rows: BatchReader
+    ) -> None:
         self._destination = destination
+        self._lease_s = lease_s
         self._group = group
         self._shards = shards
         self._rows = rows
@@ -140,7 +144,7 @@ class Requests:
         with self._lock:
             self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
             self._filters[body["client_id"], epoch] = table_filter
-        return {"epoch": epoch, "cursor": cursor.to_json()}
+        return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
 
     def _explained(self, error: ServerUnavailable) -> ServerUnavailable:
         """Say which shard a subscription waits for: until each has told where it stands, nobody can begin."""

@@ -20,6 +20,8 @@ from actors.candidate import Candidate
 from actors.enrolment import Enrolment
 from actors.follower import now_us
 from actors.imports import leave_pandas_out
+from actors.line import LineAddress
+from actors.line_door import LineDoor
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge import events as ev
@@ -32,6 +34,23 @@ _log = logging.getLogger(__name__)
 
 #: how long a look at the state waits for the loop, seconds
 STATUS_WAIT_S = 0.5
+#: what gateways call
+_CALLS = (
+    "subscribe",
+    "touch",
+    "get",
+    "span",
+    "plan",
+    "confirm",
+    "standing",
+    "ack",
+    "rollback",
+    "unsubscribe",
+    "release",
+    "give_policy",
+    "add_shard",
+    "remove_shard",
+)
 
 
 class GroupActor:
@@ -51,7 +70,10 @@ class GroupActor:
         self._destination = settings.destination
         self._address = identity.address
         self._enrolment = Enrolment(settings, shard_actors)
-        self._candidate = Candidate(self._enrolment, identity)
+        self._door = LineDoor({call: getattr(self, call) for call in _CALLS})
+        # The gateway is on our node.
+        self._line_address = await self._door.open()
+        self._candidate = Candidate(self._enrolment, identity, lambda: self._door.lines > 0)
         #: durable calls of a client follow each other
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._loop = asyncio.get_running_loop()
@@ -243,6 +265,10 @@ class GroupActor:
         """
         await self._enrolment.enrol(shard, self._candidate.group)
 
+    async def line_at(self) -> LineAddress:
+        """Return where the gateway can open its line."""
+        return self._line_address
+
     async def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object.
 
@@ -256,6 +282,7 @@ class GroupActor:
     async def close(self) -> None:
         """Give up activity in good order, for good."""
         await self._candidate.close()
+        self._door.close()
 
 
 async def _let_go_consumer_gone(group: ActiveGroup, client_id: str, session: str) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
+from actors.line import LineAddress
+from actors.line_caller import KeptLine
+from actors.loop_thread import LoopThread
 from actors.permit import Permit
 from actors.ray_errors import translated
 from merge.errors import CanalGroupError
@@ -19,12 +22,18 @@ CALL_TIMEOUT_S = 10.0
 class GroupHandle:
     """Calls the group actor. Safe to use from several threads.
 
+    It keeps a line to the group open from the moment it is made, so that the group knows that consumers can
+    reach it.
+
     Args:
         name: of the actor.
     """
 
     def __init__(self, name: str) -> None:
         self._actor: ActorHandle = ray.get_actor(name)
+        self._line = KeptLine("The group", self._find)
+        self._loop = LoopThread("line")
+        self._keeping = self._loop.run(self._line.keep())
 
     def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
         """Call a method of `actors.group.GroupActor` and return its answer.
@@ -38,9 +47,7 @@ class GroupHandle:
         Raises:
             CanalGroupError: the group's, or that it is away.
         """
-        call = getattr(self._actor, method)
-        with translated("The group"):
-            return ray.get(call.remote(*arguments, **named), timeout=CALL_TIMEOUT_S + wait_s)
+        return _answer(self._loop.run(self._line.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; one that is away has an error in it."""
@@ -56,13 +63,19 @@ class GroupHandle:
         """Return the group's word that the rows of an outstanding batch may leave."""
 
         def ask() -> Future[float]:
-            # A future: Ray prints a traceback of an error that nobody fetches, as when the rows fail first.
-            answer: Future[float] = self._actor.confirm.remote(client_id, epoch, batch_id).future()
-            return answer
+            return self._loop.run(self._line.ask("confirm", client_id, epoch, batch_id))
 
-        return Permit(ask, _seconds)
+        return Permit(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
+
+    async def _find(self) -> LineAddress:
+        with translated("The group"):
+            address: LineAddress = await self._actor.line_at.remote()
+        return address
 
 
-def _seconds(answer: Future[float]) -> float:
-    with translated("The group"):
-        return float(answer.result(CALL_TIMEOUT_S))
+def _answer(asked: Future[Any], timeout_s: float) -> Any:
+    try:
+        with translated("The group"):
+            return asked.result(timeout_s)
+    finally:
+        asked.cancel()

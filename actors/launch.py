@@ -45,8 +45,9 @@ _COMMON: dict[str, Any] = {
 }
 _SHARD: dict[str, Any] = {
     **_COMMON,
-    # A poll that waits for headers must not hold up a look at the state. Rows have a door of their own.
-    "concurrency_groups": {"poll": 2, "status": 1, "describe": 1},
+    # An opening that waits for its source must not hold up a look at the state. Rows and polls have doors of
+    # their own.
+    "concurrency_groups": {"status": 1, "describe": 1},
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,
@@ -128,6 +129,7 @@ def launch(
             grants=wiring.grants(settings),
             tls=tls,
             reply_bytes_max=settings.gateway.reply_bytes_max,
+            lease_s=settings.consumer.lease_s,
         )
         known = [shard.name for shard in settings.shards]
         gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)

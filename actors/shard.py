@@ -10,19 +10,25 @@ shards of the server that is active by now read the same source, under the same 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from actors.clock import clock_s
+from actors.door_ground import certificate_where_reached, node_host
 from actors.imports import leave_pandas_out
 from actors.intake import Intake, IntakeState
+from actors.line import LineAddress
+from actors.line_door import LineDoor
+from actors.loop_thread import LoopThread
 from actors.parse.chunk_builder import Limits
 from actors.parse.described import described
 from actors.parse.files_reader import FilesReader, FilesSource
@@ -45,6 +51,8 @@ from merge.position import Position
 GATHER_S = 0.05
 #: how long `open` waits for a source to tell where its stream begins
 OPEN_TIMEOUT_S = 20.0
+#: polls that wait at once: of the group, and of the one before it
+POLLS_MAX = 2
 #: how often a shard looks whether its group is silent, seconds; a process that was paused looks at once
 WATCH_S = 1.0
 
@@ -98,6 +106,7 @@ class Shard:
         self._busy = False
         self._asking = threading.Lock()
         self._door: RowDoor | None = None
+        self._line_address: LineAddress | None = None
         threading.Thread(target=self._watch, name=f"watch-{self._name}", daemon=True).start()
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
@@ -212,6 +221,23 @@ class Shard:
         else:
             self._reported_us = promise_us
         return ShardReport(run if len(run) else None, promise_us, error, intake.server, intake.ring.short)
+
+    def line_at(self) -> LineAddress:
+        """Return where a group can open the line by which it polls."""
+        with self._asking:
+            if self._line_address is None:
+                self._line_address = self._opened_line()
+            return self._line_address
+
+    def _opened_line(self) -> LineAddress:
+        polls = ThreadPoolExecutor(POLLS_MAX, thread_name_prefix="poll")
+
+        async def poll(*arguments: Any) -> ShardReport:
+            return await asyncio.get_running_loop().run_in_executor(polls, self.poll, *arguments)
+
+        host = node_host()
+        opening = LineDoor({"poll": poll}).open(host, certificate_where_reached(host))
+        return LoopThread(f"line-{self._name}").run(opening).result()
 
     def rows_at(self) -> RowAddress:
         """Return where rows are handed out."""

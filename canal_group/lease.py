@@ -16,8 +16,10 @@ from canal_group.door import GatewayDoor
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
 from merge.position import GroupPosition
 
-#: how often the lease is renewed while the consumer is busy elsewhere, seconds
+#: how often the lease is renewed while the consumer is busy elsewhere, seconds; never more seldom than this
+#: part of what it lasts
 _TOUCH_EVERY_S = 2.0
+_TOUCH_EVERY_PART = 0.25
 
 
 class NodeKeeper(Protocol):
@@ -53,6 +55,7 @@ class Lease:
         #: whether it was given up for good
         self.closed = threading.Event()
         self._toucher: threading.Thread | None = None
+        self._touch_every_s = _TOUCH_EVERY_S
 
     def take(self, table_filter: str, resume: str | None) -> dict[str, Any]:
         """Ask for the client id, once, and return the gateway's answer; raises as `Consumer.subscribe`."""
@@ -61,6 +64,7 @@ class Lease:
             body["session"] = self._node.take(self.client_id, self.holder)
         answer: dict[str, Any] = self._door.ask("subscribe", client_id=self.client_id, **body)
         self.epoch = int(answer["epoch"])
+        self._touch_every_s = min(_TOUCH_EVERY_S, float(answer["lease_s"]) * _TOUCH_EVERY_PART)
         return answer
 
     def keep(self) -> None:
@@ -109,7 +113,7 @@ class Lease:
                 self._node.close()
 
     def _renew(self) -> None:
-        while not self.closed.wait(_TOUCH_EVERY_S):
+        while not self.closed.wait(self._touch_every_s):
             try:
                 self.ask("touch")
                 if self._node is not None:

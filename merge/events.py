@@ -280,6 +280,8 @@ class Ticked:
     """Time went on."""
 
     at_us: int
+    #: whether consumers have a way to this server; a consumer that has none cannot be heard of
+    reachable: bool = True
 
 
 Event: TypeAlias = (

@@ -156,7 +156,7 @@ class Group:
 
     @_on.register
     def _(self, event: Ticked) -> list[Instruction]:
-        released = self._subscribers.release_silent(event.at_us)
+        released = self._subscribers.release_silent(event.at_us, reachable=event.reachable)
         released += self._subscribers.drop_away(event.at_us)
         released += self._subscribers.save_again()
         was_merging = self._stream.merging

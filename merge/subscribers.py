@@ -155,12 +155,12 @@ class Subscribers:
 
     # ---- time passes -----------------------------------------------------------------------------------
 
-    def release_silent(self, at_us: int) -> list[Instruction]:
-        """Let consumers go whose lease has run out."""
+    def release_silent(self, at_us: int, *, reachable: bool) -> list[Instruction]:
+        """Let consumers go whose lease has run out; none does while nobody can reach us."""
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
             lease = subscriber.lease
-            if subscriber.busy:
+            if subscriber.busy or (lease.holder and not reachable):
                 lease.seen_us = at_us
             elif lease.holder and at_us - lease.seen_us > self._lease_us:
                 instructions += subscriber.release()

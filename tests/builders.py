@@ -419,10 +419,10 @@ class World:
         assert isinstance(count, int)
         return count
 
-    def tick(self, after_us: int) -> None:
-        """Let time go on."""
+    def tick(self, after_us: int, *, reachable: bool = True) -> None:
+        """Let time go on, in which consumers have a way to the group or not."""
         self.now_us += after_us
-        self.tell(ev.Ticked(self.now_us))
+        self.tell(ev.Ticked(self.now_us, reachable))
 
     def result(self, call: int) -> Any:
         """Return the answer to a call; a refusal is raised."""

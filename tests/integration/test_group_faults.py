@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -66,6 +67,29 @@ def test_a_killed_gateway_changes_nothing_but_a_moment(shop: Shop):
         writing.join()
         reading.until(shop.rows)
     reading.check(shop)
+
+
+def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_place(shop: Shop):
+    """1. a batch is outstanding; 2. the gateway is killed as often as it comes back, for twice a lease;
+    3. the batch is the consumer's still, and what follows comes.
+    """
+    lease_s = 3.0
+    with shop.serve(consumer={"lease_s": lease_s}) as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(20)
+        reading, epoch = Reading(consumer), consumer.epoch
+        reading.until(10)
+        batch = consumer.get_without_ack(5, timeout=20)
+        assert batch is not None
+        until_s = time.monotonic() + 2 * lease_s
+        while time.monotonic() < until_s:
+            with contextlib.suppress(ray.exceptions.RayError):
+                kill(ray.get(instance.gateway.pid.remote()))
+        reading.take(batch.envelope())
+        consumer.ack(batch.batch_id)
+        reading.until(shop.rows)
+        assert consumer.epoch == epoch
+    reading.check(shop)
+    assert reading.rollbacks == 0
 
 
 def test_a_batch_whose_answer_was_lost_is_delivered_again(shop: Shop):

@@ -31,7 +31,7 @@ class EagerlyAsked(Door, AskedAtOnce):
 
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000, 10.0)
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
         assert "dance" in str(door.answer["error"])
 
@@ -44,7 +44,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
     reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
-    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000)
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000, 10.0)
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (

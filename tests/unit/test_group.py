@@ -630,6 +630,32 @@ def test_a_consumer_that_waits_for_a_batch_is_alive():
     assert world.get() is None
 
 
+def test_no_lease_runs_out_while_no_consumer_could_be_heard_of():
+    """1. `x` holds a batch, and the way to the group is gone for long; 2. it is back: the whole lease is
+    left, and no more; 3. who nobody held is away all the same.
+    """
+    world = World.of(Source(Tx(10)), lease_us=SECOND, drop_after_us=30 * SECOND)
+    world.subscribe("d")
+    world.tell(ev.ReleaseRequested(world.call(), "d", world.epochs["d"], world.now_us))
+    world.subscribe(holder="x")
+    world.report_all()
+    batch = world.get()
+    released = len(world.asked(do.ReleaseConsumer))
+    for _ in range(10):
+        world.tick(2 * SECOND, reachable=False)
+    world.tick(SECOND - 1)
+    assert len(world.asked(do.ReleaseConsumer)) == released
+    with pytest.raises(ConsumerActive):
+        world.result(world.request_subscribe(holder="y"))
+    world.ack(batch.batch_id)
+    world.tick(SECOND + 1)
+    assert len(world.asked(do.ReleaseConsumer)) == released + 1
+    world.subscribe(holder="x")
+    world.tick(10 * SECOND, reachable=False)
+    clients = world.group.describe(world.now_us)["clients"]
+    assert {client["client_id"]: client["dropped"] for client in clients} == {"c": False, "d": True}
+
+
 def test_a_takeover_refuses_the_gets_of_the_one_before():
     world = World.of(Source(Tx(10)))
     world.subscribe()

@@ -14,8 +14,10 @@ import threading
 import pytest
 
 from actors import candidate, enrolment, wiring
+from actors import shard as shard_module
 from actors.coordination.local import LocalCoordinator
 from actors.group import GroupActor
+from actors.line import LOOPBACK
 from actors.ports import Subscription
 from actors.shard import Shard
 from actors.shard_wiring import shard_wiring
@@ -106,6 +108,7 @@ async def serving(folder, monkeypatch):
     monkeypatch.setattr(candidate, "TICK_S", 3600.0)
     monkeypatch.setattr(enrolment.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
+    monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
     actor = object.__new__(GroupActor)
     await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/")
     try:
