@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -134,13 +135,20 @@ def binlogs(server: DatabaseServer) -> list[tuple[str, int]]:
     return [(str(row[0]), int(row[1])) for row in server.execute("SHOW BINARY LOGS")]
 
 
-def lock(made: Sequence[DatabaseServer], *, locked: bool) -> None:
-    """Let the account that reads binlogs in, or not: so that reading begins when the clock does."""
-    for server in made:
-        server.execute(
-            "SET sql_log_bin = 0",
-            f"ALTER USER canal@127.0.0.1 ACCOUNT {'LOCK' if locked else 'UNLOCK'}",
-        )
+@contextmanager
+def paused(made: Sequence[DatabaseServer]) -> Iterator[None]:
+    """Let servers do nothing for a while, so that reading begins when the clock does.
+
+    They are stopped as processes: who connects meanwhile waits for their greeting, and is in at once.
+    """
+    pids = [server.pid for server in made if server.pid is not None]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def peak_rss_mib(pid: int) -> float:

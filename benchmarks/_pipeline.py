@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from benchmarks._load import NAME, SCHEMA
 from canal_group.client import connect
 from canal_group.consumer import Consumer
 from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
+from canal_group.door import GatewayDoor
 from conf.load import build_instance
 
 DESTINATION = "bench"
@@ -24,6 +26,7 @@ DESTINATION = "bench"
 OUTSTANDING = 2
 _WAIT_S = 60.0
 _SILENCE_S = 60.0
+_LOOK_EVERY_S = 0.05
 
 
 @contextmanager
@@ -53,6 +56,19 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
         }
         with launch(build_instance(value, source="the benchmark's settings")) as running:
             yield running
+
+
+def await_followed(running: Instance) -> None:
+    """Wait until the group has opened every shard, which then waits for its server."""
+    door = GatewayDoor(running.uri, DESTINATION)
+    until_s, pause = time.monotonic() + _WAIT_S, threading.Event()
+    try:
+        while {shard["state"] for shard in door.ask("status")["shards"]} != {"connecting"}:
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"the shards were not opened within {_WAIT_S:g} s")
+            pause.wait(_LOOK_EVERY_S)
+    finally:
+        door.close()
 
 
 def consumer(running: Instance) -> Consumer:

@@ -1,19 +1,20 @@
 """Group: how fast a whole instance drains the backlog of four servers, and its rivals beside it.
 
-The clock runs from the moment the servers let the instance in until a consumer has acknowledged the last row:
-connections, parsing, rings, timeline, ledger, gateway and the client's own decoding are in it, starting
-processes is not. Two backlogs: `bulk`, transactions of a hundred rows of eleven mixed columns, and `small`,
-of one row.
+The clock runs from the moment the servers go on, which were paused, until a consumer has acknowledged the
+last row: connections, parsing, rings, timeline, ledger, gateway and the client's own decoding are in it,
+starting processes is not. Two backlogs: `bulk`, transactions of a hundred rows of eleven mixed columns, and
+`small`, of one row.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, lock, servers
-from benchmarks._pipeline import Passage, consumer, instance, read_all
+from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
+from benchmarks._pipeline import Passage, await_followed, consumer, instance, read_all
 from benchmarks._rivals import raw_dumps, replication_rows_per_s
 from canal_group.demo.engine import Engine
 from canal_group.demo.server_process import DatabaseServer
@@ -40,13 +41,15 @@ def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dic
 
 
 def drained(made: Sequence[DatabaseServer], backlog: Backlog) -> Passage:
-    """Launch an instance, let it in, and read everything."""
-    lock(made, locked=True)
-    with instance(made) as running:
-        since_s = time.monotonic()
-        lock(made, locked=False)
-        with consumer(running) as reader:
-            return read_all(reader, backlog.rows, since_s)
+    """Launch an instance, let the servers go on, and read everything."""
+    with ExitStack() as pause:
+        pause.enter_context(paused(made))
+        with instance(made) as running:
+            await_followed(running)
+            pause.close()
+            since_s = time.monotonic()
+            with consumer(running) as reader:
+                return read_all(reader, backlog.rows, since_s)
 
 
 def _report(

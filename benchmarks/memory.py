@@ -8,10 +8,11 @@ ring. `--size 8` makes them 2 GB of binlogs and 5 million rows. The numbers are 
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import Any
 
-from benchmarks._load import BULK_ROWS, SHARDS, fill, lock, peak_rss_mib, servers
-from benchmarks._pipeline import consumer, instance, processes, read_all
+from benchmarks._load import BULK_ROWS, SHARDS, fill, paused, peak_rss_mib, servers
+from benchmarks._pipeline import await_followed, consumer, instance, processes, read_all
 from canal_group.consumer import Consumer
 
 _BACKLOG_ROWS = 2_000_000
@@ -25,14 +26,16 @@ def measure(size: float) -> dict[str, Any]:
     with servers() as made:
         many = fill(made, "bulk", int(_BACKLOG_ROWS * size) // SHARDS // BULK_ROWS)
         huge = fill(made[:1], "huge", int(_HUGE_ROWS * size) // BULK_ROWS, anew=False)
-        lock(made, locked=True)
-        with instance(made, store=_RING) as running:
-            since_s = time.monotonic()
-            lock(made, locked=False)
-            with consumer(running) as reader:
-                before = _peaks(reader)
-                passage = read_all(reader, many.rows + huge.rows, since_s)
-                peaks = _peaks(reader)
+        with ExitStack() as pause:
+            pause.enter_context(paused(made))
+            with instance(made, store=_RING) as running:
+                await_followed(running)
+                pause.close()
+                since_s = time.monotonic()
+                with consumer(running) as reader:
+                    before = _peaks(reader)
+                    passage = read_all(reader, many.rows + huge.rows, since_s)
+                    peaks = _peaks(reader)
     return {
         "peak_mib_max": max(peaks.values()),
         **{f"peak_mib_{name}": peak for name, peak in peaks.items()},
