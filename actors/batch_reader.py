@@ -18,7 +18,8 @@ from ray.actor import ActorHandle
 
 from actors.ray_errors import translated
 from actors.row_client import RowClient
-from actors.row_door import RowAddress, RowTicket
+from actors.row_door import RowAddress
+from actors.row_ticket import RowTicket
 from actors.store.rows import Wanted
 from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
@@ -151,11 +152,17 @@ class BatchReader:
         rows = [ShardRows()] * len(batch.shards)
         # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
         others = [self._pool.submit(client.fetch, ticket) for client, ticket in asked[:-1]]
-        if shards:
-            client, ticket = asked[-1]
-            rows[shards[-1]] = client.fetch(ticket)
-        for shard, other in zip(shards, others, strict=False):
-            rows[shard] = other.result()
+        try:
+            if shards:
+                client, ticket = asked[-1]
+                rows[shards[-1]] = client.fetch(ticket)
+            for shard, other in zip(shards, others, strict=False):
+                rows[shard] = other.result()
+        except CanalGroupError:
+            # The error remembers this frame: what the other shards lent would stay lent for as long.
+            rows.clear()
+            others.clear()
+            raise
         return BatchRows(
             order=headers,
             shards=tuple(rows),

@@ -11,14 +11,13 @@ and the secret itself never travels.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import pickle
-import secrets
 import socket
 import struct
 from dataclasses import dataclass, field
 from typing import Any
+
+from actors import proof
 
 #: where both ends are on one machine
 LOOPBACK = "127.0.0.1"
@@ -27,9 +26,6 @@ FRAME_BYTES_MAX = 1 << 30
 #: how long either end may take to prove itself, seconds
 GREETING_TIMEOUT_S = 5.0
 _LENGTH = struct.Struct("<I")
-_SECRET_BYTES = 32
-_NONCE_BYTES = 16
-_PROOF_BYTES = hashlib.sha256().digest_size
 #: a machine that is gone without a word is noticed after about 15 seconds
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
 
@@ -45,25 +41,17 @@ class LineAddress:
     certificate: bytes | None = field(default=None, repr=False)
 
 
-def new_secret() -> bytes:
-    """Return what both ends of a door's lines know."""
-    return secrets.token_bytes(_SECRET_BYTES)
-
-
 async def prove_as_caller(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
     """Prove to a door that we know its secret, once it has proved the same to us.
 
     Raises:
         PermissionError: it does not know it.
     """
-    mine = secrets.token_bytes(_NONCE_BYTES)
+    mine = proof.new_nonce()
     writer.write(mine)
-    theirs = await reader.readexactly(_NONCE_BYTES)
-    if not hmac.compare_digest(
-        await reader.readexactly(_PROOF_BYTES), _proof(secret, b"door", mine + theirs)
-    ):
-        raise PermissionError("who listens there does not know the secret")
-    writer.write(_proof(secret, b"caller", mine + theirs))
+    theirs = await reader.readexactly(proof.NONCE_BYTES)
+    proof.check(await reader.readexactly(proof.PROOF_BYTES), proof.proof_of_door(secret, mine, theirs))
+    writer.write(proof.proof_of_caller(secret, mine, theirs))
 
 
 async def prove_as_door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
@@ -72,17 +60,9 @@ async def prove_as_door(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
     Raises:
         PermissionError: it does not know it.
     """
-    theirs = await reader.readexactly(_NONCE_BYTES)
-    mine = secrets.token_bytes(_NONCE_BYTES)
-    writer.write(mine + _proof(secret, b"door", theirs + mine))
-    if not hmac.compare_digest(
-        await reader.readexactly(_PROOF_BYTES), _proof(secret, b"caller", theirs + mine)
-    ):
-        raise PermissionError("who calls does not know the secret")
-
-
-def _proof(secret: bytes, role: bytes, nonces: bytes) -> bytes:
-    return hmac.digest(secret, role + nonces, "sha256")
+    theirs, mine = await reader.readexactly(proof.NONCE_BYTES), proof.new_nonce()
+    writer.write(mine + proof.proof_of_door(secret, theirs, mine))
+    proof.check(await reader.readexactly(proof.PROOF_BYTES), proof.proof_of_caller(secret, theirs, mine))
 
 
 def pack(message: Any) -> bytes:

@@ -16,12 +16,12 @@ from actors.line import (
     GREETING_TIMEOUT_S,
     LOOPBACK,
     LineAddress,
-    new_secret,
     pack,
     prove_as_door,
     receive,
     tune,
 )
+from actors.proof import new_secret
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)

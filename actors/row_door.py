@@ -4,6 +4,8 @@ Rows leave a ring through it by value. Through Ray they would pass its object st
 more than the rows of a small batch. Ray only tells where the door is, the secret that opens it, and the
 certificate by which it is known; all are new with each incarnation of the shard.
 
+A gateway on the same machine goes by the near door instead, and borrows them.
+
 A door that other machines can reach speaks TLS only. On loopback nobody listens in who could not read the
 shard's memory as well, and rows are spared the work.
 """
@@ -14,7 +16,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
 
@@ -23,8 +25,10 @@ from pyarrow import flight
 
 from actors.door_ground import DoorCertificate, certificate_where_reached, node_host
 from actors.flight_errors import flight_error
-from actors.store.rows import STREAMS, Wanted
-from merge.chunk import TableName
+from actors.near import NearAddress
+from actors.near_door import NearDoor
+from actors.row_ticket import RowTicket
+from actors.store.rows import STREAMS, Parcel, message
 from merge.errors import CanalGroupError
 
 _SECRET_BYTES = 32
@@ -41,45 +45,15 @@ class RowAddress:
     secret: str = field(repr=False)
     #: PEM; the only one to be trusted there. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RowTicket:
-    """Rows of the sequences `begin <= sequence < end` of one shard."""
-
-    epoch: int
-    generation: int
-    begin: int
-    end: int
-    wanted: Wanted = field(default_factory=Wanted)
-
-    def to_bytes(self, secret: str) -> bytes:
-        """Return what goes to the door."""
-        return json.dumps({"secret": secret, **asdict(self)}).encode()
-
-    @classmethod
-    def from_dict(cls, value: dict[str, Any]) -> RowTicket:
-        """Return the ticket that `to_bytes` wrote."""
-        wanted = value["wanted"]
-        table, columns = wanted["table"], wanted["columns"]
-        return cls(
-            epoch=int(value["epoch"]),
-            generation=int(value["generation"]),
-            begin=int(value["begin"]),
-            end=int(value["end"]),
-            wanted=Wanted(
-                None if table is None else TableName(*table),
-                bool(wanted["before"]),
-                None if columns is None else tuple(columns),
-            ),
-        )
+    #: where they are lent to who is on the same machine; None: nowhere
+    near: NearAddress | None = None
 
 
 class RowDoor:
     """Serves rows from the moment it is made, until it is closed or its process ends.
 
     Args:
-        rows: finds the rows of a ticket, as record batches of `STREAMS`; called from several threads.
+        rows: finds the rows of a ticket; called from several threads.
         host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
             loopback.
         tls: whether it speaks TLS; None: where other machines can reach it.
@@ -87,7 +61,7 @@ class RowDoor:
 
     def __init__(
         self,
-        rows: Callable[[RowTicket], Iterable[pa.RecordBatch]],
+        rows: Callable[[RowTicket], Iterable[Parcel]],
         host: str | None = None,
         *,
         tls: bool | None = None,
@@ -97,13 +71,18 @@ class RowDoor:
         place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
         self._server = _Server(f"{place}:0", rows, secret, proof)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
+        self._near = NearDoor(lambda ticket: list(rows(RowTicket.from_dict(ticket))))
         #: how to reach it
         self.address = RowAddress(
-            f"{place}:{self._server.port}", secret, None if proof is None else proof.certificate
+            f"{place}:{self._server.port}",
+            secret,
+            None if proof is None else proof.certificate,
+            self._near.address,
         )
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving; what is lent stays with who has it."""
+        self._near.close()
         self._server.shutdown()
 
 
@@ -111,7 +90,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
     def __init__(
         self,
         location: str,
-        rows: Callable[[RowTicket], Iterable[pa.RecordBatch]],
+        rows: Callable[[RowTicket], Iterable[Parcel]],
         secret: str,
         proof: DoorCertificate | None,
     ) -> None:
@@ -130,7 +109,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         if not compare_digest(shown.encode(), self._secret):
             raise flight.FlightUnauthenticatedError("Rows are handed out to this instance's gateway only.")
         try:
-            streams = list(self._rows(asked))
+            streams = [message(parcel) for parcel in self._rows(asked)]
         except CanalGroupError as error:
             raise flight_error(error) from error
         return flight.RecordBatchStream(pa.Table.from_batches(streams, STREAMS).to_reader())

@@ -35,12 +35,13 @@ from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress, connect, server_facts
 from actors.parse.start import StartBy, earliest_position, latest_position
-from actors.row_door import RowAddress, RowDoor, RowTicket
+from actors.row_door import RowAddress, RowDoor
+from actors.row_ticket import RowTicket
 from actors.shard_report import NOTHING, ShardReport
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
-from actors.store.rows import gather
+from actors.store.rows import Parcel, gather
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.chunk import TableName
@@ -246,7 +247,7 @@ class Shard:
                 self._door = RowDoor(self._rows)
             return self._door.address
 
-    def _rows(self, ticket: RowTicket) -> Iterator[pa.RecordBatch]:
+    def _rows(self, ticket: RowTicket) -> Iterator[Parcel]:
         """Yield the rows that a ticket names, see `actors.store.rows`.
 
         Raises:

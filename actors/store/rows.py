@@ -1,11 +1,13 @@
 """Rows on their way from a ring to the gateway: a range of a shard's sequences as Arrow IPC streams.
 
-An IPC stream holds just the range, and one table in one schema version. Its rows are as in a chunk, but
+A parcel is an IPC stream of just the range, and one table in one schema version. Its rows are as in a chunk,
+but
 
 - `_sequence` (int64, the ring's) stands in place of `_header`;
 - `before` is left out where no row's image before the change is wanted.
 
-All streams of a range travel as the rows of one table, `STREAMS`, each a message of its own.
+It is written into memory that both ends see, or travels: all parcels of a range as the rows of one table,
+`STREAMS`, each a message of its own.
 """
 
 from __future__ import annotations
@@ -47,8 +49,31 @@ class Wanted:
     columns: tuple[str, ...] | None = None
 
 
-def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows of consecutive parts of chunks, as record batches of `STREAMS` with one row."""
+class Parcel(NamedTuple):
+    """Rows of one table in one schema version; or statements, without a name."""
+
+    name: TableName | None
+    batches: list[pa.RecordBatch]
+
+    def size(self) -> int:
+        """Return how many bytes its stream has."""
+        counter = pa.MockOutputStream()
+        self._write(counter)
+        size: int = counter.size()
+        return size
+
+    def write(self, block: pa.Buffer) -> None:
+        """Write its stream into a block of `size` bytes."""
+        self._write(pa.FixedSizeBufferWriter(block))
+
+    def _write(self, sink: pa.NativeFile) -> None:
+        with pa.ipc.new_stream(sink, self.batches[0].schema) as writer:
+            for batch in self.batches:
+                writer.write_batch(batch)
+
+
+def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Parcel]:
+    """Yield the wanted rows of consecutive parts of chunks."""
     versions: dict[tuple[TableName, pa.Schema], list[_Slice]] = {}
     statements: list[_Slice] = []
     for part in stored:
@@ -62,21 +87,40 @@ def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[pa.RecordBatch]
             if len(said.sequence):
                 statements.append(said)
     for (name, _), slices in versions.items():
-        yield _message(name, _sequenced(_thinned(slices, wanted)))
+        yield Parcel(name, _sequenced(_thinned(slices, wanted)))
     if statements:
-        yield _message(None, _sequenced(statements))
+        yield Parcel(None, _sequenced(statements))
 
 
-def scattered(streams: Iterable[pa.RecordBatch]) -> ShardRows:
-    """Return the rows that record batches of `STREAMS` hold, without copying them."""
+def message(parcel: Parcel) -> pa.RecordBatch:
+    """Return a parcel as one row of `STREAMS`."""
+    # Written once, into a block that fits: a sink that grows would copy its bytes again and again.
+    block = pa.allocate_buffer(parcel.size())
+    parcel.write(block)
+    offsets = pa.py_buffer(np.array([0, block.size], dtype=np.int64))
+    stream = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, block])
+    schema, table = parcel.name or (None, None)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([schema], pa.utf8()), pa.array([table], pa.utf8()), stream], schema=STREAMS
+    )
+
+
+def read_message(message: pa.RecordBatch) -> tuple[TableName | None, pa.Buffer]:
+    """Return whose rows a row of `STREAMS` holds, and their stream."""
+    schema, table, stream = (message.column(name)[0] for name in STREAMS.names)
+    name = TableName(schema.as_py(), table.as_py()) if schema.is_valid else None
+    return name, stream.as_buffer()
+
+
+def opened(streams: Iterable[tuple[TableName | None, pa.Buffer]]) -> ShardRows:
+    """Return the rows of parcels, by whose they are and their streams, without copying them."""
     tables: list[ShardTable] = []
     statements: pa.Table | None = None
-    for message in streams:
-        schema, table, stream = (message.column(name)[0] for name in STREAMS.names)
-        with pa.ipc.open_stream(stream.as_buffer()) as reader:
+    for name, stream in streams:
+        with pa.ipc.open_stream(stream) as reader:
             rows = reader.read_all()
-        if schema.is_valid:
-            tables.append(ShardTable(TableName(schema.as_py(), table.as_py()), rows))
+        if name is not None:
+            tables.append(ShardTable(name, rows))
         else:
             statements = rows
     return ShardRows(tuple(tables), statements)
@@ -146,23 +190,3 @@ def _sequenced(slices: list[_Slice]) -> list[pa.RecordBatch]:
         slices = [_Slice(together.to_batches()[0], np.concatenate([sequence for _, sequence in slices]))]
     field = pa.field("_sequence", pa.int64(), nullable=False)
     return [rows.set_column(0, field, pa.array(sequence)) for rows, sequence in slices]
-
-
-def _message(name: TableName | None, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    # Written once, into a block that fits: a sink that grows would copy its bytes again and again.
-    counter = pa.MockOutputStream()
-    _write(counter, batches)
-    block = pa.allocate_buffer(counter.size())
-    _write(pa.FixedSizeBufferWriter(block), batches)
-    offsets = pa.py_buffer(np.array([0, block.size], dtype=np.int64))
-    stream = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, block])
-    schema, table = name or (None, None)
-    return pa.RecordBatch.from_arrays(
-        [pa.array([schema], pa.utf8()), pa.array([table], pa.utf8()), stream], schema=STREAMS
-    )
-
-
-def _write(sink: pa.NativeFile, batches: list[pa.RecordBatch]) -> None:
-    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from actors import line, line_caller
+from actors import line, line_caller, proof
 from actors.door_ground import certificate_where_reached
-from actors.line import LineAddress, new_secret
+from actors.line import LineAddress
 from actors.line_caller import KeptLine, Line
 from actors.line_door import CONNECTIONS_MAX, LineDoor
 from merge.errors import RolledBack, ServerUnavailable
@@ -130,12 +130,12 @@ def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later()
 def test_nobody_is_heard_who_does_not_know_the_secret():
     async def story(desk, door, address):
         with pytest.raises(ServerUnavailable):
-            await Line.open(replace(address, secret=new_secret()), "The desk")
+            await Line.open(replace(address, secret=proof.new_secret()), "The desk")
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(
-            os.urandom(line._NONCE_BYTES) + os.urandom(line._PROOF_BYTES) + line.pack((0, "echo", (), {}))
+            os.urandom(proof.NONCE_BYTES) + os.urandom(proof.PROOF_BYTES) + line.pack((0, "echo", (), {}))
         )
-        assert len(await reader.read()) == line._NONCE_BYTES + line._PROOF_BYTES, "its proof, and no answer"
+        assert len(await reader.read()) == proof.NONCE_BYTES + proof.PROOF_BYTES, "its proof, and no answer"
         writer.close()
         assert (desk.began, door.lines) == ([], 0)
 
@@ -149,9 +149,9 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
         heard = []
 
         async def mirror(reader, writer):
-            nonce = await reader.readexactly(line._NONCE_BYTES)
+            nonce = await reader.readexactly(proof.NONCE_BYTES)
             heard.append(nonce)
-            writer.write(nonce + line._proof(b"", b"door", nonce + nonce))
+            writer.write(nonce + proof.proof_of_door(b"", nonce, nonce))
             heard.append(await reader.read())
             writer.close()
 

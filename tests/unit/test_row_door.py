@@ -11,9 +11,10 @@ from pyarrow import flight
 
 from actors.door_ground import certificate_where_reached
 from actors.row_client import RowClient
-from actors.row_door import RowDoor, RowTicket
+from actors.row_door import RowDoor
+from actors.row_ticket import RowTicket
 from actors.store.ring import BatchMode, RingBounds, RingStore
-from actors.store.rows import Wanted, gather, scattered
+from actors.store.rows import Wanted, gather, message, opened, read_message
 from merge.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
 from merge.errors import ShardUnavailable, UsageError
 from merge.header import HEADER, WHOLE
@@ -62,7 +63,8 @@ def ring():
 
 
 def rows_of(ring, begin, end, wanted=None):
-    return scattered(gather(ring.fetch(begin, end), wanted or Wanted()))
+    parcels = gather(ring.fetch(begin, end), wanted or Wanted())
+    return opened(read_message(message(parcel)) for parcel in parcels)
 
 
 def found(shard_rows):
@@ -147,11 +149,13 @@ def doors(ring, host="127.0.0.1", *, tls=None):
     return RowDoor(rows, host, tls=tls)
 
 
+@pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", None), ("127.0.0.1", True), ("127.0.0.2", True)])
-def test_rows_and_refusals_come_through_the_door(ring, host, tls):
+def test_rows_and_refusals_come_through_the_door(ring, host, tls, near):
     door = doors(ring, host, tls=tls)
     assert door.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
-    client = RowClient("s0", lambda: door.address)
+    address = door.address if near else replace(door.address, near=None)
+    client = RowClient("s0", lambda: address)
     assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
         client.fetch(RowTicket(1, 2, 0, 7))
@@ -161,11 +165,28 @@ def test_rows_and_refusals_come_through_the_door(ring, host, tls):
     door.close()
 
 
+def as_sent(ticket, secret):
+    return json.dumps({"secret": secret, **ticket.to_dict()}).encode()
+
+
+def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
+    """1. on one machine nothing passes the far door; 2. elsewhere there is no near one, and they are sent."""
+    door = doors(ring)
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS))
+    wanted = [("items", [4], [{"id": 1}])]
+    nowhere = replace(door.address, location="grpc://127.0.0.1:1")
+    assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
+    for near in (None, replace(door.address.near, name="elsewhere")):
+        client = RowClient("s0", lambda near=near: replace(door.address, near=near))
+        assert found(client.fetch(ticket)) == wanted
+    door.close()
+
+
 def test_who_does_not_know_the_secret_gets_nothing(ring):
     door = doors(ring)
     client = flight.FlightClient(door.address.location)
     ticket = RowTicket(1, 3, 0, 7)
-    for shown in (ticket.to_bytes("x"), ticket.to_bytes(""), b"{}", b"", b"[]", json.dumps("x").encode()):
+    for shown in (as_sent(ticket, "x"), as_sent(ticket, ""), b"{}", b"", b"[]", json.dumps("x").encode()):
         with pytest.raises(flight.FlightUnauthenticatedError):
             client.do_get(flight.Ticket(shown)).read_all()
     assert door.address.secret not in repr(door.address)
@@ -180,11 +201,12 @@ def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
     assert plain.address.certificate is None
     assert "CERTIFICATE" not in repr(door.address)
     ticket = RowTicket(1, 3, 0, 7)
+    far = replace(door.address, near=None)
     as_plain = door.address.location.replace("grpc+tls", "grpc")
     for wrong in (
-        replace(door.address, certificate=other.address.certificate),
-        replace(door.address, certificate=None),
-        replace(door.address, location=as_plain, certificate=None),
+        replace(far, certificate=other.address.certificate),
+        replace(far, certificate=None),
+        replace(far, location=as_plain, certificate=None),
     ):
         with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
             RowClient("s0", lambda wrong=wrong: wrong).fetch(ticket)
@@ -211,14 +233,15 @@ def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, ma
     assert (certificate_where_reached(host, tls) is not None) == made
 
 
-def test_a_door_that_is_gone_is_asked_for_anew(ring):
+@pytest.mark.parametrize("near", [True, False])
+def test_a_door_that_is_gone_is_asked_for_anew(ring, near):
     """1. rows come; 2. the shard restarts; 3. rows come through its new door; 4. it is away: that is said."""
     door = doors(ring)
     asked = []
 
     def ask():
-        asked.append(door.address)
-        return door.address
+        asked.append(door.address if near else replace(door.address, near=None))
+        return asked[-1]
 
     client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
     assert client.fetch(ticket).tables
@@ -232,3 +255,32 @@ def test_a_door_that_is_gone_is_asked_for_anew(ring):
     with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
         client.fetch(ticket)
     assert len(asked) == 3
+
+
+class Elsewhere(flight.FlightServerBase):
+    """What came back on the port of a door that is gone."""
+
+    def __init__(self, port, ring):
+        super().__init__(f"grpc://127.0.0.1:{port}")
+        self._ring = ring
+
+    def do_get(self, *_):
+        rows = [message(parcel) for parcel in gather(self._ring.fetch(4, 5), Wanted())]
+        return flight.RecordBatchStream(pa.Table.from_batches(rows).to_reader())
+
+
+def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
+    """1. a gateway that has rows from a door stays connected; 2. the door is gone, and is missed by another;
+    3. a new one is on its port: who asks now gets rows, and waits for nobody's next attempt.
+    """
+    door = doors(ring)
+    far = replace(door.address, near=None)
+    ticket = RowTicket(1, 3, 4, 5)
+    stays = RowClient("s0", lambda: far)
+    assert stays.fetch(ticket).tables
+    door.close()
+    with pytest.raises(ShardUnavailable):
+        RowClient("s0", lambda: far).fetch(ticket)
+    back = Elsewhere(int(far.location.rpartition(":")[2]), ring)
+    assert RowClient("s0", lambda: far).fetch(ticket).tables
+    back.shutdown()

@@ -12,7 +12,7 @@ import pytest
 
 from actors.parse.chunk_builder import Limits
 from actors.parse.files_reader import FilesSource
-from actors.row_door import RowTicket
+from actors.row_ticket import RowTicket
 from actors.shard import Shard, ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from actors.store.rows import Wanted

@@ -1,0 +1,103 @@
+"""Who borrows rows at a near door: maps what is lent, and gives it back when nobody looks at it any more."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from actors.near import GREETING_TIMEOUT_S, NearAddress, prove_as_caller, receive_with_file, send
+from merge.errors import error_from_dict
+
+
+class _Loan:
+    """What the buffers of one answer hold on to; the segment is given back when it is gone."""
+
+    __slots__ = ("__weakref__", "mapped")
+
+    def __init__(self, mapped: pa.Buffer) -> None:
+        self.mapped = mapped
+
+
+class NearClient:
+    """A connection to a near door; safe to use from several threads.
+
+    Args:
+        address: of the door.
+        timeout_s: how long an answer may take.
+
+    Raises:
+        OSError: there is no such door on this machine, or it does not know the secret.
+    """
+
+    def __init__(self, address: NearAddress, timeout_s: float) -> None:
+        self._lock = threading.Lock()
+        #: segments that were let go of since the last request; filled by whatever thread does so
+        self._returned: deque[int] = deque()
+        self._mapped: dict[int, pa.Buffer] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(GREETING_TIMEOUT_S)
+            self._socket.connect(address.path)
+            prove_as_caller(self._socket, address.secret)
+            self._socket.settimeout(timeout_s)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]] | None:
+        """Return what a ticket names: the name of each parcel, and its stream, read in place.
+
+        Returns:
+            The parcels; None: there are more bytes than may be lent.
+
+        Raises:
+            CanalGroupError: what the door refuses with.
+            OSError: the door is shut, or does not answer in time; there is no use of this client any more.
+        """
+        with self._lock:
+            returned = [self._returned.popleft() for _ in range(len(self._returned))]
+            send(self._socket, {"ticket": ticket, "returned": returned})
+            answer, file = receive_with_file(self._socket)
+            if "error" in answer:
+                raise error_from_dict(answer["error"])
+            for dropped in answer["dropped"]:
+                self._mapped.pop(dropped, None)
+            number = answer["segment"]
+            if file is not None:
+                self._mapped[number] = _mapped(file, answer["size"])
+            if number is None:
+                return None if answer["names"] else []
+            return self._lent(number, answer)
+
+    def _lent(self, number: int, answer: dict[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
+        mapped = self._mapped[number]
+        loan = _Loan(mapped)
+        weakref.finalize(loan, self._returned.append, number).atexit = False
+        return [
+            (
+                None if name is None else (name[0], name[1]),
+                pa.foreign_buffer(mapped.slice(begin, size).address, size, loan),
+            )
+            for name, (begin, size) in zip(answer["names"], answer["places"], strict=True)
+        ]
+
+    def close(self) -> None:
+        """End the connection; what is borrowed stays mapped until nobody looks at it any more."""
+        with self._lock:
+            self._socket.close()
+            self._mapped.clear()
+
+
+def _mapped(file: int, size: int) -> pa.Buffer:
+    try:
+        return pa.py_buffer(mmap.mmap(file, size, prot=mmap.PROT_READ))
+    finally:
+        os.close(file)

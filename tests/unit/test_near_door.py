@@ -1,0 +1,243 @@
+"""The near door: rows lent in shared memory, what becomes of them, and who gets none."""
+
+import gc
+import mmap
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors import near, proof
+from actors.near_client import NearClient
+from actors.near_door import CONNECTIONS_MAX, NearDoor
+from actors.store.rows import Parcel, opened
+from actors.store.segments import STEP_BYTES, Segments
+from merge.chunk import TableName
+from merge.errors import ShardUnavailable
+
+DEADLINE_S = 20.0
+ORDERS = TableName("shop", "orders")
+
+
+def parcels(ticket):
+    """A ticket says which rows: (first, count) of each parcel, or that it is refused."""
+    if ticket["rows"] is None:
+        raise ShardUnavailable("The shard is not open.", retry_after_s=0.1)
+    return [
+        Parcel(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
+        for number, (first, count) in enumerate(ticket["rows"])
+    ]
+
+
+@pytest.fixture
+def door():
+    made = NearDoor(parcels)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(door):
+    made = NearClient(door.address, DEADLINE_S)
+    yield made
+    made.close()
+
+
+def borrow(client, *rows):
+    lent = client.borrow({"rows": list(rows)})
+    return None if lent is None else opened((name and TableName(*name), stream) for name, stream in lent)
+
+
+def ids(rows):
+    return [table.rows["id"].to_pylist() for table in rows.tables]
+
+
+def mapped():
+    """How many segments this process has mapped, those of its own doors left out: they can be written to."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sum("canal-group rows" in line and line.split()[1].startswith("r--") for line in maps)
+
+
+def open_files():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_rows_are_read_where_they_were_written(client):
+    rows = borrow(client, (0, 3), (10, 2), (20, 1_000))
+    assert ids(rows) == [[0, 1, 2], list(range(20, 1_020))]
+    assert rows.statements["id"].to_pylist() == [10, 11]
+    begin, end = segment_of(client)
+    assert begin <= rows.tables[0].rows["id"].chunk(0).buffers()[1].address < end
+
+
+def segment_of(client):
+    (only,) = client._mapped.values()
+    return only.address, only.address + only.size
+
+
+def test_nothing_and_a_refusal_are_answers_too(client):
+    assert ids(borrow(client)) == []
+    with pytest.raises(ShardUnavailable, match="not open") as caught:
+        client.borrow({"rows": None})
+    assert caught.value.retry_after_s == 0.1
+    assert ids(borrow(client, (1, 1))) == [[1]]
+
+
+def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
+    """1. what is looked at stays as it is while others are lent; 2. let go of, it is what is lent next."""
+    held = borrow(client, (0, 100))
+    column = held.tables[0].rows["id"]
+    del held
+    for number in range(5):
+        assert ids(borrow(client, (number, 100))) == [list(range(number, number + 100))]
+    assert column.to_pylist() == list(range(100))
+    assert len(client._mapped) == 2, "the one that is held, and the one that came and went"
+    del column
+    first, second = borrow(client, (7, 1)), borrow(client, (8, 1))
+    assert (ids(first), ids(second), len(client._mapped)) == ([[7]], [[8]], 2)
+
+
+def test_what_is_more_than_may_be_lent_is_not(door):
+    """1. one segment is all there may be; 2. while it is out, nothing is lent; 3. back, it is lent again;
+    4. a larger one takes its place, and its memory is let go of.
+    """
+    few = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
+    client = NearClient(few.address, DEADLINE_S)
+    held = borrow(client, (0, STEP_BYTES // 8))
+    assert borrow(client, (0, 1)) is None
+    assert borrow(client, (0, STEP_BYTES)) is None, "it would never fit"
+    del held
+    assert ids(borrow(client, (5, 1))) == [[5]]
+    small = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
+    other = NearClient(small.address, DEADLINE_S)
+    assert ids(borrow(other, (5, 1))) == [[5]]
+    assert borrow(other, (0, STEP_BYTES // 8)).tables
+    assert [each.size for each in other._mapped.values()] == [2 * STEP_BYTES]
+    for each in (few, small, client, other):
+        each.close()
+
+
+def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
+    before = mapped()
+    client = NearClient(door.address, DEADLINE_S)
+    rows = borrow(client, (0, 10))
+    door.close()
+    with pytest.raises(OSError, match=r".*"):
+        borrow(client, (0, 1))
+    client.close()
+    gc.collect()
+    assert ids(rows) == [list(range(10))]
+    assert mapped() == before + 1
+    del rows
+    gc.collect()
+    assert mapped() == before, "though the client is held"
+    assert client is not None
+
+
+def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.connect(door.address.path)
+        near.prove_as_caller(raw, door.address.secret)
+        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
+        answer, file = near.receive_with_file(raw)
+        with pytest.raises(PermissionError):
+            mmap.mmap(file, answer["size"])
+        for size in (0, 2 * answer["size"]):
+            with pytest.raises(PermissionError):
+                os.ftruncate(file, size)
+        os.close(file)
+
+
+def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
+    with pytest.raises(PermissionError):
+        NearClient(replace(door.address, secret=proof.new_secret()), DEADLINE_S)
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        raw.connect(door.address.path)
+        raw.sendall(os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
+        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
+        with pytest.raises(OSError, match=r".*"):
+            near._exactly(raw, 1 << 20)
+    assert repr(door.address.secret) not in repr(door.address)
+
+
+def test_who_says_nothing_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("actors.near_door.GREETING_TIMEOUT_S", 0.05)
+    door = NearDoor(parcels)
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
+    for each in silent:
+        each.settimeout(DEADLINE_S)
+        each.connect(door.address.path)
+    for each in silent:
+        assert each.recv(1) == b"", "it was closed"
+        each.close()
+    client = NearClient(door.address, DEADLINE_S)
+    assert ids(borrow(client, (1, 1))) == [[1]]
+    client.close()
+    door.close()
+
+
+def test_a_connection_beyond_the_bound_is_closed_at_once(door):
+    clients = [NearClient(door.address, DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
+    with pytest.raises(OSError, match=r".*"):
+        NearClient(door.address, DEADLINE_S)
+    for each in clients:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
+)
+def test_who_says_nonsense_is_let_go(door, said):
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        raw.connect(door.address.path)
+        near.prove_as_caller(raw, door.address.secret)
+        raw.sendall(near._LENGTH.pack(len(said)) + said)
+        assert raw.recv(1) == b""
+
+
+def test_a_message_without_end_is_not_waited_for(door):
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        raw.connect(door.address.path)
+        near.prove_as_caller(raw, door.address.secret)
+        raw.sendall(near._LENGTH.pack(near.MESSAGE_BYTES_MAX + 1))
+        assert raw.recv(1) == b""
+
+
+def test_files_that_a_caller_sends_are_not_kept(client):
+    borrow(client, (0, 1))
+    before = open_files()
+    for _ in range(20):
+        with Path(os.devnull).open() as file:
+            near.send(client._socket, {"ticket": {"rows": []}, "returned": []}, file.fileno())
+        near.receive_with_file(client._socket)
+    assert open_files() == before
+
+
+@given(st.lists(st.one_of(st.integers(1, 5 * STEP_BYTES), st.sampled_from([0, -1, -2]))))
+def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
+    """Positive: so many bytes are asked for; else: one of those that are lent comes back."""
+    bound, out = 8 * STEP_BYTES, []
+    segments = Segments(bound)
+    try:
+        for size in asked:
+            if size > 0:
+                lent = segments.lend(size)
+                in_use = sum(each.size for each in out)
+                assert lent is not None or in_use + size > bound - STEP_BYTES
+                if lent is not None:
+                    assert lent.size >= size
+                    assert lent.number not in [each.number for each in out]
+                    out.append(lent)
+            elif out:
+                segments.give_back([out.pop(size % len(out)).number])
+            assert sum(each.size for each in (*segments._lent.values(), *segments._free.values())) <= bound
+    finally:
+        segments.close()
