@@ -28,7 +28,10 @@ from actors.gateway_requests import READING, Requests
 from actors.gateway_tls import GatewayTls
 from actors.group_handle import GroupHandle
 from actors.imports import leave_pandas_out
+from actors.near_door import NearDoor, Offer
+from actors.permit import Permit
 from actors.shard_actors import ShardActors
+from actors.store.rows import Parcel
 from actors.token_door import TokenDoor, grant_of
 from merge.access import Grant, Grants
 from merge.errors import CanalGroupError, UsageError
@@ -69,6 +72,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         actors = ShardActors(shard_actors, shards)
         self._rows = BatchReader(actors.actor, lambda *key: self._group.call("plan", *key))
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
+        self._near = NearDoor(self._offer)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
         super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
@@ -81,7 +85,11 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             body = json.loads(action.body.to_pybytes() or b"{}")
             operation = "" if action.type in READING else action.type
             self._check_allowed(grant_of(context), body, operation)
-            answer: dict[str, Any] = {"value": self._requests.answer(action.type, body)}
+            if action.type == "near":
+                value: Any = self._near.admit(grant_of(context)).to_dict()
+            else:
+                value = self._requests.answer(action.type, body)
+            answer: dict[str, Any] = {"value": value}
         except CanalGroupError as error:
             answer = {"error": error.to_dict()}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -114,20 +122,32 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         try:
             named = json.loads(ticket.ticket)
             self._check_allowed(grant_of(context), named)
-            permit = self._group.permit(named["client_id"], named["epoch"], named["batch_id"])
-            table = self._table(named)
+            permit, table, batches = self._leaving(named)
             permit.check()
         except CanalGroupError as error:
             raise flight_error(error) from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
             raise flight_error(wrong) from error
-        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
-        table = table.unify_dictionaries()
-        leaving = permit.guarded(table.to_batches(rows_max))
+        leaving = permit.guarded(batches)
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, leaving))
 
-    def _table(self, ticket: dict[str, Any]) -> pa.Table:
+    def _offer(self, grant: Grant, ticket: Mapping[str, Any]) -> Offer:
+        """Lend the rows of an outstanding batch to a consumer on this machine."""
+        self._check_allowed(grant, ticket)
+        permit, table, batches = self._leaving(ticket)
+        if not batches:
+            batches = [pa.RecordBatch.from_pylist([], table.schema)]
+        return Offer([Parcel(None, batches)], permit.check)
+
+    def _leaving(self, ticket: Mapping[str, Any]) -> tuple[Permit, pa.Table, list[pa.RecordBatch]]:
+        """Return the rows that a ticket names, in messages of `reply_bytes_max`, and what lets them out."""
+        permit = self._group.permit(ticket["client_id"], ticket["epoch"], ticket["batch_id"])
+        table = self._table(ticket).unify_dictionaries()
+        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
+        return permit, table, table.to_batches(rows_max)
+
+    def _table(self, ticket: Mapping[str, Any]) -> pa.Table:
         key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
         index, count = ticket.get("part", (0, 1))
         part = Part(int(index), int(count))

@@ -44,6 +44,7 @@ READING = frozenset(
         "outstanding",
         "standing",
         "status",
+        "near",
     }
 )
 

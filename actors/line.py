@@ -17,7 +17,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors import proof
+from canal_group import proof
 
 #: where both ends are on one machine
 LOOPBACK = "127.0.0.1"

@@ -21,7 +21,7 @@ from actors.line import (
     receive,
     tune,
 )
-from actors.proof import new_secret
+from canal_group.proof import new_secret
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)

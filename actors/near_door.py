@@ -12,48 +12,72 @@ import logging
 import secrets
 import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from actors.near import GREETING_TIMEOUT_S, NearAddress, prove_as_door, receive, send
-from actors.proof import new_secret
 from actors.store.rows import Parcel
 from actors.store.segments import Segments
+from canal_group.near import GREETING_TIMEOUT_S, KEY_BYTES, NearAddress, prove_as_door, receive, send
+from canal_group.proof import new_secret
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
 #: connections that are held at once, proved or not; one more is closed at once
-CONNECTIONS_MAX = 8
+CONNECTIONS_MAX = 64
+#: who was admitted last; one more, and the first of them has to be admitted again
+ADMITTED_MAX = 1_024
 #: what may be lent over one connection, and kept for it, bytes
 LENT_BYTES_MAX = 96 << 20
 #: streams begin at multiples of this, as Arrow wants its buffers
 _ALIGNMENT = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a ticket names."""
+
+    parcels: Sequence[Parcel]
+    #: called when all is written and before the borrower hears of it; raises a CanalGroupError: it may not
+    check: Callable[[], None] = lambda: None
+
+
 class NearDoor:
     """Lends rows from the moment it is made, until it is closed or its process ends.
 
     Args:
-        parcels: finds what a ticket names; called from several threads.
+        offer: finds what a ticket names, for who was admitted as `whom`: (whom, ticket); called from several
+            threads.
         bytes_max: what may be lent over one connection.
     """
 
     def __init__(
-        self, parcels: Callable[[Mapping[str, Any]], Sequence[Parcel]], bytes_max: int = LENT_BYTES_MAX
+        self, offer: Callable[[Any, Mapping[str, Any]], Offer], bytes_max: int = LENT_BYTES_MAX
     ) -> None:
-        self._parcels = parcels
+        self._offer = offer
         self._bytes_max = bytes_max
-        #: how to reach it
-        self.address = NearAddress(f"canal-group-{secrets.token_hex(16)}", new_secret())
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(self.address.path)
-        self._socket.listen(CONNECTIONS_MAX)
+        self._name = f"canal-group-{secrets.token_hex(16)}"
+        #: by key: the secret, and who was admitted with it
+        self._admitted: OrderedDict[bytes, tuple[bytes, Any]] = OrderedDict()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(f"\0{self._name}")
+        self._socket.listen(CONNECTIONS_MAX)
         threading.Thread(target=self._listen, name="near", daemon=True).start()
+
+    def admit(self, whom: Any = None) -> NearAddress:
+        """Return how somebody can reach the door; `offer` is told who it is."""
+        key, secret = secrets.token_bytes(KEY_BYTES), new_secret()
+        with self._lock:
+            self._admitted[key] = secret, whom
+            while len(self._admitted) > ADMITTED_MAX:
+                self._admitted.popitem(last=False)
+        return NearAddress(self._name, key, secret)
 
     def close(self) -> None:
         """Lend no more; what is lent stays with who has it."""
@@ -81,11 +105,13 @@ class NearDoor:
         segments = Segments(self._bytes_max)
         try:
             connection.settimeout(GREETING_TIMEOUT_S)
-            prove_as_door(connection, self.address.secret)
+            key = prove_as_door(connection, self._secret_of)
+            with self._lock:
+                _, whom = self._admitted[key]
             connection.settimeout(None)
             while True:
-                self._answer(connection, segments, receive(connection))
-        except (OSError, KeyError, TypeError, ValueError) as error:
+                self._answer(connection, segments, whom, receive(connection))
+        except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             _log.debug("near door: %s", error)
         finally:
             with self._lock:
@@ -93,19 +119,30 @@ class NearDoor:
             connection.close()
             segments.close()
 
-    def _answer(self, connection: socket.socket, segments: Segments, request: dict[str, Any]) -> None:
+    def _secret_of(self, key: bytes) -> bytes | None:
+        with self._lock:
+            admitted = self._admitted.get(key)
+        return None if admitted is None else admitted[0]
+
+    def _answer(
+        self, connection: socket.socket, segments: Segments, whom: Any, request: dict[str, Any]
+    ) -> None:
         segments.give_back(request["returned"])
+        segment = None
         try:
-            parcels = self._parcels(request["ticket"])
+            offer = self._offer(whom, request["ticket"])
+            places, size = _places(offer.parcels)
+            segment = segments.lend(size) if places else None
+            if segment is not None:
+                for parcel, (begin, length) in zip(offer.parcels, places, strict=True):
+                    parcel.write(pa.py_buffer(segment.bytes[begin : begin + length]))
+            offer.check()
         except CanalGroupError as error:
-            send(connection, {"error": error.to_dict()})
+            if segment is not None:
+                segments.give_back([segment.number])
+            send(connection, {"error": error.to_dict(), "dropped": segments.take_dropped()})
             return
-        places, size = _places(parcels)
-        segment = segments.lend(size) if places else None
-        if segment is not None:
-            for parcel, (begin, length) in zip(parcels, places, strict=True):
-                parcel.write(pa.py_buffer(segment.bytes[begin : begin + length]))
-        names = [parcel.name for parcel in parcels]
+        names = [parcel.name for parcel in offer.parcels]
         answer = {"names": names, "places": places, "dropped": segments.take_dropped()}
         if segment is None:
             send(connection, answer | {"segment": None})

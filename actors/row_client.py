@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from actors.flight_errors import our_error
-from actors.near_client import NearClient
 from actors.row_door import RowAddress
 from actors.row_ticket import RowTicket
 from actors.store.rows import opened, read_message
+from canal_group.near_client import NearClient
 from merge.assemble import ShardRows
 from merge.chunk import TableName
 from merge.errors import ShardUnavailable

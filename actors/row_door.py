@@ -25,10 +25,10 @@ from pyarrow import flight
 
 from actors.door_ground import DoorCertificate, certificate_where_reached, node_host
 from actors.flight_errors import flight_error
-from actors.near import NearAddress
-from actors.near_door import NearDoor
+from actors.near_door import NearDoor, Offer
 from actors.row_ticket import RowTicket
 from actors.store.rows import STREAMS, Parcel, message
+from canal_group.near import NearAddress
 from merge.errors import CanalGroupError
 
 _SECRET_BYTES = 32
@@ -71,13 +71,13 @@ class RowDoor:
         place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
         self._server = _Server(f"{place}:0", rows, secret, proof)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
-        self._near = NearDoor(lambda ticket: list(rows(RowTicket.from_dict(ticket))))
+        self._near = NearDoor(lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))))
         #: how to reach it
         self.address = RowAddress(
             f"{place}:{self._server.port}",
             secret,
             None if proof is None else proof.certificate,
-            self._near.address,
+            self._near.admit(),
         )
 
     def close(self) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from canal_group.near_rows import NearRows
 from canal_group.tls import UNSAID, Tls
 from merge.access import is_header_text
 from merge.errors import (
@@ -62,6 +63,7 @@ class GatewayDoor:
         self._find: Callable[[], Sequence[str]] = (lambda: fixed) if isinstance(uri, str) else uri
         self._lock = threading.Lock()
         self._clients: dict[str, flight.FlightClient] = {}
+        self._near: dict[str, NearRows] = {}
         self._uri = fixed[0] if fixed else ""
         for known in fixed:
             self._client(known)
@@ -86,8 +88,10 @@ class GatewayDoor:
             CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer: then it is
                 unknown whether the request was heard.
         """
+        return self._ask(self._where(), request, wait_s, body)
+
+    def _ask(self, uri: str, request: str, wait_s: float, body: Mapping[str, Any]) -> Any:
         action = flight.Action(request, json.dumps({"destination": self._destination, **body}).encode())
-        uri = self._where()
         try:
             results = list(self._client(uri).do_action(action, self._options(CALL_TIMEOUT_S + wait_s)))
         except (flight.FlightError, pa.ArrowException) as error:
@@ -107,6 +111,12 @@ class GatewayDoor:
         named = flight.Ticket(json.dumps({"destination": self._destination, **ticket}).encode())
         uri = self._where()
         try:
+            lent = self._near_rows(uri).borrow({"destination": self._destination, **ticket})
+            if lent is not None:
+                return lent
+        except CanalGroupError as error:
+            raise self._failed(uri, error) from error
+        try:
             return self._client(uri).do_get(named, self._options(ROWS_TIMEOUT_S)).read_all()
         except (flight.FlightError, pa.ArrowException) as error:
             raise self._failed(uri, _translated(error)) from error
@@ -114,9 +124,10 @@ class GatewayDoor:
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            for client in self._clients.values():
+            for client in (*self._clients.values(), *self._near.values()):
                 client.close()
             self._clients.clear()
+            self._near.clear()
 
     # ---- inside
 
@@ -135,6 +146,10 @@ class GatewayDoor:
     def _failed(self, uri: str, error: CanalGroupError) -> CanalGroupError:
         """Turn to the next gateway if it was the server that failed; return the error."""
         if isinstance(error, ServerUnavailable):
+            with self._lock:
+                near = self._near.pop(uri, None)
+            if near is not None:
+                near.close()
             # Is ZooKeeper away, too, the same gateway is asked again.
             with contextlib.suppress(RetryableError):
                 self._turn(uri)
@@ -166,6 +181,12 @@ class GatewayDoor:
                     raise _no_address(uri) from error
                 self._clients[uri] = client
             return client
+
+    def _near_rows(self, uri: str) -> NearRows:
+        with self._lock:
+            if uri not in self._near:
+                self._near[uri] = NearRows(lambda: self._ask(uri, "near", 0.0, {}), ROWS_TIMEOUT_S)
+            return self._near[uri]
 
     def _options(self, timeout_s: float) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)

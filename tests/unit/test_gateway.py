@@ -9,7 +9,11 @@ from pyarrow import flight
 
 from actors import group_handle
 from actors.gateway import Door, GatewayWiring
+from canal_group.door import GatewayDoor
+from canal_group.near import NearAddress
+from canal_group.near_client import NearClient
 from merge.access import Grant, Grants
+from merge.errors import AccessDenied, UsageError
 
 
 class AskedAtOnce(flight.FlightServerBase):
@@ -34,6 +38,27 @@ def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pyt
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000, 10.0)
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
         assert "dance" in str(door.answer["error"])
+
+
+def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
+    """1. a consumer is told of the near door only with a token; 2. it is lent nothing of other client ids."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
+    grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
+    with Door(wiring, "group", "shard/", ["s0"]) as door:
+        uri = f"grpc://127.0.0.1:{door.port}"
+        with pytest.raises(AccessDenied):
+            GatewayDoor(uri, "shop").ask("near")
+        address = NearAddress.from_dict(GatewayDoor(uri, "shop", "s3cret").ask("near"))
+        client = NearClient(address, timeout_s=20.0)
+        with pytest.raises(AccessDenied, match="client id other"):
+            client.borrow({**ticket, "client_id": "other"})
+        with pytest.raises(UsageError, match="no text"):
+            client.borrow({**ticket, "client_id": None})
+        with pytest.raises(UsageError, match="serves 'shop'"):
+            client.borrow({**ticket, "client_id": "reader", "destination": "elsewhere"})
+        client.close()
 
 
 @pytest.mark.parametrize("client_id", [None, 7, ["reader"], True])

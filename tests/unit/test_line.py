@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from actors import line, line_caller, proof
+from actors import line, line_caller
 from actors.door_ground import certificate_where_reached
 from actors.line import LineAddress
 from actors.line_caller import KeptLine, Line
 from actors.line_door import CONNECTIONS_MAX, LineDoor
+from canal_group import proof
 from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import near, proof
-from actors.near_client import NearClient
-from actors.near_door import CONNECTIONS_MAX, NearDoor
+from actors.near_door import CONNECTIONS_MAX, NearDoor, Offer
 from actors.store.rows import Parcel, opened
 from actors.store.segments import STEP_BYTES, Segments
+from canal_group import near, proof
+from canal_group.near_client import NearClient
 from merge.chunk import TableName
 from merge.errors import ShardUnavailable
 
@@ -24,14 +24,16 @@ DEADLINE_S = 20.0
 ORDERS = TableName("shop", "orders")
 
 
-def parcels(ticket):
+def parcels(whom, ticket):
     """A ticket says which rows: (first, count) of each parcel, or that it is refused."""
     if ticket["rows"] is None:
         raise ShardUnavailable("The shard is not open.", retry_after_s=0.1)
-    return [
-        Parcel(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
-        for number, (first, count) in enumerate(ticket["rows"])
-    ]
+    return Offer(
+        [
+            Parcel(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
+            for number, (first, count) in enumerate(ticket["rows"])
+        ]
+    )
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def door():
 
 @pytest.fixture
 def client(door):
-    made = NearClient(door.address, DEADLINE_S)
+    made = NearClient(door.admit(), DEADLINE_S)
     yield made
     made.close()
 
@@ -107,14 +109,14 @@ def test_what_is_more_than_may_be_lent_is_not(door):
     4. a larger one takes its place, and its memory is let go of.
     """
     few = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
-    client = NearClient(few.address, DEADLINE_S)
+    client = NearClient(few.admit(), DEADLINE_S)
     held = borrow(client, (0, STEP_BYTES // 8))
     assert borrow(client, (0, 1)) is None
     assert borrow(client, (0, STEP_BYTES)) is None, "it would never fit"
     del held
     assert ids(borrow(client, (5, 1))) == [[5]]
     small = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
-    other = NearClient(small.address, DEADLINE_S)
+    other = NearClient(small.admit(), DEADLINE_S)
     assert ids(borrow(other, (5, 1))) == [[5]]
     assert borrow(other, (0, STEP_BYTES // 8)).tables
     assert [each.size for each in other._mapped.values()] == [2 * STEP_BYTES]
@@ -124,7 +126,7 @@ def test_what_is_more_than_may_be_lent_is_not(door):
 
 def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
     before = mapped()
-    client = NearClient(door.address, DEADLINE_S)
+    client = NearClient(door.admit(), DEADLINE_S)
     rows = borrow(client, (0, 10))
     door.close()
     with pytest.raises(OSError, match=r".*"):
@@ -141,8 +143,9 @@ def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door
 
 def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
     with socket.socket(socket.AF_UNIX) as raw:
-        raw.connect(door.address.path)
-        near.prove_as_caller(raw, door.address.secret)
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
         near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
         answer, file = near.receive_with_file(raw)
         with pytest.raises(PermissionError):
@@ -153,17 +156,61 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
         os.close(file)
 
 
+def test_what_is_offered_depends_on_who_was_admitted():
+    def offer(whom, ticket):
+        return Offer([Parcel(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
+
+    door = NearDoor(offer)
+    for whom in ("anna", "bob"):
+        client = NearClient(door.admit(whom), DEADLINE_S)
+        ((_, stream),) = client.borrow({"for": "it"})
+        assert pa.ipc.open_stream(stream).read_all().to_pylist() == [{"whom": whom, "ticket": "it"}]
+        client.close()
+    door.close()
+
+
+def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
+    monkeypatch.setattr("actors.near_door.ADMITTED_MAX", 2)
+    door = NearDoor(parcels)
+    first, second, third = (door.admit() for _ in range(3))
+    with pytest.raises(OSError, match=r".*"):
+        NearClient(first, DEADLINE_S)
+    for address in (second, third):
+        NearClient(address, DEADLINE_S).close()
+    door.close()
+
+
+def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
+    """The check is made when all is written: its refusal is what the borrower hears."""
+    checked = []
+
+    def check():
+        checked.append(1)
+        if len(checked) % 2:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), STEP_BYTES)
+    client = NearClient(door.admit(), DEADLINE_S)
+    for number in range(3):
+        with pytest.raises(ShardUnavailable, match="Not any more"):
+            borrow(client, (number, 1))
+        assert ids(borrow(client, (number, 1))) == [[number]]
+    client.close()
+    door.close()
+
+
 def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
     with pytest.raises(PermissionError):
-        NearClient(replace(door.address, secret=proof.new_secret()), DEADLINE_S)
+        NearClient(replace(door.admit(), secret=proof.new_secret()), DEADLINE_S)
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        raw.connect(door.address.path)
-        raw.sendall(os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
+        address = door.admit()
+        raw.connect(address.path)
+        raw.sendall(address.key + os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
         near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
         with pytest.raises(OSError, match=r".*"):
             near._exactly(raw, 1 << 20)
-    assert repr(door.address.secret) not in repr(door.address)
+    assert repr(address.secret) not in repr(address)
 
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch):
@@ -172,20 +219,20 @@ def test_who_says_nothing_is_not_waited_for(monkeypatch):
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)
-        each.connect(door.address.path)
+        each.connect(door.admit().path)
     for each in silent:
         assert each.recv(1) == b"", "it was closed"
         each.close()
-    client = NearClient(door.address, DEADLINE_S)
+    client = NearClient(door.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 1))) == [[1]]
     client.close()
     door.close()
 
 
 def test_a_connection_beyond_the_bound_is_closed_at_once(door):
-    clients = [NearClient(door.address, DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
+    clients = [NearClient(door.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
     with pytest.raises(OSError, match=r".*"):
-        NearClient(door.address, DEADLINE_S)
+        NearClient(door.admit(), DEADLINE_S)
     for each in clients:
         each.close()
 
@@ -196,8 +243,9 @@ def test_a_connection_beyond_the_bound_is_closed_at_once(door):
 def test_who_says_nonsense_is_let_go(door, said):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        raw.connect(door.address.path)
-        near.prove_as_caller(raw, door.address.secret)
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
         raw.sendall(near._LENGTH.pack(len(said)) + said)
         assert raw.recv(1) == b""
 
@@ -205,8 +253,9 @@ def test_who_says_nonsense_is_let_go(door, said):
 def test_a_message_without_end_is_not_waited_for(door):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        raw.connect(door.address.path)
-        near.prove_as_caller(raw, door.address.secret)
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
         raw.sendall(near._LENGTH.pack(near.MESSAGE_BYTES_MAX + 1))
         assert raw.recv(1) == b""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.near import GREETING_TIMEOUT_S, NearAddress, prove_as_caller, receive_with_file, send
+from canal_group.near import GREETING_TIMEOUT_S, NearAddress, prove_as_caller, receive_with_file, send
 from merge.errors import error_from_dict
 
 
@@ -46,7 +46,7 @@ class NearClient:
         try:
             self._socket.settimeout(GREETING_TIMEOUT_S)
             self._socket.connect(address.path)
-            prove_as_caller(self._socket, address.secret)
+            prove_as_caller(self._socket, address.key, address.secret)
             self._socket.settimeout(timeout_s)
         except BaseException:
             self._socket.close()
@@ -66,10 +66,10 @@ class NearClient:
             returned = [self._returned.popleft() for _ in range(len(self._returned))]
             send(self._socket, {"ticket": ticket, "returned": returned})
             answer, file = receive_with_file(self._socket)
-            if "error" in answer:
-                raise error_from_dict(answer["error"])
             for dropped in answer["dropped"]:
                 self._mapped.pop(dropped, None)
+            if "error" in answer:
+                raise error_from_dict(answer["error"])
             number = answer["segment"]
             if file is not None:
                 self._mapped[number] = _mapped(file, answer["size"])

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from actors import proof
+from canal_group import proof
 
 #: how long either end may take to prove itself, seconds
 GREETING_TIMEOUT_S = 5.0
+KEY_BYTES = 8
 #: a message is no longer, bytes
 MESSAGE_BYTES_MAX = 1 << 20
 _LENGTH = struct.Struct("<I")
@@ -27,6 +29,8 @@ class NearAddress:
 
     #: in the abstract namespace, without the zero byte that it begins with there
     name: str
+    #: which of the door's secrets
+    key: bytes
     secret: bytes = field(repr=False)
 
     @property
@@ -34,29 +38,54 @@ class NearAddress:
         """What a socket binds or connects to."""
         return f"\0{self.name}"
 
+    def to_dict(self) -> dict[str, str]:
+        """Return the address as a JSON object; `from_dict` is the way back."""
+        return {"name": self.name, "key": self.key.hex(), "secret": self.secret.hex()}
 
-def prove_as_caller(door: socket.socket, secret: bytes) -> None:
-    """Prove to a door that we know its secret, once it has proved the same to us.
+    @classmethod
+    def from_dict(cls, value: Mapping[str, str]) -> Self:
+        """Return the address that `to_dict` described.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
+
+
+def prove_as_caller(door: socket.socket, key: bytes, secret: bytes) -> None:
+    """Prove to a door that we know the secret of a key, once it has proved the same to us.
 
     Raises:
         OSError: it does not know it, or does not answer.
     """
     mine = proof.new_nonce()
-    door.sendall(mine)
+    door.sendall(key + mine)
     theirs = _exactly(door, proof.NONCE_BYTES)
     proof.check(_exactly(door, proof.PROOF_BYTES), proof.proof_of_door(secret, mine, theirs))
     door.sendall(proof.proof_of_caller(secret, mine, theirs))
 
 
-def prove_as_door(caller: socket.socket, secret: bytes) -> None:
-    """Prove to a caller that we know the secret, and wait until it has proved the same to us.
+def prove_as_door(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
+    """Prove to a caller that we know the secret of its key, and wait until it has proved the same to us.
+
+    Args:
+        caller: who connected.
+        find: returns the secret of a key.
+
+    Returns:
+        The key.
 
     Raises:
         OSError: it does not know it, or does not answer.
     """
+    key = _exactly(caller, KEY_BYTES)
+    secret = find(key)
+    if secret is None:
+        raise PermissionError("the other end has a key that is not known")
     theirs, mine = _exactly(caller, proof.NONCE_BYTES), proof.new_nonce()
     caller.sendall(mine + proof.proof_of_door(secret, theirs, mine))
     proof.check(_exactly(caller, proof.PROOF_BYTES), proof.proof_of_caller(secret, theirs, mine))
+    return key
 
 
 def send(to: socket.socket, message: dict[str, Any], file: int | None = None) -> None:

@@ -1,0 +1,119 @@
+"""A consumer's rows, borrowed of its gateway where that is on its machine; how it knows that it is not."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from actors.near_door import NearDoor, Offer
+from actors.store.rows import Parcel
+from actors.store.segments import STEP_BYTES
+from canal_group.near_rows import CONNECTIONS_MAX, NearRows
+from merge.errors import RolledBack, ServerUnavailable
+
+DEADLINE_S = 20.0
+
+
+class Gateway:
+    """Lends as many rows as a ticket asks for."""
+
+    def __init__(self, bytes_max=4 * STEP_BYTES):
+        self.asked = 0
+        self.door = NearDoor(self._offer, bytes_max)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.waiting = threading.Semaphore(0)
+
+    def where(self):
+        self.asked += 1
+        return self.door.admit().to_dict()
+
+    def _offer(self, _, ticket):
+        self.waiting.release()
+        assert self.go_on.wait(DEADLINE_S)
+        if ticket["rows"] is None:
+            raise RolledBack("Batch 7 was rolled back.")
+        return Offer([Parcel(None, [pa.record_batch({"id": range(ticket["rows"])})])])
+
+
+@pytest.fixture
+def gateway():
+    made = Gateway()
+    yield made
+    made.door.close()
+
+
+def ids(rows):
+    return rows["id"].to_pylist()
+
+
+def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_call_after_call(gateway):
+    near = NearRows(gateway.where, DEADLINE_S)
+    for count in (3, 0, 5):
+        assert ids(near.borrow({"rows": count})) == list(range(count))
+    with pytest.raises(RolledBack, match="Batch 7"):
+        near.borrow({"rows": None})
+    assert ids(near.borrow({"rows": 1})) == [0]
+    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
+    near.close()
+
+
+def test_calls_side_by_side_have_connections_of_their_own_and_no_more_than_the_bound(gateway):
+    near, found = NearRows(gateway.where, DEADLINE_S), []
+    gateway.go_on.clear()
+    threads = [
+        threading.Thread(target=lambda: found.append(near.borrow({"rows": 1})))
+        for _ in range(CONNECTIONS_MAX)
+    ]
+    for thread in threads:
+        thread.start()
+        assert gateway.waiting.acquire(timeout=DEADLINE_S)
+    assert near.borrow({"rows": 1}) is None, "one more has to come another way"
+    gateway.go_on.set()
+    for thread in threads:
+        thread.join()
+    assert list(map(ids, found)) == [[0]] * CONNECTIONS_MAX
+    assert ids(near.borrow({"rows": 1})) == [0]
+    near.close()
+
+
+@pytest.mark.parametrize("said", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}])
+def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
+    asked = []
+
+    def where():
+        asked.append(1)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    near = NearRows(where, DEADLINE_S)
+    assert [near.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
+    assert len(asked) == 1
+
+
+def test_a_door_on_another_machine_is_looked_for_once(gateway):
+    elsewhere = {**gateway.where(), "name": "canal-group-of-another-machine"}
+    near = NearRows(lambda: elsewhere, DEADLINE_S)
+    assert [near.borrow({"rows": 1}) for _ in range(2)] == [None] * 2
+
+
+def test_what_cannot_be_lent_comes_another_way_and_what_can_is_lent_again(gateway):
+    near = NearRows(gateway.where, DEADLINE_S)
+    assert near.borrow({"rows": STEP_BYTES}) is None, "it is larger than all that may be lent"
+    assert ids(near.borrow({"rows": 2})) == [0, 1]
+    for connection in list(gateway.door._connections):
+        connection.shutdown(2)
+    assert near.borrow({"rows": 2}) is None, "the connection broke"
+    assert ids(near.borrow({"rows": 2})) == [0, 1]
+    near.close()
+    assert near.borrow({"rows": 2}) is None
+
+
+def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
+    near = NearRows(gateway.where, 0.1)
+    gateway.go_on.clear()
+    with pytest.raises(ServerUnavailable, match=r"within 0.1 s"):
+        near.borrow({"rows": 1})
+    gateway.go_on.set()
+    near.close()
