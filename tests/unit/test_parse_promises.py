@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import socket
 import struct
 import threading
@@ -113,7 +114,7 @@ def items_of(source, *, by_gtid=False):
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = Packets(source)
-    stream._flushed_s = 0.0
+    stream._flushed_s = -math.inf  # whatever the clock says: it counts from when the machine was started
     stream._address = type("Address", (), {"name": "s1"})
     items = []
     with contextlib.suppress(SourceUnavailable):
