@@ -79,6 +79,7 @@ def _make_datadir(datadir: Path) -> None:
             "--skip-test-db",
             "--skip-name-resolve",
             f"--datadir={datadir}",
+            f"--tmpdir={datadir.parent}",
             *run_as_root(),
         ],
         "mariadb-install-db",

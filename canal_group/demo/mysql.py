@@ -138,6 +138,7 @@ def _make_datadir(datadir: Path) -> None:
             "--initialize-insecure",
             f"--init-file={users}",
             "--skip-log-bin",
+            f"--tmpdir={datadir.parent}",
             "--innodb-redo-log-capacity=16M",
             *run_as_root(),
             f"--datadir={datadir}",

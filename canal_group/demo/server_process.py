@@ -156,6 +156,8 @@ class DatabaseServer(ABC):
             *_OPTIONS,
             *run_as_root(),
             f"--datadir={datadir}",
+            # What a server finds there when it starts it removes: also what a running one has there.
+            f"--tmpdir={self.folder}",
             f"--socket={self.socket_path}",
             f"--pid-file={self.folder / 'server.pid'}",
             f"--port={self.port}",

@@ -144,6 +144,12 @@ def wait_for(condition, what: str) -> None:
         pause.wait(0.1)
 
 
+def test_a_server_has_its_temporary_files_to_itself(server):
+    """At its start it removes those that it finds."""
+    ((folder,),) = server.execute("SELECT @@tmpdir")
+    assert Path(folder) == server.folder
+
+
 def test_a_writer_remembers_exactly_what_the_server_committed(server):
     """1. a writer runs its workload; 2. the last GTID is the record's; 3. the rows are those left."""
     record = prepare(server, 0, "shop-0")
