@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+#: of JVMs that live for seconds: what they would win by optimizing, they do not live to spend
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def session(folder: Path, master: str = "local[2]") -> Any:
     """Return a local Spark that knows the data source."""
@@ -33,13 +36,15 @@ def session(folder: Path, master: str = "local[2]") -> Any:
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.log.level", "OFF")
+        .config("spark.driver.extraJavaOptions", JAVA_OPTIONS)
+        .config("spark.executor.extraJavaOptions", JAVA_OPTIONS)
         .getOrCreate()
     )
     spark.dataSource.register(CanalGroupDataSource)
     return spark
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     found = session(tmp_path_factory.mktemp("spark"))
     yield found

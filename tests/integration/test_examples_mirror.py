@@ -20,6 +20,7 @@ from integration.spark_examples import (
     line_of,
     tables,
 )
+from integration.spark_fixtures import JAVA_OPTIONS
 from integration.spark_sink import CLIENT, ROOT, change, serving
 
 from actors.instance import Instance
@@ -59,6 +60,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/spark-defaults.conf").write_text(
         "spark.ui.enabled false\nspark.driver.bindAddress 127.0.0.1\nspark.sql.shuffle.partitions 2\n"
+        f"spark.driver.extraJavaOptions {JAVA_OPTIONS}\n"
     )
     (tmp_path / "conf/log4j2.properties").write_text("rootLogger.level = off\n")
     with serving(shop) as instance:
@@ -102,7 +104,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
             os.killpg(submitted.pid, signal.SIGKILL)
             deadline.cancel()
             submitted.stdout.close()
-        assert submitted.wait() == -signal.SIGKILL, said
+        assert submitted.wait() == -signal.SIGKILL, "".join(said)
         assert replica(spark, target), "readers have a whole table at any time"
         change(shop)
         mirror = [*arguments(shop, instance, tmp_path, target), "--once", "--progress", progress]
