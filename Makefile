@@ -2,6 +2,8 @@
 .PHONY: help setup demo recorded test sim chaos bench check fuzz asan format clean
 
 BIN := .venv/bin
+# All tests are shared by two processes, a file as a whole; some do not need what that costs.
+SHARED := -n 2 --dist loadfile --no-loadscope-reorder
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,7 +18,7 @@ recorded: setup ## record the binlogs anew that `canal-group demo --files` reads
 	@$(BIN)/python -m canal_group.demo.record
 
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(or $(ARGS),$(SHARED))
 
 sim: setup ## play a seed's faults around the machines of merge/ (SEED=7; SEEDS=1000 for as many from there on)
 	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(ARGS)
