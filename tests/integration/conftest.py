@@ -7,6 +7,16 @@ from collections.abc import Callable, Iterator
 import pytest
 from integration.group_fixtures import one_ray, one_zookeeper, shop, two_servers, zookeeper  # noqa: F401  fixtures
 from integration.mysql_fixtures import mixed_shop, mysql_shop, tls_mysql, two_mysqls  # noqa: F401  fixtures
+from integration.shared_servers import (  # noqa: F401  fixtures
+    pair,
+    pair_shop,
+    served,
+    shared_instance,
+    shared_instances,
+    shared_options,
+    shared_servers,
+    whole_shop,
+)
 from integration.spark_fixtures import spark  # noqa: F401  fixture
 
 from actors.parse.source import SourceAddress

@@ -33,7 +33,7 @@ class Shop:
         self.servers = list(servers)
         self.destination = f"shop-{uuid.uuid4().hex[:8]}"
         self.written: dict[str, list[int]] = {f"s{index}": [] for index in range(len(servers))}
-        self._hosts = zookeeper_hosts
+        self.zookeeper_hosts = zookeeper_hosts
         self._password = folder / "password"
         self._password.write_text(servers[0].address().password)
         self._next_id = 0
@@ -63,7 +63,7 @@ class Shop:
             "preset": "default",
             "destination": self.destination,
             "shards": shards,
-            "coordination": {"kind": "zookeeper", "hosts": self._hosts, "session_timeout_s": 4},
+            "coordination": {"kind": "zookeeper", "hosts": self.zookeeper_hosts, "session_timeout_s": 4},
             # Each before its acknowledgement is answered: what was acknowledged never comes twice.
             "cursor": {"flush_s": None},
             "gateway": {"port": 0},

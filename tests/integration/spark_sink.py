@@ -118,7 +118,12 @@ def run(spark: Any, chosen: dict[str, str], sink: Any, checkpoint: Path, schema:
 def serving(shop: Shop, token: str | None = None, **settings: Any) -> Iterator[Instance]:
     """Run an instance whose gateway has seen a row of the table already."""
     with shop.serve(**settings) as instance:
-        with shop.connect(instance, client_id=CLIENT, token=token) as first:
-            shop.write_everywhere(1)
-            assert first.get_without_ack() is not None
+        show_a_row(shop, instance, token)
         yield instance
+
+
+def show_a_row(shop: Shop, instance: Instance, token: str | None = None) -> None:
+    """Let the gateway see a row of the table."""
+    with shop.connect(instance, client_id=CLIENT, token=token) as first:
+        shop.write_everywhere(1)
+        assert first.get_without_ack() is not None

@@ -1,4 +1,4 @@
-"""The README's consumer and the examples do what they say."""
+"""The README's consumer and its query, and an example, do what they say."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from integration.shop import Shop
+from integration.shared_servers import SharedShop
+from integration.spark_sink import ROOT, options, show_a_row
 
 import canal_group
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 
 
@@ -23,42 +24,65 @@ class Enough(Exception):  # noqa: N818  no error: the snippet reads for ever, an
 
 
 def test_the_readmes_consumer_reads_and_acknowledges(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    served: SharedShop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     (snippet,) = re.findall(r"<!-- a test runs this -->\n```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert len(snippet.strip().splitlines()) <= 10
-    with shop.serve() as instance:
-        shop.connect(instance, client_id="mirror").close()
-        shop.write(0, 1, rows=3)
-        snippet = snippet.replace("grpc://127.0.0.1:11113", instance.uri).replace(
-            '"shop"', repr(shop.destination)
-        )
-        acknowledge = canal_group.Consumer.ack
+    with served.connect(client_id="mirror") as consumer:
+        begun = consumer.cursor.sequence
+    served.write(0, 1, rows=3)
+    snippet = snippet.replace("grpc://127.0.0.1:11113", served.instance.uri).replace(
+        '"shop"', repr(served.destination)
+    )
+    acknowledge = canal_group.Consumer.ack
 
-        def ack_once(self: canal_group.Consumer, batch_id: int) -> None:
-            acknowledge(self, batch_id)
-            raise Enough
+    def ack_once(self: canal_group.Consumer, batch_id: int) -> None:
+        acknowledge(self, batch_id)
+        raise Enough
 
-        monkeypatch.setattr(canal_group.Consumer, "ack", ack_once)
-        with pytest.raises(Enough):
-            exec(snippet, {})
-        monkeypatch.undo()
-        with shop.connect(instance, client_id="mirror") as consumer:
-            assert consumer.cursor.sequence == 3
+    monkeypatch.setattr(canal_group.Consumer, "ack", ack_once)
+    with pytest.raises(Enough):
+        exec(snippet, {})
+    monkeypatch.undo()
+    with served.connect(client_id="mirror") as consumer:
+        assert consumer.cursor.sequence == begun + 3
     assert capsys.readouterr().out.split()[1:] == ["3", "3"]
 
 
-def test_the_parquet_example_writes_every_change_once(shop: Shop, tmp_path: Path):
+@pytest.mark.timeout(180)
+def test_the_readmes_query_writes_parquet(
+    spark: Any, served: SharedShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (snippet,) = re.findall(
+        r"<!-- a test runs this on Spark -->\n```python\n(.*?)```",
+        README.read_text(),
+        re.DOTALL,
+    )
+    assert len([line for line in snippet.splitlines() if line]) <= 10
+    show_a_row(served, served.instance)
+    chosen = options(served, served.instance)
+    for name, value in (
+        ("gateway", "grpc://127.0.0.1:11113"),
+        ("destination", "shop"),
+        ("client", "revenue"),
+    ):
+        snippet = snippet.replace(f'"{value}"', repr(chosen[name]))
+    for folder in ("orders", "checkpoint"):
+        snippet = snippet.replace(f'"{folder}"', repr(str(tmp_path / folder)))
+    exec(snippet, {})
+    assert spark.read.parquet(str(tmp_path / "orders")).count() == served.rows
+
+
+def test_the_parquet_example_writes_every_change_once(served: SharedShop, tmp_path: Path):
     """1. it writes what is there and ends when nothing comes; 2. run again, it goes on behind its cursor."""
     folder = tmp_path / "orders"
-    with shop.serve() as instance:
-        shop.connect(instance, client_id="parquet").close()
-        command = [sys.executable, str(ROOT / "examples" / "to_parquet.py"), "--gateway", instance.uri]
-        command += ["--destination", shop.destination, "--table", "shop.orders", "--folder", str(folder)]
-        for _ in range(2):
-            shop.write_everywhere(5, rows=2)
-            subprocess.run([*command, "--idle", "3"], check=True, timeout=60)
+    served.connect(client_id="parquet").close()
+    command = [sys.executable, str(ROOT / "examples" / "to_parquet.py"), "--gateway", served.instance.uri]
+    command += ["--destination", served.destination, "--table", "shop.orders", "--folder", str(folder)]
+    for _ in range(2):
+        served.write_everywhere(5, rows=2)
+        subprocess.run([*command, "--idle", "3"], check=True, timeout=60)
     rows = pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
-    assert sorted(rows["id"].to_pylist()) == sorted(shop.written["s0"] + shop.written["s1"])
+    assert sorted(rows["id"].to_pylist()) == sorted(served.written["s0"] + served.written["s1"])
     assert rows["_seq"].to_pylist() == sorted(rows["_seq"].to_pylist())
     assert not list(folder.glob("*.part"))

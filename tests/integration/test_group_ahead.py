@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+from integration.shared_servers import SharedShop
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background, kill
 
 import canal_group
@@ -50,13 +51,13 @@ def read_ahead(reading: Reading, rows: int, at: Callable[[int], bool] = lambda _
     raise AssertionError(f"{len(reading.ids)} of {rows} rows came")
 
 
-def test_batches_read_ahead_come_in_order_also_after_a_rollback(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write_everywhere(100)
+def test_batches_read_ahead_come_in_order_also_after_a_rollback(served: SharedShop):
+    with served.connect() as consumer:
+        served.write_everywhere(100)
         reading = Reading(consumer)
-        read_ahead(reading, shop.rows, lambda number: number == 2 and consumer.rollback() > 0)
+        read_ahead(reading, served.rows, lambda number: number == 2 and consumer.rollback() > 0)
         assert consumer.outstanding() == []
-    reading.check(shop)
+    reading.check(served)
     assert reading.rollbacks == 1
 
 
@@ -80,25 +81,24 @@ def test_a_shard_that_is_killed_while_rows_are_read_ahead_hands_them_out_again(s
     reading.check(shop)
 
 
-def test_what_a_killed_consumer_had_read_ahead_is_the_next_ones(shop: Shop):
+def test_what_a_killed_consumer_had_read_ahead_is_the_next_ones(served: SharedShop):
     """1. a consumer acknowledges some, with more read ahead; 2. it is killed; 3. the next gets the rest."""
-    with shop.serve() as instance:
-        shop.connect(instance).close()
-        shop.write(0, 100)
-        process = subprocess.Popen(
-            [sys.executable, "-c", _CONSUMER_THAT_HANGS, instance.uri, shop.destination],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            acked, outstanding = (int(word) for word in process.stdout.readline().split())
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
-        assert outstanding > 0, "more was read ahead"
-        with shop.connect(instance) as consumer:
-            reading = Reading(consumer)
-            read_ahead(reading, 100 - acked)
-        assert sorted(reading.ids.values()) == shop.written["s0"][acked:]
+    served.connect().close()
+    served.write(0, 100)
+    process = subprocess.Popen(
+        [sys.executable, "-c", _CONSUMER_THAT_HANGS, served.instance.uri, served.destination],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        acked, outstanding = (int(word) for word in process.stdout.readline().split())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert outstanding > 0, "more was read ahead"
+    with served.connect() as consumer:
+        reading = Reading(consumer)
+        read_ahead(reading, 100 - acked)
+    assert sorted(reading.ids.values()) == served.written["s0"][acked:]

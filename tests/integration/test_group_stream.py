@@ -6,26 +6,27 @@ import time
 
 import pyarrow as pa
 import pytest
+from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
 from actors.instance import Instance
 
 
-def test_shards_become_one_ordered_stream(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write_everywhere(40, rows=3)
+def test_shards_become_one_ordered_stream(served: SharedShop):
+    with served.connect() as consumer:
+        served.write_everywhere(40, rows=3)
         reading = Reading(consumer)
-        reading.until(shop.rows)
-    reading.check(shop)
+        reading.until(served.rows)
+    reading.check(served)
     assert reading.rollbacks == 0
-    assert shop.rows == 240
+    assert served.rows == 240
 
 
-def test_a_table_comes_with_its_own_types_under_its_routed_name(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write(0, 1, rows=2)
-        shop.servers[0].execute(
+def test_a_table_comes_with_its_own_types_under_its_routed_name(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 1, rows=2)
+        served.servers[0].execute(
             "UPDATE shop_0.orders SET price = 9.99 WHERE id = 0", "DELETE FROM shop_0.orders WHERE id = 1"
         )
         tables = []
@@ -43,11 +44,11 @@ def test_a_table_comes_with_its_own_types_under_its_routed_name(shop: Shop):
     assert set(orders["_shard"].to_pylist()) == {"s0"}
 
 
-def test_what_table_maps_leave_open_is_asked_of_the_source(shop: Shop):
+def test_what_table_maps_leave_open_is_asked_of_the_source(served: SharedShop):
     """A UUID is a BINARY(16) in the binlog; a consumer gets its text, in both formats."""
     values = ("6ccd780c-baba-4026-9564-5b8c65600000", "1.2.0.0", "1:2:3:4::")
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.servers[0].execute(
+    with served.connect() as consumer:
+        served.servers[0].execute(
             "CREATE TABLE shop_0.hosts (id INT PRIMARY KEY, u UUID, i4 INET4, i6 INET6)",
             f"INSERT INTO shop_0.hosts VALUES (1, {', '.join(map(repr, values))})",
         )
@@ -61,11 +62,11 @@ def test_what_table_maps_leave_open_is_asked_of_the_source(shop: Shop):
         assert (typed["u"], typed["i4"], typed["i6"]) == values
 
 
-def test_a_statement_stands_where_it_happened(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write(0, 1)
-        shop.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
-        shop.servers[0].execute("INSERT INTO shop_0.orders VALUES (1000, 'x', 1, 7)")
+def test_a_statement_stands_where_it_happened(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 1)
+        served.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
+        served.servers[0].execute("INSERT INTO shop_0.orders VALUES (1000, 'x', 1, 7)")
         rows: list[dict[str, object]] = []
         while len(rows) < 3:
             batch = consumer.get(timeout=20)
@@ -75,27 +76,6 @@ def test_a_statement_stands_where_it_happened(shop: Shop):
     assert rows[1]["sql"] == "ALTER TABLE shop_0.orders ADD COLUMN extra INT"
     assert (rows[1]["schema"], rows[1]["table"]) == ("shop", "orders")
     assert dict(rows[2]["after"])["extra"] == "7"
-
-
-def test_a_huge_transaction_flows_through_small_rings_and_stays_whole(shop: Shop):
-    """A transaction of 6,000 rows, rings of 64 slots, chunks of 200 rows, batches of 500 rows.
-
-    1. it is delivered in several batches, none of which another shard's row interrupts;
-    2. the cursor never stands inside it.
-    """
-    bounds = {
-        "store": {"size": 64, "mode": "items"},
-        "reader": {"chunk_rows_max": 200},
-        "batch": {"rows_max": 500},
-    }
-    with shop.serve(**bounds) as instance, shop.connect(instance) as consumer:
-        shop.write(0, 1, rows=6_000)
-        shop.write(1, 20)
-        reading = Reading(consumer)
-        reading.until(shop.rows, batch_size=500)
-        assert all(position.rows_into_transaction == 0 for position in consumer.cursor.shards.values())
-    reading.check(shop)
-    assert len(reading.runs[0]) > 6
 
 
 def test_earliest_begins_before_what_was_there_and_latest_behind_it(shop: Shop):
@@ -113,9 +93,9 @@ def test_earliest_begins_before_what_was_there_and_latest_behind_it(shop: Shop):
         assert [dict(row)["id"] for row in batch.envelope()["after"].to_pylist()] == ["6"]
 
 
-def test_rollback_delivers_again_from_a_batch_or_from_the_cursor(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write(0, 30)
+def test_rollback_delivers_again_from_a_batch_or_from_the_cursor(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 30)
         batches = []
         while sum(batch.rows for batch in batches) < 30:
             batch = consumer.get_without_ack(5, timeout=20)
@@ -138,9 +118,9 @@ def test_rollback_delivers_again_from_a_batch_or_from_the_cursor(shop: Shop):
         assert again.envelope().to_pylist() == rows[: again.rows]
 
 
-def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write(0, 10)
+def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 10)
         first, second = (consumer.get_without_ack(2, timeout=20) for _ in range(2))
         assert first is not None
         assert second is not None
@@ -162,52 +142,21 @@ def test_acks_are_taken_in_order_and_a_refused_one_changes_nothing(shop: Shop):
             consumer.ack(second.batch_id)
 
 
-def test_a_reply_leaves_in_messages_of_bounded_size(shop: Shop):
+def test_a_subscription_keeps_its_filter_and_others_do_not_see_it(served: SharedShop):
+    served.servers[0].execute("CREATE TABLE shop_0.items (id INT PRIMARY KEY)")
     with (
-        shop.serve(gateway={"port": 0, "reply_bytes_max": 4_000}) as instance,
-        shop.connect(instance) as consumer,
+        served.connect(client_id="orders", filter=r"shop\.orders") as orders,
+        served.connect(client_id="all") as everything,
     ):
-        shop.write(0, 1, rows=200)
-        batch = consumer.get_without_ack(timeout=20)
-        assert batch is not None
-        rows = batch.envelope()
-    sizes = [message.nbytes for message in rows.to_batches()]
-    assert rows.num_rows == 200
-    assert len(sizes) > 5
-    assert max(sizes) < 2 * 4_000
-
-
-def test_a_consumer_that_stands_still_fills_the_rings_and_nothing_else(shop: Shop):
-    """Rings of 16 slots, 200 transactions: the reading stops at the bound, and goes on after."""
-    with shop.serve(store={"size": 16, "mode": "items"}) as instance, shop.connect(instance) as consumer:
-        shop.write_everywhere(200)
-        held = consumer.get_without_ack(1, timeout=20)
-        assert held is not None
-        for shard in consumer.status()["shards"]:
-            assert shard["ring"]["put"] - shard["ring"]["ack"] <= 16
-            assert shard["disconnects"] == 0
-        consumer.rollback()
-        reading = Reading(consumer)
-        reading.until(shop.rows)
-    reading.check(shop)
-
-
-def test_a_subscription_keeps_its_filter_and_others_do_not_see_it(shop: Shop):
-    shop.servers[0].execute("CREATE TABLE shop_0.items (id INT PRIMARY KEY)")
-    with (
-        shop.serve() as instance,
-        shop.connect(instance, client_id="orders", filter=r"shop\.orders") as orders,
-        shop.connect(instance, client_id="all") as everything,
-    ):
-        shop.servers[0].execute("INSERT INTO shop_0.items VALUES (1)")
-        shop.write(0, 1)
+        served.servers[0].execute("INSERT INTO shop_0.items VALUES (1)")
+        served.write(0, 1)
         seen: dict[str, list[str]] = {"orders": [], "all": []}
-        for name, consumer, wanted in (("orders", orders, 1), ("all", everything, 2)):
+        for name, consumer, wanted in (("orders", orders, 1), ("all", everything, 3)):
             while len(seen[name]) < wanted:
                 batch = consumer.get(timeout=20)
                 assert batch is not None
                 seen[name] += batch.envelope()["table"].to_pylist()
-    assert seen == {"orders": ["orders"], "all": ["items", "orders"]}
+    assert seen == {"orders": ["orders"], "all": ["items", "items", "orders"]}, "a statement, and two rows"
 
 
 def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
@@ -242,14 +191,13 @@ def test_whoever_subscribes_too_early_hears_which_shard_is_missing(shop: Shop):
         shop.servers[1].start()
 
 
-def test_requests_that_cannot_be_are_refused_with_a_sentence(shop: Shop):
-    with shop.serve() as instance:
-        with pytest.raises(canal_group.UsageError, match="This gateway serves"):
-            canal_group.connect(instance.uri, destination="elsewhere", wait_s=0)
-        with pytest.raises(canal_group.ConfigError, match="regular expression"):
-            shop.connect(instance, filter="shop.(")
-        with pytest.raises(canal_group.ConfigError, match="gateway address"):
-            canal_group.connect("nowhere", destination=shop.destination, wait_s=0)
+def test_requests_that_cannot_be_are_refused_with_a_sentence(served: SharedShop):
+    with pytest.raises(canal_group.UsageError, match="This gateway serves"):
+        canal_group.connect(served.instance.uri, destination="elsewhere", wait_s=0)
+    with pytest.raises(canal_group.ConfigError, match="regular expression"):
+        served.connect(filter="shop.(")
+    with pytest.raises(canal_group.ConfigError, match="gateway address"):
+        canal_group.connect("nowhere", destination=served.destination, wait_s=0)
 
 
 def test_a_token_opens_the_door_and_nothing_else_does(shop: Shop, monkeypatch: pytest.MonkeyPatch):

@@ -18,6 +18,8 @@ from typing import Self
 import pytest
 import ray
 from chaos.ensemble import Ensemble
+from integration.serve_process import Serve
+from integration.shared_servers import state_of
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background
 from integration.test_cli import PROGRAM, instance_file, offline, run
 from integration.zookeeper_fixtures import Proxy, eventually
@@ -36,58 +38,6 @@ def proxy(one_zookeeper: EmbeddedZooKeeper) -> Iterator[Proxy]:
     proxy = Proxy(one_zookeeper.hosts)
     yield proxy
     proxy.close()
-
-
-class Serve:
-    """A `canal-group serve` process, and what it said."""
-
-    def __init__(self, *options: str) -> None:
-        self.process = subprocess.Popen([*PROGRAM, "serve", *options], stderr=subprocess.PIPE, text=True)
-        self.lines: list[str] = []
-        self._news = threading.Condition()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._news:
-                self.lines.append(line.rstrip("\n"))
-                self._news.notify_all()
-        with self._news:
-            self._news.notify_all()
-
-    def says(self, *words: str, since: int = 0) -> str:
-        """Wait for a line that holds all words, and return it."""
-        found: list[str] = []
-
-        def look() -> bool:
-            found[:] = [line for line in self.lines[since:] if all(word in line for word in words)]
-            return bool(found) or not self._reader.is_alive()
-
-        with self._news:
-            self._news.wait_for(look, DEADLINE_S)
-        assert found, f"serve did not say {words}: {self.lines}"
-        return found[0]
-
-    def end(self, how: int = signal.SIGTERM) -> int:
-        self.process.send_signal(how)
-        code = self.process.wait(DEADLINE_S)
-        self._reader.join(DEADLINE_S)
-        return code
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.end()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-
-def state_of(instance: Instance) -> dict[str, object]:
-    return dict(ray.get(instance.ask_state(), timeout=DEADLINE_S))
 
 
 def active(instance: Instance) -> bool:
@@ -227,212 +177,6 @@ def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
         reading.until(5)
 
 
-def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
-    shop: Shop, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
-):
-    """1. two servers; 2. `stop`: nobody serves, and both say who stopped it; 3. a consumer waits; 4. `start`:
-    the consumer goes on where it was.
-    """
-    where = ("-z", one_zookeeper.hosts)
-    with shop.serve() as first, shop.serve() as second:
-        uris = f"{first.uri},{second.uri}"
-        with canal_group.connect(uris, destination=shop.destination, client_id=CLIENT) as consumer:
-            shop.write(0, 10)
-            reading = Reading(consumer)
-            reading.until(10)
-            said = run("stop", shop.destination, *where, "--reason", "moving house").stdout
-            assert "stopped by" in said
-            assert zookeeper.exists(Tree(shop.destination).running) is None
-            again = run("stop", shop.destination, *where, "--reason", "other").stdout
-            assert "moving house" in again
-            for instance in (first, second):
-                eventually(lambda one=instance: state_of(one).get("stopped"), "the mark to be seen")
-                status = run("status", "-g", instance.uri, "-d", shop.destination).stdout
-                assert "moving house" in status
-            with pytest.raises(canal_group.ServerUnavailable, match="moving house"):
-                consumer.get_without_ack(timeout=0)
-            shop.write(0, 5)
-            assert "may be served again" in run("start", shop.destination, *where).stdout
-            assert "was not stopped" in run("start", shop.destination, *where).stdout
-            reading.until(15)
-    reading.check(shop)
-
-
-def test_canals_word_in_the_running_node_moves_the_destination_to_the_standby(
-    shop: Shop, zookeeper: KazooClient
-):
-    """1. two servers, and a batch outstanding; 2. `"active": false` is written into `running`; 3. the other
-    one serves, in good order: what was outstanding is rolled back and comes again, nothing is lost.
-    """
-    running = Tree(shop.destination).running
-    with shop.serve() as first, ExitStack() as stack:
-        eventually(lambda: active(first), "the first server")
-        second = stack.enter_context(shop.serve())
-        uris = f"{first.uri},{second.uri}"
-        consumer = stack.enter_context(
-            canal_group.connect(uris, destination=shop.destination, client_id=CLIENT)
-        )
-        shop.write(0, 10)
-        reading = Reading(consumer)
-        reading.until(10, batch_size=5)
-        shop.write(0, 5)
-        assert consumer.get_without_ack(2, timeout=20) is not None
-        zookeeper.set(running, json.dumps({"active": False, "address": address_of(first)}).encode())
-        eventually(lambda: active(second), "the second server", within_s=DEADLINE_S)
-        assert not active(first)
-        reading.until(15)
-    reading.check(shop)
-
-
-def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
-    """One process, several destinations.
-
-    1. two files are served, on one Ray; 2. a broken third is named, and a second file of one destination;
-    3. a changed file restarts its instance; 4. a file that goes stops its instance; 5. the other never
-    noticed.
-    """
-    folder = tmp_path / "instances"
-    folder.mkdir()
-    server = offline.servers[0]
-
-    def put(name: str, destination: str, more: str = "") -> None:
-        (folder / f"{name}.new").write_text(
-            f"preset: memory\ndestination: {destination}\n"
-            f"shards: [{{name: s0, host: 127.0.0.1, port: {server.port}, user: canal,"
-            f" password_file: {tmp_path / 'password'}}}]\n"
-            f"gateway: {{port: 0}}\nray: {{num_cpus: 2}}\n{more}"
-        )
-        (folder / f"{name}.new").rename(folder / f"{name}.yaml")
-
-    put("one", "one")
-    put("two", "two")
-    with Serve("-c", str(folder), "--scan", "0.2") as serve:
-        one = serve.says("serving one").split()[-1]
-        two = serve.says("serving two").split()[-1]
-        (folder / "three.yaml").write_text("preset: memory\ndestination: three\nshards: [{nam: x}]\n")
-        put("four", "one")
-        serve.says("three.yaml", "nam")
-        serve.says("four.yaml", "one.yaml has 'one' too")
-        put("two", "two", "start: earliest\n")
-        serve.says("stopping two")
-        again = serve.says("serving two", since=serve.lines.index(serve.says("stopping two"))).split()[-1]
-        assert json.loads(run("status", "-g", again, "-d", "two", "--json").stdout)["group"]["active"]
-        (folder / "two.yaml").unlink()
-        (folder / "four.yaml").unlink()
-        since = len(serve.lines)
-        serve.says("stopping two", since=since)
-        assert "ServerUnavailable" in run("status", "-g", again, "-d", "two", status=1).stderr
-        assert json.loads(run("status", "-g", one, "-d", "one", "--json").stdout)["group"]["active"]
-        assert sum(line.startswith("serving one") for line in serve.lines) == 1
-        assert two
-        assert serve.end() == 0
-
-
-def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restarts_it(
-    offline: Shop, tmp_path: Path
-):
-    """1. a file of one shard is served; 2. it gains another one, which joins, and loses it again: a consumer
-    reads both and notices nothing; 3. a broken file changes nothing; 4. another start restarts the instance.
-    """
-    config = tmp_path / "shop.yaml"
-
-    def put(shards: int, more: str = "") -> None:
-        named = ", ".join(
-            f"{{name: s{index}, host: 127.0.0.1, port: {server.port}, user: canal,"
-            f" password_file: {tmp_path / 'password'}}}"
-            for index, server in enumerate(offline.servers[:shards])
-        )
-        config.with_suffix(".new").write_text(
-            f"preset: memory\ndestination: {offline.destination}\nshards: [{named}]\n"
-            f"gateway: {{port: 0}}\nray: {{num_cpus: 2}}\n{more}"
-        )
-        config.with_suffix(".new").rename(config)
-
-    put(1)
-    with Serve("-c", str(config), "--scan", "0.2") as serve:
-        uri = serve.says("serving", "1 shards").split()[-1]
-        with canal_group.connect(uri, destination=offline.destination, client_id=CLIENT) as consumer:
-            put(2)
-            serve.says("shard s1 joins")
-            serve.says("serving", "2 shards")
-            operator = Operator(uri, offline.destination)
-            assert operator.joined("s1", DEADLINE_S)
-            offline.write_everywhere(5)
-            reading = Reading(consumer)
-            reading.until(10)
-            put(1)
-            serve.says("shard s1 leaves when what it has committed is acknowledged")
-            assert operator.left("s1", DEADLINE_S)
-            operator.close()
-            offline.write(0, 5)
-            reading.until(15)
-            reading.check(offline)
-            config.write_text("{")
-            serve.says("shop.yaml", "still served")
-            assert not any(line.startswith("stopping") for line in serve.lines)
-        put(1, "start: earliest\n")
-        since = serve.lines.index(serve.says(f"stopping {offline.destination}"))
-        serve.says(f"serving {offline.destination}", since=since)
-        assert serve.end() == 0
-
-
-def test_a_changed_file_is_adopted_by_whoever_serves_and_by_a_standby_when_it_does(
-    offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path
-):
-    """Two `serve` processes, each with a file of its own.
-
-    1. one serves a shard, the other stands by; 2. both files gain a shard: who serves lets it join, the
-    standby waits with it; 3. the active one is killed: the other serves both, and a consumer that goes by
-    ZooKeeper misses nothing; 4. a file that loses the shard again lets it leave there.
-    """
-
-    def put(server: str, shards: int) -> Path:
-        named = ", ".join(
-            f"{{name: s{index}, host: 127.0.0.1, port: {source.port}, user: canal,"
-            f" password_file: {tmp_path / 'password'}}}"
-            for index, source in enumerate(offline.servers[:shards])
-        )
-        config = tmp_path / f"{server}.yaml"
-        config.with_suffix(".new").write_text(
-            f"preset: default\ndestination: {offline.destination}\nshards: [{named}]\n"
-            f"coordination: {{kind: zookeeper, hosts: '{one_zookeeper.hosts}', session_timeout_s: 4}}\n"
-            "cursor: {flush_s: null}\ngateway: {port: 0}\nray: {num_cpus: 2}\n"
-        )
-        config.with_suffix(".new").rename(config)
-        return config
-
-    find = {"zookeeper": one_zookeeper.hosts, "destination": offline.destination, "client_id": CLIENT}
-    with ExitStack() as stack:
-        first = stack.enter_context(Serve("-c", str(put("first", 1)), "--scan", "0.2"))
-        uri = first.says("serving", "1 shards").split()[-1]
-        second = stack.enter_context(Serve("-c", str(put("second", 1)), "--scan", "0.2"))
-        second.says("standing by for")
-        consumer = stack.enter_context(canal_group.connect(**find, wait_s=DEADLINE_S))
-        put("second", 2)
-        put("first", 2)
-        first.says("shard s1 joins")
-        operator = Operator(uri, offline.destination)
-        assert operator.joined("s1", DEADLINE_S)
-        operator.close()
-        offline.write_everywhere(5)
-        reading = Reading(consumer)
-        reading.until(10)
-        assert not [line for line in second.lines if "joins" in line or line.startswith("stopping")]
-        first.end(signal.SIGKILL)
-        offline.write_everywhere(5)
-        uri = second.says("serving").split()[-1]
-        second.says("shard s1 joins")
-        reading.until(20)
-        put("second", 1)
-        second.says("shard s1 leaves")
-        operator = Operator(uri, offline.destination)
-        assert operator.left("s1", DEADLINE_S)
-        operator.close()
-        offline.write(0, 5)
-        reading.until(25)
-    reading.check(offline)
-
-
 def test_one_of_three_zookeepers_may_die_while_an_instance_serves(shop: Shop, tmp_path: Path):
     """1. rows flow; 2. the ZooKeepers are killed one after the other, each back before the next one goes, the
     leader among them: the consumer keeps its epoch, nothing is lost; 3. two are killed: nothing is served
@@ -443,7 +187,7 @@ def test_one_of_three_zookeepers_may_die_while_an_instance_serves(shop: Shop, tm
         stack.callback(ensemble.close)
         ensemble.start()
         ensemble.wait()
-        shop._hosts = ensemble.hosts
+        shop.zookeeper_hosts = ensemble.hosts
         # No election of a leader takes so long.
         coordination = {"kind": "zookeeper", "hosts": ensemble.hosts, "session_timeout_s": 10}
         instance = stack.enter_context(shop.serve(coordination=coordination))
@@ -470,7 +214,7 @@ def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, pro
     """1. rows flow; 2. ZooKeeper is cut off: before the session can have ended, gets and acks are refused;
     3. it is back: the consumer goes on, and nothing is lost.
     """
-    shop._hosts = proxy.hosts
+    shop.zookeeper_hosts = proxy.hosts
     with shop.serve() as instance, shop.connect(instance) as consumer:
         shop.write(0, 10)
         reading = Reading(consumer)

@@ -5,32 +5,39 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background
 
 from actors.parse.source import SourceAddress, connect, query
+from canal_group.demo.server_process import DatabaseServer
 from merge.errors import SourceUnfit
 
 SECOND_US = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def shared_servers(two_mysqls: list[DatabaseServer]) -> list[DatabaseServer]:
+    return two_mysqls
 
 
 def delivered(reading):
     return pa.concat_tables([table for run in reading.runs for table in run])
 
 
-def test_two_mysql_shards_merge_in_the_order_of_their_commits_within_a_second(mysql_shop: Shop):
+def test_two_mysql_shards_merge_in_the_order_of_their_commits_within_a_second(served: SharedShop):
     """Commits that follow each other on two servers by less than a millisecond come in just that order.
 
     1. both shards get transactions by turns, each begun when the one before was committed;
     2. the stream is that order, though all of it fits into a second or two;
     3. keys are the microseconds that the servers stamped.
     """
-    with mysql_shop.serve() as instance, mysql_shop.connect(instance) as consumer:
+    with served.connect() as consumer:
         for _ in range(30):
-            mysql_shop.write(0, 1)
-            mysql_shop.write(1, 1)
+            served.write(0, 1)
+            served.write(1, 1)
         reading = Reading(consumer)
-        reading.until(mysql_shop.rows)
-    reading.check(mysql_shop)
+        reading.until(served.rows)
+    reading.check(served)
     rows = delivered(reading)
     assert [int(dict(after)["id"]) for after in rows["after"].to_pylist()] == list(range(60))
     keys = rows["key_us"].to_pylist()
@@ -40,12 +47,32 @@ def test_two_mysql_shards_merge_in_the_order_of_their_commits_within_a_second(my
     assert {gtid.count("-") for gtid in rows["gtid"].to_pylist()} == {4}, "a server's uuid, and a number"
 
 
-def test_an_idle_mysql_shard_holds_nobody_up(mysql_shop: Shop):
-    with mysql_shop.serve() as instance, mysql_shop.connect(instance) as consumer:
-        mysql_shop.write(0, 20)
+def test_an_idle_mysql_shard_holds_nobody_up(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 20)
         reading = Reading(consumer)
-        reading.until(mysql_shop.rows)
-    reading.check(mysql_shop)
+        reading.until(served.rows)
+    reading.check(served)
+
+
+def test_a_ddl_and_typed_rows_of_mysql_reach_a_consumer(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 1)
+        served.servers[0].execute(
+            "ALTER TABLE shop_0.orders ADD COLUMN detail JSON",
+            """INSERT INTO shop_0.orders VALUES (1000, 'é', 1.5, '{"b": 1, "a": [true, "ü"]}')""",
+        )
+        rows, orders = [], []
+        while len(rows) < 3:
+            batch = consumer.get_without_ack(timeout=20)
+            assert batch is not None
+            rows += batch.envelope().to_pylist()
+            orders += batch.table("shop.orders").to_pylist()
+            consumer.ack(batch.batch_id)
+    assert [row["op"] for row in rows] == ["INSERT", "ALTER", "INSERT"]
+    last = orders[-1]
+    assert (last["id"], last["note"], str(last["price"])) == (1000, "é", "1.50")
+    assert last["detail"] == '{"a": [true, "ü"], "b": 1}', "as the server prints it"
 
 
 def test_a_killed_mysql_comes_back_on_its_data_and_nothing_is_lost_or_twice(mysql_shop: Shop):
@@ -77,26 +104,6 @@ def test_mariadb_and_mysql_are_shards_of_one_group(mixed_shop: Shop):
     mariadb, mysql = (rows.filter(pc.equal(rows["shard"], shard)) for shard in ("s0", "s1"))
     assert not any(time % SECOND_US for time in mariadb["commit_us"].to_pylist())
     assert any(time % SECOND_US for time in mysql["commit_us"].to_pylist())
-
-
-def test_a_ddl_and_typed_rows_of_mysql_reach_a_consumer(mysql_shop: Shop):
-    with mysql_shop.serve() as instance, mysql_shop.connect(instance) as consumer:
-        mysql_shop.write(0, 1)
-        mysql_shop.servers[0].execute(
-            "ALTER TABLE shop_0.orders ADD COLUMN detail JSON",
-            """INSERT INTO shop_0.orders VALUES (1000, 'é', 1.5, '{"b": 1, "a": [true, "ü"]}')""",
-        )
-        rows, orders = [], []
-        while len(rows) < 3:
-            batch = consumer.get_without_ack(timeout=20)
-            assert batch is not None
-            rows += batch.envelope().to_pylist()
-            orders += batch.table("shop.orders").to_pylist()
-            consumer.ack(batch.batch_id)
-    assert [row["op"] for row in rows] == ["INSERT", "ALTER", "INSERT"]
-    last = orders[-1]
-    assert (last["id"], last["note"], str(last["price"])) == (1000, "é", "1.50")
-    assert last["detail"] == '{"a": [true, "ü"], "b": 1}', "as the server prints it"
 
 
 def source(server, **changes) -> SourceAddress:

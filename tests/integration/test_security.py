@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from certificates import Authority
 from integration.processes import command_line, family, listening
+from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.test_cli import run
-from integration.test_ha_servers import Serve
 from integration.zookeeper_fixtures import DEADLINE_S as WITHIN_S
 from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, eventually, zookeeper
 from kazoo.client import KazooClient

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from integration.shop import Shop
-from integration.spark_sink import CLIENT, options, serving
+from integration.shared_servers import SharedShop
+from integration.spark_sink import CLIENT, options, show_a_row
 
-from actors.instance import Instance
 from canal_group.client import Consumer
 from merge.position import GroupPosition
 
@@ -19,14 +17,20 @@ pytestmark = pytest.mark.timeout(180)
 RING = 16
 
 
-@contextmanager
-def small_rings(shop: Shop) -> Iterator[tuple[Instance, Consumer]]:
-    """Serve with rings that hold little; the consumer knows where the sources are, and holds no ring."""
-    with serving(shop, store={"mode": "items", "size": RING}) as instance:
-        with shop.connect(instance, client_id=CLIENT) as first:
-            first.unsubscribe()
-        with shop.connect(instance, client_id="beside") as beside:
-            yield instance, beside
+@pytest.fixture(scope="module")
+def shared_options() -> dict[str, Any]:
+    """Rings that hold little."""
+    return {"store": {"mode": "items", "size": RING}}
+
+
+@pytest.fixture
+def beside(served: SharedShop) -> Iterator[Consumer]:
+    """A consumer that knows where the sources are; nobody else holds a ring."""
+    show_a_row(served, served.instance)
+    with served.connect(client_id=CLIENT) as first:
+        first.unsubscribe()
+    with served.connect(client_id="beside") as beside:
+        yield beside
 
 
 def read(spark: Any, chosen: dict[str, str]) -> list[dict[str, Any]]:
@@ -49,73 +53,74 @@ def left_behind(beside: Consumer, client: str) -> set[str]:
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
-def test_a_range_larger_than_the_rings_ends_at_any_position(spark: Any, shop: Shop, tasks: int) -> None:
+def test_a_range_larger_than_the_rings_ends_at_any_position(
+    spark: Any, served: SharedShop, beside: Consumer, tasks: int
+) -> None:
     """1. More is written than rings hold, three times. 2. A position is of different moments in the shards.
     3. What is read up to it is each shard's part, and what is read from it on is the rest.
     """
-    with small_rings(shop) as (instance, beside):
-        begin = beside.locate("latest")
-        wrote = {name: len(ids) for name, ids in shop.written.items()}
-        shop.write_everywhere(3 * RING)
-        early = beside.locate("latest")
-        shop.write_everywhere(3 * RING, rows=2)
-        late = beside.locate("latest")
-        shop.write_everywhere(3 * RING)
-        beside.unsubscribe()
-        place = GroupPosition({"s0": early.shards["s0"], "s1": late.shards["s1"]}).to_json()
-        chosen = options(shop, instance, client="range", partitions=tasks, maxRowsPerBatch=9, retrySeconds=20)
-        before = read(spark, chosen | {"startingPosition": begin.to_json(), "endingPosition": place})
-        behind = read(spark, chosen | {"startingPosition": place, "columns": "id,_seq"})
-        found = {name: [row["id"] for row in before if row["_shard"] == name] for name in shop.written}
-        assert {name: sorted(ids) for name, ids in found.items()} == {
-            "s0": shop.written["s0"][wrote["s0"] :][: 3 * RING],
-            "s1": shop.written["s1"][wrote["s1"] :][: 9 * RING],
-        }
-        written = sorted(number for name, ids in shop.written.items() for number in ids[wrote[name] :])
-        assert sorted(row["id"] for row in before + behind) == written
-        everything = chosen | {"startingPosition": begin.to_json(), "endingPosition": place}
-        envelopes = read(spark, {**everything, "table": "", "format": "envelope"})
-        assert sorted(row["after"]["id"] for row in envelopes) == sorted(str(row["id"]) for row in before)
-        assert not left_behind(beside, "range")
+    begin = beside.locate("latest")
+    wrote = {name: len(ids) for name, ids in served.written.items()}
+    served.write_everywhere(3 * RING)
+    early = beside.locate("latest")
+    served.write_everywhere(3 * RING, rows=2)
+    late = beside.locate("latest")
+    served.write_everywhere(3 * RING)
+    beside.unsubscribe()
+    place = GroupPosition({"s0": early.shards["s0"], "s1": late.shards["s1"]}).to_json()
+    chosen = options(
+        served, served.instance, client="range", partitions=tasks, maxRowsPerBatch=9, retrySeconds=20
+    )
+    before = read(spark, chosen | {"startingPosition": begin.to_json(), "endingPosition": place})
+    behind = read(spark, chosen | {"startingPosition": place, "columns": "id,_seq"})
+    found = {name: [row["id"] for row in before if row["_shard"] == name] for name in served.written}
+    assert {name: sorted(ids) for name, ids in found.items()} == {
+        "s0": served.written["s0"][wrote["s0"] :][: 3 * RING],
+        "s1": served.written["s1"][wrote["s1"] :][: 9 * RING],
+    }
+    written = sorted(number for name, ids in served.written.items() for number in ids[wrote[name] :])
+    assert sorted(row["id"] for row in before + behind) == written
+    everything = chosen | {"startingPosition": begin.to_json(), "endingPosition": place}
+    envelopes = read(spark, {**everything, "table": "", "format": "envelope"})
+    assert sorted(row["after"]["id"] for row in envelopes) == sorted(str(row["id"]) for row in before)
+    assert not left_behind(beside, "range")
 
 
-def test_several_tasks_have_the_rows_of_one(spark: Any, shop: Shop) -> None:
+def test_several_tasks_have_the_rows_of_one(spark: Any, served: SharedShop, beside: Consumer) -> None:
     """More tasks than Spark runs at once: each has runs of the merged order, and together what one has."""
-    with small_rings(shop) as (instance, beside):
-        begin = beside.locate("latest").to_json()
-        beside.unsubscribe()
-        for _ in range(4):
-            shop.write_everywhere(RING)
-            # Stretches end between two keys, and sources stamp whole seconds.
-            shop.servers[0].execute("DO SLEEP(1.1)")
-        chosen = options(shop, instance, client="range", startingPosition=begin, retrySeconds=20)
-        alone = read(spark, chosen | {"maxRowsPerBatch": "9"})
-        shared = read(spark, chosen | {"maxRowsPerBatch": "9", "partitions": "3"})
-        assert {row["task"] for row in shared} == {0, 1, 2}
-        for task in range(3):
-            order = [row["_seq"] for row in shared if row["task"] == task]
-            assert order == sorted(order), "a task has its rows in merged order"
-        assert changes(shared) == changes(alone)
-        by_seq = sorted(shared, key=lambda row: row["_seq"])
-        times = [row["_commit_timestamp"] for row in by_seq]
-        assert times == sorted(times), "in merged order all together"
-        assert len({row["_seq"] for row in shared}) == len(shared)
-        assert not left_behind(beside, "range")
+    begin = beside.locate("latest").to_json()
+    beside.unsubscribe()
+    for _ in range(4):
+        served.write_everywhere(RING)
+        # Stretches end between two keys, and sources stamp whole seconds.
+        served.servers[0].execute("DO SLEEP(1.1)")
+    chosen = options(served, served.instance, client="range", startingPosition=begin, retrySeconds=20)
+    alone = read(spark, chosen | {"maxRowsPerBatch": "9"})
+    shared = read(spark, chosen | {"maxRowsPerBatch": "9", "partitions": "3"})
+    assert {row["task"] for row in shared} == {0, 1, 2}
+    for task in range(3):
+        order = [row["_seq"] for row in shared if row["task"] == task]
+        assert order == sorted(order), "a task has its rows in merged order"
+    assert changes(shared) == changes(alone)
+    by_seq = sorted(shared, key=lambda row: row["_seq"])
+    times = [row["_commit_timestamp"] for row in by_seq]
+    assert times == sorted(times), "in merged order all together"
+    assert len({row["_seq"] for row in shared}) == len(shared)
+    assert not left_behind(beside, "range")
 
 
-def test_a_position_that_is_not_there_is_refused(spark: Any, shop: Shop) -> None:
-    with small_rings(shop) as (instance, beside):
-        place = beside.locate("latest")
-        beside.unsubscribe()
-        chosen = options(shop, instance, client="range")
-        later = {name: at.to_dict() | {"offset": at.offset + 1} for name, at in place.shards.items()}
-        from_nowhere = place.with_shard("s7", place.shards["s0"])
-        ahead = GroupPosition.from_json(place.to_json())
-        for name, value in later.items():
-            ahead = ahead.with_shard(name, type(place.shards[name]).from_dict(value))
-        for ending, sentence in (
-            (ahead, "endingPosition is behind where the sources' binlogs end now"),
-            (from_nowhere, "s7: no such shard in the group"),
-        ):
-            with pytest.raises(Exception, match=sentence):
-                read(spark, chosen | {"endingPosition": ending.to_json()})
+def test_a_position_that_is_not_there_is_refused(spark: Any, served: SharedShop, beside: Consumer) -> None:
+    place = beside.locate("latest")
+    beside.unsubscribe()
+    chosen = options(served, served.instance, client="range")
+    later = {name: at.to_dict() | {"offset": at.offset + 1} for name, at in place.shards.items()}
+    from_nowhere = place.with_shard("s7", place.shards["s0"])
+    ahead = GroupPosition.from_json(place.to_json())
+    for name, value in later.items():
+        ahead = ahead.with_shard(name, type(place.shards[name]).from_dict(value))
+    for ending, sentence in (
+        (ahead, "endingPosition is behind where the sources' binlogs end now"),
+        (from_nowhere, "s7: no such shard in the group"),
+    ):
+        with pytest.raises(Exception, match=sentence):
+            read(spark, chosen | {"endingPosition": ending.to_json()})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Shop, kill
 from integration.spark_sink import (
     ROOT,
@@ -21,6 +22,7 @@ from integration.spark_sink import (
     options,
     run,
     serving,
+    show_a_row,
 )
 
 from canal_group.demo.mariadb import MariaDbServer
@@ -29,7 +31,7 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(
-    spark: Any, shop: Shop, tmp_path: Path
+    spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     """1. The sink fails in a micro-batch, and writers write. 2. The query begins again, with other parts."""
     sink = Sink()
@@ -39,21 +41,21 @@ def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(
             raise Died(f"in micro-batch {number}")
 
     sink.at = fail
-    with serving(shop) as instance:
-        change(shop)
-        chosen = options(shop, instance, partitions=3, maxRowsPerBatch=70)
-        with pytest.raises(Exception, match="in micro-batch 1"):
-            run(spark, chosen, sink, tmp_path / "checkpoint")
-        change(shop)
-        sink.at = lambda _: None
-        run(spark, chosen | {"partitions": "2"}, sink, tmp_path / "checkpoint")
-        assert sink.again == 1
-        sink.check(shop)
-        assert max(map(changes, sink.batches.values())) <= 70
+    show_a_row(served, served.instance)
+    change(served)
+    chosen = options(served, served.instance, partitions=3, maxRowsPerBatch=70)
+    with pytest.raises(Exception, match="in micro-batch 1"):
+        run(spark, chosen, sink, tmp_path / "checkpoint")
+    change(served)
+    sink.at = lambda _: None
+    run(spark, chosen | {"partitions": "2"}, sink, tmp_path / "checkpoint")
+    assert sink.again == 1
+    sink.check(served)
+    assert max(map(changes, sink.batches.values())) <= 70
 
 
 def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
-    spark: Any, shop: Shop, tmp_path: Path
+    spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:
     """1. A driver, with its JVM and its executor, which is a process of its own, is killed between a
     micro-batch's plan and its commit, at the second one. 2. Another one goes on from the checkpoint: it reads
@@ -61,31 +63,31 @@ def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
     """
     sink, folder = Sink(), tmp_path / "killed"
     folder.mkdir()
-    with serving(shop) as instance:
-        change(shop)
-        chosen = options(shop, instance, maxRowsPerBatch=60, partitions=2)
-        settings = {
-            "options": chosen,
-            "checkpoint": str(tmp_path / "checkpoint"),
-            "folder": str(folder),
-            "kill_at": 1,
-            "master": "local-cluster[1,2,1024]",
-        }
-        ended = subprocess.run(
-            [sys.executable, str(Path(__file__).parent / "spark_driver.py"), json.dumps(settings)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-            start_new_session=True,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        assert ended.returncode == -9, ended.stderr.decode()
-        for number in (0, 1):
-            sink.take(number, (folder / f"{number}.jsonl").read_text().splitlines())
-        change(shop)
-        run(spark, chosen, sink, tmp_path / "checkpoint")
-        assert sink.again == 1
-        sink.check(shop)
+    show_a_row(served, served.instance)
+    change(served)
+    chosen = options(served, served.instance, maxRowsPerBatch=60, partitions=2)
+    settings = {
+        "options": chosen,
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "folder": str(folder),
+        "kill_at": 1,
+        "master": "local-cluster[1,2,1024]",
+    }
+    ended = subprocess.run(
+        [sys.executable, str(Path(__file__).parent / "spark_driver.py"), json.dumps(settings)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        start_new_session=True,
+        capture_output=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert ended.returncode == -9, ended.stderr.decode()
+    for number in (0, 1):
+        sink.take(number, (folder / f"{number}.jsonl").read_text().splitlines())
+    change(served)
+    run(spark, chosen, sink, tmp_path / "checkpoint")
+    assert sink.again == 1
+    sink.check(served)
 
 
 def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(

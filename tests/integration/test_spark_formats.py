@@ -6,19 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.shared_servers import SharedShop
 from integration.shop import Shop
-from integration.spark_sink import CLIENT, Sink, options, run, serving
+from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_row
 
 pytestmark = pytest.mark.timeout(180)
 
 
-def test_a_second_query_is_refused_by_name(spark: Any, shop: Shop, tmp_path: Path) -> None:
+def test_a_second_query_is_refused_by_name(spark: Any, served: SharedShop, tmp_path: Path) -> None:
+    show_a_row(served, served.instance)
     with (
-        serving(shop) as instance,
-        shop.connect(instance, client_id=CLIENT) as holder,
+        served.connect(client_id=CLIENT) as holder,
         pytest.raises(Exception, match=f"Client {CLIENT} is held by {holder.holder}"),
     ):
-        run(spark, options(shop, instance, waitSeconds=0.5), Sink(), tmp_path / "checkpoint")
+        run(spark, options(served, served.instance, waitSeconds=0.5), Sink(), tmp_path / "checkpoint")
 
 
 def test_a_wrong_token_and_wrong_options_are_told_in_a_sentence(
@@ -59,36 +60,36 @@ def test_a_new_column_ends_the_query_and_is_there_after_a_restart(
         assert {row["id"]: row["colour"] for row in sink.rows} == {0: None, 1: None, 900: "red", 901: "red"}
 
 
-def test_other_formats_have_all_tables(spark: Any, shop: Shop, tmp_path: Path) -> None:
-    with serving(shop) as instance:
-        shop.servers[0].execute(
-            "UPDATE shop_0.orders SET note = 'x', price = NULL", "DELETE FROM shop_0.orders"
+def test_other_formats_have_all_tables(spark: Any, served: SharedShop, tmp_path: Path) -> None:
+    show_a_row(served, served.instance)
+    served.servers[0].execute(
+        "UPDATE shop_0.orders SET note = 'x', price = NULL", "DELETE FROM shop_0.orders"
+    )
+    with served.connect(client_id=CLIENT) as first:
+        begin = first.cursor.to_json()
+    found: dict[str, list[Any]] = {}
+    for shape in ("debezium", "canal"):
+        chosen = options(served, served.instance, table=None, format=shape, client=shape, filter=r"shop\..*")
+        rows: list[Any] = found.setdefault(shape, [])
+        run(
+            spark,
+            chosen | {"startingPosition": begin},
+            lambda frame, _, rows=rows: rows.extend(frame.collect()),
+            tmp_path / shape,
         )
-        with shop.connect(instance, client_id=CLIENT) as first:
-            begin = first.cursor.to_json()
-        found: dict[str, list[Any]] = {}
-        for shape in ("debezium", "canal"):
-            chosen = options(shop, instance, table=None, format=shape, client=shape, filter=r"shop\..*")
-            rows: list[Any] = found.setdefault(shape, [])
-            run(
-                spark,
-                chosen | {"startingPosition": begin},
-                lambda frame, _, rows=rows: rows.extend(frame.collect()),
-                tmp_path / shape,
-            )
-        number = shop.written["s0"][0]
-        first, *_, update, delete = [row for row in found["debezium"] if row.source.name == "s0"]
-        assert (first.op, first.before, first.after["note"]) == ("c", None, f"note {number}")
-        assert (update.op, update.before["note"], update.after["note"]) == ("u", f"note {number}", "x")
-        assert (delete.op, delete.before["note"], delete.after) == ("d", "x", None)
-        update, delete = [row for row in found["canal"] if row.type != "INSERT"][-2:]
-        assert (update.old, update.data[0]["note"]) == (
-            [{"note": f"note {number}", "price": f"{number / 4:.2f}"}],
-            "x",
-        )
-        assert (delete.pkNames, delete.data[0]["note"], delete.old, delete.isDdl) == (
-            ["id"],
-            "x",
-            None,
-            False,
-        )
+    number = served.written["s0"][0]
+    first, *_, update, delete = [row for row in found["debezium"] if row.source.name == "s0"]
+    assert (first.op, first.before, first.after["note"]) == ("c", None, f"note {number}")
+    assert (update.op, update.before["note"], update.after["note"]) == ("u", f"note {number}", "x")
+    assert (delete.op, delete.before["note"], delete.after) == ("d", "x", None)
+    update, delete = [row for row in found["canal"] if row.type != "INSERT"][-2:]
+    assert (update.old, update.data[0]["note"]) == (
+        [{"note": f"note {number}", "price": f"{number / 4:.2f}"}],
+        "x",
+    )
+    assert (delete.pkNames, delete.data[0]["note"], delete.old, delete.isDdl) == (
+        ["id"],
+        "x",
+        None,
+        False,
+    )

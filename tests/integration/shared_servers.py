@@ -1,0 +1,175 @@
+"""Instances that the tests of a file share: each test has tables of its own, and the stream begins with them.
+
+Their databases are shared by nobody else: tests that reset or stop servers do not meet these. Whoever ends or
+changes an instance starts one for itself, with `shop`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+import ray
+from integration.group_fixtures import all_started
+from integration.shop import DEADLINE_S, Shop
+from integration.zookeeper_fixtures import eventually
+from kazoo.client import KazooClient
+
+import canal_group
+from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.instance import Instance
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.server_process import DatabaseServer
+from canal_group.door import GatewayDoor
+from merge.tree import Tree
+
+
+class SharedShop(Shop):
+    """New tables at servers that an instance reads already.
+
+    Between `begin` and `end` the stream is the test's: who subscribes first stands where `begin` returned.
+
+    Args:
+        shop: what the instance serves.
+        instance: the active one.
+        folder: the test's own.
+    """
+
+    def __init__(self, shop: Shop, instance: Instance, folder: Path) -> None:
+        super().__init__(shop.servers, shop.zookeeper_hosts, folder)
+        self.destination = shop.destination
+        self.instance = instance
+
+    def connect(self, instance: Instance | None = None, **options: Any) -> canal_group.Consumer:
+        """Connect to the instance that is active, or to another one."""
+        return super().connect(instance or self.instance, **options)
+
+    def begin(self) -> None:
+        """Read on to where the tables are new: behind what earlier tests have left."""
+        mark = f"begin_{uuid.uuid4().hex[:8]}"
+        with self.connect(client_id="begin") as consumer:
+            for index, server in enumerate(self.servers):
+                server.execute(f"CREATE TABLE shop_{index}.{mark} (id INT)")
+            awaited = set(self.written)
+            while awaited:
+                batch = consumer.get_without_ack(10_000, timeout=DEADLINE_S)
+                assert batch is not None, f"the new tables of {awaited} are not in the stream"
+                rows = batch.envelope()
+                awaited -= set(rows.filter(pc.equal(rows["table"], mark))["shard"].to_pylist())
+                consumer.ack(batch.batch_id)
+            consumer.unsubscribe()
+
+    def end(self) -> None:
+        """Let everybody go who has subscribed: nothing is kept for them in the next test."""
+        door = GatewayDoor(self.instance.uri, self.destination)
+        for client in door.ask("status")["group"]["clients"]:
+            with self.connect(client_id=client["client_id"]) as consumer:
+                consumer.unsubscribe()
+        door.close()
+
+    @contextmanager
+    def lent(self) -> Iterator[SharedShop]:
+        """Begin, and end."""
+        self.begin()
+        yield self
+        self.end()
+
+
+@pytest.fixture(scope="session")
+def shared_servers() -> Iterator[list[DatabaseServer]]:
+    """Two servers that nobody stops or resets."""
+    with all_started(MariaDbServer(), MariaDbServer()) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def whole_shop(
+    one_ray: None,
+    one_zookeeper: EmbeddedZooKeeper,
+    shared_servers: list[DatabaseServer],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Shop:
+    """What the instances of a file serve, all its tests long."""
+    return Shop(shared_servers, one_zookeeper.hosts, tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture(scope="module")
+def shared_options() -> dict[str, Any]:
+    """Settings of a file's shared instance; a file may have others."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def shared_instance(whole_shop: Shop, shared_options: dict[str, Any]) -> Iterator[Instance]:
+    with whole_shop.serve(**shared_options) as instance:
+        yield instance
+
+
+@pytest.fixture
+def served(whole_shop: Shop, shared_instance: Instance, tmp_path: Path) -> Iterator[SharedShop]:
+    """A shop of the test's own, on the instance that the file's tests share."""
+    with SharedShop(whole_shop, shared_instance, tmp_path).lent() as shop:
+        yield shop
+
+
+class Pair:
+    """Two servers of one shop: the first one is active, until it hands over.
+
+    Args:
+        instances: in any order; one of them is active, or soon will be.
+        shop: what they serve.
+        zookeeper: sees what they write.
+    """
+
+    def __init__(self, instances: tuple[Instance, Instance], shop: Shop, zookeeper: KazooClient) -> None:
+        self._shop, self._zookeeper = shop, zookeeper
+        eventually(lambda: any(map(_is_active, instances)), "one of two to be active", within_s=DEADLINE_S)
+        self.first, self.second = sorted(instances, key=_is_active, reverse=True)
+
+    def hand_over(self) -> None:
+        """Let the first server give up its activity in good order, as canal asks for it, and stand by."""
+        released = {"active": False, "address": self.first.uri.removeprefix("grpc://")}
+        self._zookeeper.set(Tree(self._shop.destination).running, json.dumps(released).encode())
+        eventually(lambda: not _is_active(self.first), "the first server to stand by", within_s=DEADLINE_S)
+
+
+def state_of(instance: Instance) -> dict[str, Any]:
+    """Return what a server says of itself, also while it stands by."""
+    return dict(ray.get(instance.ask_state(), timeout=DEADLINE_S))
+
+
+def _is_active(instance: Instance) -> bool:
+    return bool(state_of(instance)["active"])
+
+
+@pytest.fixture(scope="module")
+def shared_instances(whole_shop: Shop) -> Iterator[tuple[Instance, Instance]]:
+    with whole_shop.serve() as one, whole_shop.serve() as other:
+        yield one, other
+
+
+@pytest.fixture
+def pair(shared_instances: tuple[Instance, Instance], whole_shop: Shop, zookeeper: KazooClient) -> Pair:
+    """Two servers that a file's tests share, whoever of them is active now."""
+    return Pair(shared_instances, whole_shop, zookeeper)
+
+
+@pytest.fixture
+def pair_shop(
+    pair: Pair,
+    shared_instances: tuple[Instance, Instance],
+    whole_shop: Shop,
+    zookeeper: KazooClient,
+    tmp_path: Path,
+) -> Iterator[SharedShop]:
+    """A shop of the test's own, served by the pair."""
+    with SharedShop(whole_shop, pair.first, tmp_path).lent() as shop:
+        yield shop
+        # They may have changed places.
+        shop.instance = Pair(shared_instances, whole_shop, zookeeper).first
