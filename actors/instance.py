@@ -13,6 +13,7 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.gateway_address import GatewayAddress
 from actors.roster import Roster
 from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
@@ -28,8 +29,8 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: "grpc://host:port" of the gateway, as others reach it; "grpc+tls://" with TLS
-    uri: str
+    #: of the gateway
+    address: GatewayAddress
     group: ActorHandle
     gateway: ActorHandle
     roster: Roster
@@ -40,6 +41,11 @@ class Instance:
     zookeepers: ZooKeepers
     #: whether the Ray under it was started here, and ends with it
     owns_ray: bool
+
+    @property
+    def uri(self) -> str:
+        """Where others reach the gateway: "grpc://host:port", "grpc+tls://" with TLS."""
+        return self.address.uri
 
     def ask_state(self) -> ObjectRef[dict[str, Any]]:
         """Ask the group for its state, which says whether this instance's server is the active one."""
@@ -67,6 +73,7 @@ class Instance:
         self.roster.close()
         for actor in (self.gateway, self.group, *self.roster.actors):
             ray.kill(actor, no_restart=True)
+        self.address.close()
         remove_placement_group(self.places)
         if self.zookeeper is not None:
             self.zookeepers.give_back(self.zookeeper)

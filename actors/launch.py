@@ -5,7 +5,6 @@ All actors of an instance belong to the driver that launched them: they end with
 
 from __future__ import annotations
 
-import socket
 import uuid
 from typing import Any
 
@@ -17,13 +16,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway, GatewayWiring
+from actors.gateway_address import GatewayAddress
 from actors.group import GroupActor
 from actors.instance import Instance
 from actors.roster import Roster
 from actors.shard import Shard
 from actors.shard_wiring import shard_wiring
 from actors.zookeepers import ZooKeepers
-from conf.reach import is_every_address
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
@@ -95,10 +94,12 @@ def launch(
         ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
     """
     tls = wiring.gateway_tls(settings)
-    scheme = "grpc" if tls is None else "grpc+tls"
-    port = _gateway_port(settings)
-    address = f"{_advertised_host(settings)}:{port}"
-    owns_ray = join_ray(settings, log_to_driver=log_to_driver)
+    address = GatewayAddress(settings.gateway)
+    try:
+        owns_ray = join_ray(settings, log_to_driver=log_to_driver)
+    except BaseException:
+        address.close()
+        raise
     started_by = ZooKeepers() if zookeepers is None else zookeepers
     zookeeper, places = None, None
     begun: list[ActorHandle] = []
@@ -106,7 +107,9 @@ def launch(
         embedded = wiring.embedded(settings)
         zookeeper = started_by.take(embedded) if embedded is not None else None
         identity = wiring.ServerIdentity(
-            address=address, owner=uuid.uuid4().hex, zookeeper_hosts=_zookeeper_hosts(settings, zookeeper)
+            address=address.advertised,
+            owner=uuid.uuid4().hex,
+            zookeeper_hosts=_zookeeper_hosts(settings, zookeeper),
         )
         names = _ActorNames(settings.destination)
         places = _places(len(settings.shards))
@@ -124,7 +127,7 @@ def launch(
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
         begun.append(group)
         door = GatewayWiring(
-            location=f"{scheme}://{_in_uri(settings.gateway.host)}:{port}",
+            location=address.location,
             destination=settings.destination,
             grants=wiring.grants(settings),
             tls=tls,
@@ -136,6 +139,7 @@ def launch(
         begun.append(gateway)
         ray.get(gateway.port.remote(), timeout=60)
     except BaseException:
+        address.close()
         for actor in begun:
             ray.kill(actor, no_restart=True)
         if places is not None:
@@ -147,7 +151,7 @@ def launch(
         raise
     return Instance(
         settings=settings,
-        uri=f"{scheme}://{address}",
+        address=address,
         group=group,
         gateway=gateway,
         roster=Roster(group, shards, lambda shard: _late_shard(settings, names, shard)),
@@ -217,33 +221,6 @@ def join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
             hint="Start one with `ray start --head`, or leave ray.address empty.",
         ) from error
     return chosen.address is None
-
-
-def _advertised_host(settings: InstanceSettings) -> str:
-    """Return the host by which others reach the gateway; on all addresses it goes by the machine's name."""
-    host = settings.gateway.advertise or settings.gateway.host
-    return _in_uri(socket.gethostname() if is_every_address(host) else host)
-
-
-def _in_uri(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def _gateway_port(settings: InstanceSettings) -> int:
-    """Return the gateway's port: fixed before it starts, so that it keeps it through restarts."""
-    host, port = settings.gateway.host, settings.gateway.port
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        # As Flight's own listener does: a port in TIME_WAIT is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise ConfigError(
-                f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
-                hint="Stop what listens there, or set gateway.port (0: a free one).",
-            ) from error
-        taken: int = probe.getsockname()[1]
-        return taken
 
 
 def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:

@@ -139,10 +139,6 @@ class Reading:
                     self._read_one(ack=ack, batch_size=batch_size)
                 except (canal_group.RolledBack, canal_group.UnknownBatch):
                     self.rolled_back()
-                except canal_group.NotSubscribed:
-                    # The lease ran out while nobody could be asked to renew it.
-                    self.consumer.subscribe()
-                    self.rolled_back()
                 except canal_group.RetryableError:
                     continue
         finally:

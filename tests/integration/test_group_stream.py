@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
 from actors.instance import Instance
+from canal_group.near_rows import NearRows
 
 
 def test_shards_become_one_ordered_stream(served: SharedShop):
@@ -21,6 +23,39 @@ def test_shards_become_one_ordered_stream(served: SharedShop):
     reading.check(served)
     assert reading.rollbacks == 0
     assert served.rows == 240
+
+
+def test_rows_are_lent_to_a_consumer_on_the_gateways_machine_and_sent_to_any_other(
+    served: SharedShop, monkeypatch: pytest.MonkeyPatch
+):
+    """1. a batch's rows are read in memory that the gateway has written; 2. so they are while others are;
+    3. where no near door is found they are sent, and are the same.
+    """
+    with served.connect() as consumer:
+        served.write_everywhere(3, rows=50)
+        held: list[canal_group.Batch] = []
+        while sum(batch.rows for batch in held) < served.rows:
+            batch = consumer.get_without_ack(120, timeout=20)
+            assert batch is not None
+            held.append(batch)
+        tables = [batch.table("shop.orders") for batch in held]
+        assert [_is_lent(table) for table in tables] == [True] * len(tables)
+        monkeypatch.setattr(NearRows, "borrow", lambda *_: None)
+        for batch, lent in zip(held, tables, strict=True):
+            sent = batch.table("shop.orders")
+            assert not _is_lent(sent)
+            assert sent.equals(lent)
+
+
+def _is_lent(table: pa.Table) -> bool:
+    """Return whether a table's rows are in shared memory."""
+    places = [
+        [int(end, 16) for end in line.split()[0].split("-")]
+        for line in Path("/proc/self/maps").read_text().splitlines()
+        if "canal-group rows" in line
+    ]
+    ids = table["id"].chunk(0).buffers()[1].address
+    return any(begin <= ids < end for begin, end in places)
 
 
 def test_a_table_comes_with_its_own_types_under_its_routed_name(served: SharedShop):
