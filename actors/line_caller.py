@@ -106,7 +106,7 @@ class KeptLine:
 
     Args:
         whom: it leads to, as a sentence names it.
-        find: asks where the line can be opened; raises a CanalGroupError: not now.
+        find: asks where the line can be opened; any error: not now.
     """
 
     def __init__(self, whom: str, find: Callable[[], Awaitable[LineAddress]]) -> None:
@@ -122,6 +122,10 @@ class KeptLine:
             except CanalGroupError as error:
                 _log.debug("%s", error)
                 await asyncio.sleep(REOPEN_S)
+                continue
+            except Exception:  # noqa: BLE001  without its line the process is good for nothing: it goes on trying
+                _log.exception("%s has no line", self._whom)
+                await asyncio.sleep(LINE_WAIT_S)
                 continue
             self._opened.set()
             try:

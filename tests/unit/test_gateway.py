@@ -6,6 +6,7 @@ import json
 
 import pytest
 from pyarrow import flight
+from ray.exceptions import RayActorError
 
 from actors import group_handle
 from actors.gateway import Door, GatewayWiring
@@ -14,6 +15,13 @@ from canal_group.near import NearAddress
 from canal_group.near_client import NearClient
 from merge.access import Grant, Grants
 from merge.errors import AccessDenied, UsageError
+
+
+class NoGroup:
+    """An actor that is away."""
+
+    def __getattr__(self, method: str) -> object:
+        raise RayActorError
 
 
 class AskedAtOnce(flight.FlightServerBase):
@@ -34,7 +42,7 @@ class EagerlyAsked(Door, AskedAtOnce):
 
 
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(), None, 1_000_000, 10.0)
     with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
         assert "dance" in str(door.answer["error"])
@@ -42,7 +50,7 @@ def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pyt
 
 def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
     """1. a consumer is told of the near door only with a token; 2. it is lent nothing of other client ids."""
-    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
     ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
@@ -67,7 +75,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
 ):
     """It would pass by the client ids that a token is for, and break what takes it for a text."""
-    monkeypatch.setattr(group_handle.ray, "get_actor", lambda name: name)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000, 10.0)
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
