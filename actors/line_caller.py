@@ -16,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 #: pause before a line is opened again, seconds
 REOPEN_S = 0.1
+#: the same after something that should not be, which is logged
+DEFECT_PAUSE_S = 1.0
 #: how long a call waits for a line that is being opened, seconds
 LINE_WAIT_S = 1.0
 
@@ -125,7 +127,7 @@ class KeptLine:
                 continue
             except Exception:  # noqa: BLE001  without its line the process is good for nothing: it goes on trying
                 _log.exception("%s has no line", self._whom)
-                await asyncio.sleep(LINE_WAIT_S)
+                await asyncio.sleep(DEFECT_PAUSE_S)
                 continue
             self._opened.set()
             try:

@@ -228,7 +228,8 @@ def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certifica
 
 
 def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
-    monkeypatch.setattr(line_caller, "LINE_WAIT_S", DEADLINE_S / 10)
+    monkeypatch.setattr(line_caller, "LINE_WAIT_S", DEADLINE_S)
+    monkeypatch.setattr(line_caller, "DEFECT_PAUSE_S", 0.0)
 
     async def story(desk, door, address):
         asked = []
