@@ -82,18 +82,19 @@ def demo(tmp_path, folder):
 
 
 def descendants(pid: int) -> set[int]:
-    """Return the processes that a process started, and those that these did."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
+    """Return the processes that a process started, and those that these did.
+
+    It asks for children only: a look at every process, ten times a second, takes a tenth of a processor.
+    """
     found: set[int] = set()
     waiting = [pid]
     while waiting:
-        new = children.get(waiting.pop(), [])
-        found.update(new)
-        waiting += new
+        parent = waiting.pop()
+        for listed in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                new = {int(child) for child in listed.read_text().split()} - found
+                found |= new
+                waiting += new
     return found
 
 
