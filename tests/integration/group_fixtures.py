@@ -23,6 +23,8 @@ def one_ray() -> Iterator[None]:
     from actors import local_ray
 
     local_ray.start("canal_group", num_cpus=2)
+    # It goes through the logs of every process there ever was, for nobody: they do not come to the driver.
+    ray._private.worker._global_node.kill_log_monitor()
     yield
     ray.shutdown()
 
