@@ -78,7 +78,7 @@ def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
         env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
         start_new_session=True,
         capture_output=True,
-        timeout=DEADLINE_S,
+        timeout=2 * DEADLINE_S,
         check=False,
     )
     assert ended.returncode == -9, ended.stderr.decode()
