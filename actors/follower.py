@@ -60,6 +60,8 @@ class Follower:
         self._tell = tell
         #: what the ring may forget, and what it was told to
         self._done = self._told = NOTHING
+        #: to the shard, once it is opened
+        self._line: Line | None = None
         #: runs while the ring is to be told
         self._telling: asyncio.TimerHandle | None = None
 
@@ -73,9 +75,11 @@ class Follower:
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, now_us()))
         try:
             line = await Line.open(await self._ask("line_at", "status"), f"Shard {self._name}")
+            self._line = line
             try:
                 await self._poll_on(line)
             finally:
+                self._line = None
                 line.close()
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
@@ -90,8 +94,10 @@ class Follower:
     def flush(self) -> None:
         """Tell the ring now what it may forget, if it does not know."""
         done = self._to_tell()
-        if done != NOTHING:
-            self._handle.free.remote(self._epoch, self._generation, done)
+        if done != NOTHING and self._line is not None:
+            told = self._line.ask("free", self._epoch, self._generation, done)
+            # A line that breaks meanwhile is the poll's to tell of.
+            told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
 
     def _to_tell(self) -> int:
         """Return what the ring may forget and was not told to; it counts as told."""

@@ -27,7 +27,7 @@ from actors.flight_errors import flight_error
 from actors.gateway_requests import READING, Requests
 from actors.gateway_tls import GatewayTls
 from actors.group_handle import GroupHandle
-from actors.imports import leave_pandas_out
+from actors.imports import settle
 from actors.near_door import NearDoor, Offer
 from actors.permit import Permit
 from actors.shard_actors import ShardActors
@@ -167,7 +167,7 @@ class Gateway:
     """The door in an actor of its own; a plain class that `actors.launch` turns into one."""
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        leave_pandas_out()
+        settle()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._door = Door(wiring, group, shard_actors, shards)
         threading.Thread(target=self._door.serve, name="flight", daemon=True).start()

@@ -19,7 +19,7 @@ from actors.active_group import ActiveGroup
 from actors.candidate import Candidate
 from actors.enrolment import Enrolment
 from actors.follower import now_us
-from actors.imports import leave_pandas_out
+from actors.imports import settle
 from actors.line import LineAddress
 from actors.line_door import LineDoor
 from conf.settings import InstanceSettings
@@ -65,7 +65,7 @@ class GroupActor:
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
     ) -> None:
-        leave_pandas_out()
+        settle()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._destination = settings.destination
         self._address = identity.address

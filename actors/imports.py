@@ -10,6 +10,7 @@ Two imports come by themselves at the worst of moments, the first transaction:
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,17 @@ class _NotHere:
         """Raise for pandas as if it were not installed; leave any other module to the next finder."""
         if name == _PANDAS:
             raise ModuleNotFoundError(f"{_PANDAS} is left out", name=name)
+
+
+def settle() -> None:
+    """Make a process ready to serve: called first, by who serves in it.
+
+    What is imported by now stays, hence is no garbage: the collector, which would look at all of it again and
+    again while rows pass by, is told to pass over it.
+    """
+    leave_pandas_out()
+    gc.collect()
+    gc.freeze()
 
 
 def leave_pandas_out() -> None:

@@ -31,8 +31,10 @@ _log = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 #: who was admitted last; one more, and the first of them has to be admitted again
 ADMITTED_MAX = 1_024
-#: what may be lent over one connection, and kept for it, bytes
-LENT_BYTES_MAX = 96 << 20
+#: what may be lent over one connection, and kept for it, bytes; what is more is sent
+LENT_BYTES_MAX = 128 << 20
+#: what is sent is sent in pieces of so many bytes
+PIECE_BYTES = 1 << 20
 #: streams begin at multiples of this, as Arrow wants its buffers
 _ALIGNMENT = 64
 
@@ -42,7 +44,7 @@ class Offer:
     """What a ticket names."""
 
     parcels: Sequence[Parcel]
-    #: called when all is written and before the borrower hears of it; raises a CanalGroupError: it may not
+    #: called when all is written, before anything of it leaves; raises a CanalGroupError: it may not
     check: Callable[[], None] = lambda: None
 
 
@@ -133,9 +135,9 @@ class NearDoor:
             offer = self._offer(whom, request["ticket"])
             places, size = _places(offer.parcels)
             segment = segments.lend(size) if places else None
-            if segment is not None:
-                for parcel, (begin, length) in zip(offer.parcels, places, strict=True):
-                    parcel.write(pa.py_buffer(segment.bytes[begin : begin + length]))
+            block = bytearray(size) if segment is None else segment.bytes
+            for parcel, (begin, length) in zip(offer.parcels, places, strict=True):
+                parcel.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
             offer.check()
         except CanalGroupError as error:
             if segment is not None:
@@ -145,11 +147,26 @@ class NearDoor:
         names = [parcel.name for parcel in offer.parcels]
         answer = {"names": names, "places": places, "dropped": segments.take_dropped()}
         if segment is None:
-            send(connection, answer | {"segment": None})
+            send(connection, answer | {"segment": None, "size": size})
+            _send_block(connection, memoryview(block), offer)
             return
         answer |= {"segment": segment.number, "size": segment.size}
         send(connection, answer, None if segment.known else segment.file)
         segment.known = True
+
+
+def _send_block(connection: socket.socket, block: memoryview, offer: Offer) -> None:
+    """Send what cannot be lent, piece by piece, as long as it may leave.
+
+    Raises:
+        OSError: the other end is gone, or must not have the rest.
+    """
+    for begin in range(0, len(block), PIECE_BYTES):
+        try:
+            offer.check()
+        except CanalGroupError as error:
+            raise ConnectionAbortedError("the rest may not leave") from error
+        connection.sendall(block[begin : begin + PIECE_BYTES])
 
 
 def _places(parcels: Sequence[Parcel]) -> tuple[list[tuple[int, int]], int]:

@@ -112,8 +112,7 @@ class _Way:
                 lent = self._near.borrow(ticket.to_dict())
             except OSError as error:
                 raise _Shut(f"{type(error).__name__} {error}") from error
-            if lent is not None:
-                return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
+            return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
         named = flight.Ticket(json.dumps({"secret": self._secret, **ticket.to_dict()}).encode())
         try:
             sent = self._far.do_get(named, flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S)).read_all()

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from actors.clock import clock_s
 from actors.door_ground import certificate_where_reached, node_host
-from actors.imports import leave_pandas_out
+from actors.imports import settle
 from actors.intake import Intake, IntakeState
 from actors.line import LineAddress
 from actors.line_door import LineDoor
@@ -84,7 +84,7 @@ class Shard:
     """One shard; a plain class that `actors.launch` turns into an actor."""
 
     def __init__(self, wiring: ShardWiring) -> None:
-        leave_pandas_out()
+        settle()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._wiring = wiring
         self._name = wiring.source.name
@@ -224,7 +224,7 @@ class Shard:
         return ShardReport(run if len(run) else None, promise_us, error, intake.server, intake.ring.short)
 
     def line_at(self) -> LineAddress:
-        """Return where a group can open the line by which it polls."""
+        """Return where a group can open the line by which it polls and frees."""
         with self._asking:
             if self._line_address is None:
                 self._line_address = self._opened_line()
@@ -236,8 +236,11 @@ class Shard:
         async def poll(*arguments: Any) -> ShardReport:
             return await asyncio.get_running_loop().run_in_executor(polls, self.poll, *arguments)
 
+        async def free(*arguments: Any) -> None:
+            self.free(*arguments)
+
         host = node_host()
-        opening = LineDoor({"poll": poll}).open(host, certificate_where_reached(host))
+        opening = LineDoor({"poll": poll, "free": free}).open(host, certificate_where_reached(host))
         return LoopThread(f"line-{self._name}").run(opening).result()
 
     def rows_at(self) -> RowAddress:

@@ -1,7 +1,7 @@
 """The wire of a near door: rows lent in shared memory to a process of the same machine.
 
 Messages are four bytes of length and a JSON object, on a Unix socket in the kernel's abstract namespace. An
-answer may bring an open file, the memory that it speaks of.
+answer may bring an open file, the memory that it speaks of, or be followed by its bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+import pyarrow as pa
 
 from canal_group import proof
 
@@ -118,6 +120,18 @@ def receive_with_file(at: socket.socket) -> tuple[dict[str, Any], int | None]:
     if not head:
         raise ConnectionResetError("the other end is gone")
     return _message(at, head + _exactly(at, _LENGTH.size - len(head))), files[0] if files else None
+
+
+def receive_block(at: socket.socket, size: int) -> pa.Buffer:
+    """Return the bytes that follow a message; raises as `receive`."""
+    block = pa.allocate_buffer(size)
+    view = memoryview(block)
+    while view:
+        count = at.recv_into(view)
+        if not count:
+            raise ConnectionResetError("the other end is gone")
+        view = view[count:]
+    return block
 
 
 def _message(at: socket.socket, head: bytes) -> dict[str, Any]:

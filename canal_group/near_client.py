@@ -13,7 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_group.near import GREETING_TIMEOUT_S, NearAddress, prove_as_caller, receive_with_file, send
+from canal_group.near import (
+    GREETING_TIMEOUT_S,
+    NearAddress,
+    prove_as_caller,
+    receive_block,
+    receive_with_file,
+    send,
+)
 from merge.errors import error_from_dict
 
 
@@ -52,11 +59,10 @@ class NearClient:
             self._socket.close()
             raise
 
-    def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]] | None:
-        """Return what a ticket names: the name of each parcel, and its stream, read in place.
+    def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
+        """Return what a ticket names: the name of each parcel, and its stream.
 
-        Returns:
-            The parcels; None: there are more bytes than may be lent.
+        It is read in place, or, where more would be lent than may be, was sent.
 
         Raises:
             CanalGroupError: what the door refuses with.
@@ -73,21 +79,18 @@ class NearClient:
             number = answer["segment"]
             if file is not None:
                 self._mapped[number] = _mapped(file, answer["size"])
-            if number is None:
-                return None if answer["names"] else []
-            return self._lent(number, answer)
+            block = receive_block(self._socket, answer["size"]) if number is None else self._lent(number)
+        return [
+            (None if name is None else (name[0], name[1]), block.slice(begin, size))
+            for name, (begin, size) in zip(answer["names"], answer["places"], strict=True)
+        ]
 
-    def _lent(self, number: int, answer: dict[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
+    def _lent(self, number: int) -> pa.Buffer:
+        """Return a segment's bytes, which is given back when nobody looks at them any more."""
         mapped = self._mapped[number]
         loan = _Loan(mapped)
         weakref.finalize(loan, self._returned.append, number).atexit = False
-        return [
-            (
-                None if name is None else (name[0], name[1]),
-                pa.foreign_buffer(mapped.slice(begin, size).address, size, loan),
-            )
-            for name, (begin, size) in zip(answer["names"], answer["places"], strict=True)
-        ]
+        return pa.foreign_buffer(mapped.address, mapped.size, loan)
 
     def close(self) -> None:
         """End the connection; what is borrowed stays mapped until nobody looks at it any more."""

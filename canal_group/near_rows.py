@@ -59,8 +59,6 @@ class NearRows:
             return None
         finally:
             self._give_back(client, usable=usable)
-        if not lent:
-            return None
         ((_, stream),) = lent
         return pa.ipc.open_stream(stream).read_all()
 

@@ -12,8 +12,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-#: sizes are multiples of this, bytes, so that rows of the next batch fit into what held those of the last
-STEP_BYTES = 1 << 20
+#: the smallest has so many bytes, and each size is twice the one before: so rows of the next batch fit into
+#: what held those of the last. Pages that were never written to are no memory yet
+SIZE_MIN_BYTES = 1 << 20
 #: <linux/fcntl.h>; Python does not know it
 _SEAL_FUTURE_WRITE = 0x10
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _SEAL_FUTURE_WRITE
@@ -70,7 +71,7 @@ class Segments:
         """
         fitting = min((each for each in self._free.values() if each.size >= size), key=_size, default=None)
         if fitting is None:
-            fitting = self._made(-(-size // STEP_BYTES) * STEP_BYTES)
+            fitting = self._made(max(SIZE_MIN_BYTES, 1 << (size - 1).bit_length()))
             if fitting is None:
                 return None
         self._free.pop(fitting.number, None)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from actors.near_door import CONNECTIONS_MAX, NearDoor, Offer
 from actors.store.rows import Parcel, opened
-from actors.store.segments import STEP_BYTES, Segments
+from actors.store.segments import SIZE_MIN_BYTES, Segments
 from canal_group import near, proof
 from canal_group.near_client import NearClient
 from merge.chunk import TableName
@@ -52,7 +52,7 @@ def client(door):
 
 def borrow(client, *rows):
     lent = client.borrow({"rows": list(rows)})
-    return None if lent is None else opened((name and TableName(*name), stream) for name, stream in lent)
+    return opened((name and TableName(*name), stream) for name, stream in lent)
 
 
 def ids(rows):
@@ -73,13 +73,13 @@ def test_rows_are_read_where_they_were_written(client):
     rows = borrow(client, (0, 3), (10, 2), (20, 1_000))
     assert ids(rows) == [[0, 1, 2], list(range(20, 1_020))]
     assert rows.statements["id"].to_pylist() == [10, 11]
-    begin, end = segment_of(client)
-    assert begin <= rows.tables[0].rows["id"].chunk(0).buffers()[1].address < end
+    assert is_in(client, rows)
 
 
-def segment_of(client):
-    (only,) = client._mapped.values()
-    return only.address, only.address + only.size
+def is_in(client, rows):
+    """Whether rows are in a segment that a client has mapped."""
+    place = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
+    return any(each.address <= place < each.address + each.size for each in client._mapped.values())
 
 
 def test_nothing_and_a_refusal_are_answers_too(client):
@@ -104,24 +104,44 @@ def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
     assert (ids(first), ids(second), len(client._mapped)) == ([[7]], [[8]], 2)
 
 
-def test_what_is_more_than_may_be_lent_is_not(door):
-    """1. one segment is all there may be; 2. while it is out, nothing is lent; 3. back, it is lent again;
-    4. a larger one takes its place, and its memory is let go of.
+def test_what_is_more_than_may_be_lent_is_sent(client):
+    """1. one segment is all there may be; 2. while it is out, rows are sent; 3. back, it is lent again; 4. a
+    larger one takes its place, and its memory is let go of; 5. what would never fit is sent.
     """
-    few = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
+    few = NearDoor(parcels, bytes_max=2 * SIZE_MIN_BYTES)
     client = NearClient(few.admit(), DEADLINE_S)
-    held = borrow(client, (0, STEP_BYTES // 8))
-    assert borrow(client, (0, 1)) is None
-    assert borrow(client, (0, STEP_BYTES)) is None, "it would never fit"
+    held = borrow(client, (0, 1))
+    larger = SIZE_MIN_BYTES // 8
+    for _ in range(2):
+        sent = borrow(client, (5, larger), (7, 1))
+        assert (ids(sent), sent.statements["id"].to_pylist()) == ([list(range(5, 5 + larger))], [7])
+        assert not is_in(client, sent)
     del held
-    assert ids(borrow(client, (5, 1))) == [[5]]
-    small = NearDoor(parcels, bytes_max=2 * STEP_BYTES)
-    other = NearClient(small.admit(), DEADLINE_S)
-    assert ids(borrow(other, (5, 1))) == [[5]]
-    assert borrow(other, (0, STEP_BYTES // 8)).tables
-    assert [each.size for each in other._mapped.values()] == [2 * STEP_BYTES]
-    for each in (few, small, client, other):
-        each.close()
+    assert is_in(client, borrow(client, (0, larger)))
+    assert [each.size for each in client._mapped.values()] == [2 * SIZE_MIN_BYTES]
+    assert ids(borrow(client, (0, 4 * larger))) == [list(range(4 * larger))]
+    assert is_in(client, borrow(client, (0, larger)))
+    client.close()
+    few.close()
+
+
+def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
+    monkeypatch.setattr("actors.near_door.PIECE_BYTES", 1_000)
+    left = [5]
+
+    def check():
+        left[0] -= 1
+        if not left[0]:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), bytes_max=0)
+    client = NearClient(door.admit(), DEADLINE_S)
+    assert ids(borrow(client, (0, 100))) == [list(range(100))]
+    left[0] = 5
+    with pytest.raises(ConnectionResetError):
+        borrow(client, (0, 1_000))
+    client.close()
+    door.close()
 
 
 def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
@@ -189,7 +209,7 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
         if len(checked) % 2:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), STEP_BYTES)
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), SIZE_MIN_BYTES)
     client = NearClient(door.admit(), DEADLINE_S)
     for number in range(3):
         with pytest.raises(ShardUnavailable, match="Not any more"):
@@ -270,17 +290,17 @@ def test_files_that_a_caller_sends_are_not_kept(client):
     assert open_files() == before
 
 
-@given(st.lists(st.one_of(st.integers(1, 5 * STEP_BYTES), st.sampled_from([0, -1, -2]))))
+@given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))
 def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
     """Positive: so many bytes are asked for; else: one of those that are lent comes back."""
-    bound, out = 8 * STEP_BYTES, []
+    bound, out = 8 * SIZE_MIN_BYTES, []
     segments = Segments(bound)
     try:
         for size in asked:
             if size > 0:
                 lent = segments.lend(size)
                 in_use = sum(each.size for each in out)
-                assert lent is not None or in_use + size > bound - STEP_BYTES
+                assert lent is not None or in_use + max(2 * size, SIZE_MIN_BYTES) > bound
                 if lent is not None:
                     assert lent.size >= size
                     assert lent.number not in [each.number for each in out]
