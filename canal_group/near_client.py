@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import socket
@@ -94,6 +95,9 @@ class NearClient:
 
     def close(self) -> None:
         """End the connection; what is borrowed stays mapped until nobody looks at it any more."""
+        with contextlib.suppress(OSError):
+            # Whoever waits for an answer holds the lock, and waits no more.
+            self._socket.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._socket.close()
             self._mapped.clear()

@@ -12,12 +12,12 @@ from canal_group.near import NearAddress
 from canal_group.near_client import NearClient
 from merge.errors import CanalGroupError, ServerUnavailable
 
-#: batches that are borrowed side by side, each over a connection of its own
-CONNECTIONS_MAX = 4
-
 
 class NearRows:
-    """Borrows rows of one gateway; safe to use from several threads.
+    """Borrows rows of one gateway; safe to use from several threads, one after the other.
+
+    There is one connection: several at once would have the gateway make as many batches at once, and hold
+    the memory for them.
 
     Args:
         ask: asks the gateway where its near door is, as `NearAddress.to_dict` says it.
@@ -28,10 +28,7 @@ class NearRows:
         self._ask = ask
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._address: NearAddress | None = None
-        self._idle: list[NearClient] = []
-        #: connections that there are
-        self._count = 0
+        self._client: NearClient | None = None
         #: whether the door cannot be reached from here
         self._elsewhere = False
 
@@ -41,57 +38,39 @@ class NearRows:
         Raises:
             CanalGroupError: what the gateway refuses with; ServerUnavailable if it does not answer in time.
         """
-        client = self._taken()
-        if client is None:
-            return None
-        usable = False
-        try:
-            lent = client.borrow(ticket)
-            usable = True
-        except CanalGroupError:
-            usable = True
-            raise
-        except TimeoutError as error:
-            raise ServerUnavailable(
-                f"The gateway did not lend its rows within {self._timeout_s:g} s.", retry_after_s=0.5
-            ) from error
-        except OSError:
-            return None
-        finally:
-            self._give_back(client, usable=usable)
-        ((_, stream),) = lent
+        with self._lock:
+            client = self._reached()
+            if client is None:
+                return None
+            try:
+                ((_, stream),) = client.borrow(ticket)
+            except TimeoutError as error:
+                self._leave()
+                raise ServerUnavailable(
+                    f"The gateway did not lend its rows within {self._timeout_s:g} s.", retry_after_s=0.5
+                ) from error
+            except OSError:
+                self._leave()
+                return None
         return pa.ipc.open_stream(stream).read_all()
 
     def close(self) -> None:
-        """Let go of the gateway; what is borrowed stays as it is."""
-        with self._lock:
-            self._elsewhere = True
-            idle, self._idle = self._idle, []
-        for client in idle:
+        """Let go of the gateway; what is borrowed stays as it is, who waits for more has to go elsewhere."""
+        # Without the lock, which whoever waits holds.
+        self._elsewhere = True
+        client = self._client
+        if client is not None:
             client.close()
 
-    def _taken(self) -> NearClient | None:
-        """Return a connection that nobody uses; None: there is none, and can be none."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
-            if self._elsewhere or self._count >= CONNECTIONS_MAX:
-                return None
-            self._count += 1
-        try:
-            if self._address is None:
-                self._address = NearAddress.from_dict(self._ask())
-            return NearClient(self._address, self._timeout_s)
-        except (CanalGroupError, OSError, AttributeError, KeyError, TypeError, ValueError):
-            with self._lock:
-                self._count -= 1
+    def _reached(self) -> NearClient | None:
+        if self._client is None and not self._elsewhere:
+            try:
+                self._client = NearClient(NearAddress.from_dict(self._ask()), self._timeout_s)
+            except (CanalGroupError, OSError, AttributeError, KeyError, TypeError, ValueError):
                 self._elsewhere = True
-            return None
+        return self._client
 
-    def _give_back(self, client: NearClient, *, usable: bool) -> None:
-        with self._lock:
-            if usable and not self._elsewhere:
-                self._idle.append(client)
-                return
-            self._count -= 1
-        client.close()
+    def _leave(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()

@@ -8,7 +8,7 @@ import pytest
 from actors.near_door import NearDoor, Offer
 from actors.store.rows import Parcel
 from actors.store.segments import SIZE_MIN_BYTES
-from canal_group.near_rows import CONNECTIONS_MAX, NearRows
+from canal_group.near_rows import NearRows
 from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0
@@ -58,22 +58,22 @@ def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_
     near.close()
 
 
-def test_calls_side_by_side_have_connections_of_their_own_and_no_more_than_the_bound(gateway):
+def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
     near, found = NearRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
     threads = [
-        threading.Thread(target=lambda: found.append(near.borrow({"rows": 1})))
-        for _ in range(CONNECTIONS_MAX)
+        threading.Thread(target=lambda count=count: found.append(ids(near.borrow({"rows": count}))))
+        for count in range(1, 5)
     ]
     for thread in threads:
         thread.start()
-        assert gateway.waiting.acquire(timeout=DEADLINE_S)
-    assert near.borrow({"rows": 1}) is None, "one more has to come another way"
+    assert gateway.waiting.acquire(timeout=DEADLINE_S)
+    assert not gateway.waiting.acquire(blocking=False), "one is asked for, and no other"
     gateway.go_on.set()
     for thread in threads:
         thread.join()
-    assert list(map(ids, found)) == [[0]] * CONNECTIONS_MAX
-    assert ids(near.borrow({"rows": 1})) == [0]
+    assert sorted(found) == [list(range(count)) for count in range(1, 5)]
+    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
     near.close()
 
 
@@ -116,3 +116,25 @@ def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
         near.borrow({"rows": 1})
     gateway.go_on.set()
     near.close()
+
+
+def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
+    near, found = NearRows(gateway.where, DEADLINE_S), []
+    gateway.go_on.clear()
+    waiting = threading.Thread(target=lambda: found.append(near.borrow({"rows": 1})))
+    waiting.start()
+    assert gateway.waiting.acquire(timeout=DEADLINE_S)
+    near.close()
+    waiting.join(DEADLINE_S)
+    assert found == [None]
+    gateway.go_on.set()
+
+
+def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
+    """A gateway that does not answer is given up in the midst of it."""
+
+    def where():
+        near.close()
+
+    near = NearRows(where, DEADLINE_S)
+    assert near.borrow({"rows": 1}) is None
