@@ -7,10 +7,13 @@ and again. Its reader can neither write to it nor change its size.
 from __future__ import annotations
 
 import fcntl
+import logging
 import mmap
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+_log = logging.getLogger(__name__)
 
 #: the smallest has so many bytes, and each size is twice the one before: so rows of the next batch fit into
 #: what held those of the last. Pages that were never written to are no memory yet
@@ -38,11 +41,17 @@ class Segment:
         self.file = os.memfd_create("canal-group rows", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.file, self.size)
-            self.bytes = memoryview(mmap.mmap(self.file, self.size))
-            fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, _SEALS)
-        except BaseException:
+            mapped = mmap.mmap(self.file, self.size)
+            try:
+                # Behind our own mapping, which stays writable.
+                fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, _SEALS)
+            except OSError:
+                mapped.close()
+                raise
+        except OSError:
             os.close(self.file)
             raise
+        self.bytes = memoryview(mapped)
 
     def close(self) -> None:
         """Give it back to the kernel, once the reader has let go of it, too."""
@@ -64,11 +73,7 @@ class Segments:
         self._dropped: list[int] = []
 
     def lend(self, size: int) -> Segment | None:
-        """Return a segment of at least `size` bytes that nobody reads; None: there would be too many.
-
-        Raises:
-            OSError: the kernel gives none.
-        """
+        """Return a segment of at least `size` bytes that nobody reads; None: there can be no more."""
         fitting = min((each for each in self._free.values() if each.size >= size), key=_size, default=None)
         if fitting is None:
             fitting = self._made(max(SIZE_MIN_BYTES, 1 << (size - 1).bit_length()))
@@ -109,7 +114,13 @@ class Segments:
             self._dropped.append(segment.number)
             self._free.pop(segment.number).close()
         self._next_number += 1
-        return Segment(self._next_number, size)
+        try:
+            return Segment(self._next_number, size)
+        except OSError as error:
+            # A kernel without the seal, or a process without files or memory left: it is not asked again.
+            _log.warning("rows are sent, for there is no shared memory to lend them in: %s", error)
+            self._bytes_max = 0
+            return None
 
 
 def _size(segment: Segment) -> int:

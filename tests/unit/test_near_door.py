@@ -125,6 +125,15 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
     few.close()
 
 
+def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch):
+    """A seal that it does not know is what an older kernel refuses."""
+    monkeypatch.setattr("actors.store.segments._SEALS", 1 << 20)
+    before = open_files()
+    for number in range(3):
+        assert ids(borrow(client, (number, 2))) == [[number, number + 1]]
+    assert (client._mapped, open_files()) == ({}, before)
+
+
 def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
     monkeypatch.setattr("actors.near_door.PIECE_BYTES", 1_000)
     left = [5]
