@@ -27,8 +27,9 @@ from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
-#: connections that are held at once, proved or not; one more is closed at once
-CONNECTIONS_MAX = 64
+#: connections that are held at once, proved or not; one more is closed at once, and has its rows by Flight. So
+#: a door lends 2 GiB at most
+CONNECTIONS_MAX = 16
 #: who was admitted last; one more, and the first of them has to be admitted again
 ADMITTED_MAX = 1_024
 #: what may be lent over one connection, and kept for it, bytes; what is more is sent
