@@ -27,8 +27,8 @@ from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
-#: connections that are held at once, proved or not; one more is closed at once, and has its rows by Flight. So
-#: a door lends 2 GiB at most
+#: connections that are held at once, proved or not; one more is closed at once, and its rows go by Flight. A
+#: door lends 2 GiB at most by that
 CONNECTIONS_MAX = 16
 #: who was admitted last; one more, and the first of them has to be admitted again
 ADMITTED_MAX = 1_024
