@@ -28,7 +28,11 @@ _FLAGS = (
     if _ASAN
     else ["-O3", "-g0", "-fwrapv"]
 )
-_NATIVE = "actors/parse/native"
+#: by package, the modules that are compiled
+_NATIVE = {
+    "actors/parse/native": ("file_events", "gathering", "images", "lane", "packets", "partial", "room"),
+    "merge/native": ("runs",),
+}
 
 
 class BuildRows(build_ext):
@@ -40,7 +44,7 @@ class BuildRows(build_ext):
             super().build_extension(ext)
         except (CompileError, LinkError, PlatformError) as error:
             raise CompileError(
-                f"{error}\ncanal-group compiles its row decoder: install a C compiler and Python's headers "
+                f"{error}\ncanal-group compiles its hot loops: install a C compiler and Python's headers "
                 "(Debian and Ubuntu: apt-get install gcc libc6-dev python3-dev)."
             ) from error
 
@@ -49,13 +53,14 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"actors.parse.native.{name}",
-                [f"{_NATIVE}/{name}.pyx"],
-                depends=sorted(str(each) for each in Path(_NATIVE).glob("*.pxd")),
+                f"{package.replace('/', '.')}.{name}",
+                [f"{package}/{name}.pyx"],
+                depends=sorted(str(each) for each in Path(package).glob("*.pxd")),
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )
-            for name in ("file_events", "gathering", "images", "lane", "packets", "partial", "room")
+            for package, names in _NATIVE.items()
+            for name in names
         ],
         compiler_directives={
             "language_level": 3,

@@ -7,7 +7,9 @@ headers. Each row change is found a place:
     seq    its number in the merged stream: the row changes of all headers before it, and those of its own
            transaction before it. Changes that a filter dropped are counted: seq does not depend on who asks
 
-`typed` and `envelope` build what is delivered from it, the one for one table, the other for all of them.
+A transaction's rows stand side by side in what its shard hands out: places are found for runs of rows, runs
+are put in order, and rows are copied run by run. `typed` and `envelope` build what is delivered from it, the
+one for one table, the other for all of them.
 
 Rules: no Python per row or per header; every row of the input has its header in the batch.
 """
@@ -16,20 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from merge.chunk import TableName
+from merge.chunk import Op, TableName
+from merge.gather import Int64s, ascending, repeated
 from merge.header import UUID_CHARS, Flag, Headers
-
-Int64s: TypeAlias = NDArray[np.int64]
+from merge.native.runs import find
 
 #: what headers say of a row
 HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
+_NONE = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +72,32 @@ class BatchRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Places of n row changes, as two (n,) arrays of int64."""
+class Runs:
+    """r ranges of rows that follow each other both where they lie and in the merged stream; each (r,) int64.
 
-    #: index into the batch's `order`
+    All rows of a run have one header.
+    """
+
+    #: place of its first row among all rows that are put together
+    first: Int64s
+    #: rows, at least one
+    length: Int64s
+    #: index of its header into the batch's `order`
     rank: Int64s
-    #: number in the merged stream, unique
+    #: number of its first row in the merged stream
     seq: Int64s
 
-    def __len__(self) -> int:
-        return len(self.seq)
-
-    def take(self, indexes: Int64s) -> Placed:
-        """Return the places at `indexes`, (m,) int64."""
-        return Placed(self.rank[indexes], self.seq[indexes])
+    @classmethod
+    def in_merged_order(cls, parts: Sequence[Runs]) -> Runs:
+        """Return all runs of several parts in merged order."""
+        order = np.argsort(_joined(part.seq for part in parts), kind="stable")
+        names = ("first", "length", "rank", "seq")
+        return cls(*(_joined(getattr(part, name) for part in parts)[order] for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Finds the place of each row change of one batch.
+    """Finds the places of the row changes of one batch.
 
     Built once for a batch, in time linear in its headers.
     """
@@ -108,51 +117,61 @@ class Places:
         before = np.cumsum(changes) - changes
         object.__setattr__(self, "_seq_of_row_zero", self.batch.first_sequence + before - order["row_begin"])
 
-    def place(self, shard: int, rows: pa.Table) -> Placed:
-        """Return the place of each row of a `ShardTable` or of a shard's statements.
+    def runs(self, shard: int, rows: pa.Table, base: int, deleted_base: int | None = None) -> Runs:
+        """Return the runs of a `ShardTable` or of a shard's statements, as its ring has them.
 
         Args:
             shard: shard_index.
             rows: (n,) with `_sequence` and `_row`.
+            base: place of the first row among all that are put together.
+            deleted_base: the same for deletes, where other images of the rows come behind; None: they lie
+                with the others.
         """
-        first, ranks = self._ranks[shard]
-        indexes = _int64(rows, "_sequence") - first
-        assert not len(indexes) or 0 <= indexes.min() <= indexes.max() < len(ranks), (
-            "a row without its header"
-        )
-        rank = ranks[indexes]
-        return Placed(rank, self._seq_of_row_zero[rank] + _int64(rows, "_row"))
+        first_sequence, ranks = self._ranks[shard]
+        found, parts, begin = np.empty((4, len(rows)), np.int64), [], 0
+        for chunk in rows.to_batches():
+            deletes = _NONE if deleted_base is None else chunk.column("_op").to_numpy() == Op.DELETE
+            count = find(
+                chunk.column("_sequence").to_numpy(),
+                chunk.column("_row").to_numpy(),
+                deletes,
+                first_sequence,
+                ranks,
+                self._seq_of_row_zero,
+                base + begin,
+                (deleted_base or 0) + begin,
+                found,
+            )
+            parts.append(found[:, :count].copy())
+            begin += len(chunk)
+        return Runs(*np.concatenate([np.empty((4, 0), np.int64), *parts], axis=1))
 
-    def columns(self, placed: Placed, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
+    def columns(self, runs: Runs, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
         """Return what the headers say of each row, as (n,) Arrow arrays by name.
 
         `seq commit_us key_us pos row` int64, `late` bool, `gtid file` utf8, `shard` dictionary of utf8.
 
         Args:
-            placed: in merged order. What is the same for all rows of a header is found once for the header.
+            runs: in merged order. What is the same for all rows of a header is found once for the run.
             names: which of them are wanted.
         """
-        firsts = np.flatnonzero(np.diff(placed.rank, prepend=-1))
-        counts = np.diff(firsts, append=len(placed))
-        ranks = placed.rank[firsts]
-        headers = self.batch.order[ranks]
+        headers, counts = self.batch.order[runs.rank], runs.length
         make: dict[str, Callable[[], Any]] = {
             "shard": lambda: pa.DictionaryArray.from_arrays(
                 np.repeat(headers["shard"].astype(np.int32), counts),
                 pa.array(self.batch.shard_names, pa.utf8()),
+                safe=False,
             ),
-            "seq": lambda: pa.array(placed.seq),
+            "seq": lambda: pa.array(ascending(runs.seq, counts)),
             "commit_us": lambda: pa.array(np.repeat(headers["commit_us"], counts)),
             "key_us": lambda: pa.array(np.repeat(headers["key_us"], counts)),
             "late": lambda: pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
-            "gtid": lambda: _gtids(headers, self.batch.names).take(
-                pa.array(np.repeat(np.arange(len(ranks), dtype=np.int32), counts))
-            ),
-            "file": lambda: pa.array(self.batch.names, pa.utf8()).take(
-                pa.array(np.repeat(headers["file"], counts))
+            "gtid": lambda: repeated(_gtids(headers, self.batch.names), counts),
+            "file": lambda: repeated(
+                pa.array(self.batch.names, pa.utf8()).take(pa.array(headers["file"])), counts
             ),
             "pos": lambda: pa.array(np.repeat(headers["begin_offset"], counts)),
-            "row": lambda: pa.array(placed.seq - np.repeat(self._seq_of_row_zero[ranks], counts)),
+            "row": lambda: pa.array(ascending(runs.seq - self._seq_of_row_zero[runs.rank], counts)),
         }
         return {name: made() for name, made in make.items() if name in names}
 
@@ -162,30 +181,6 @@ def images(rows: pa.Table, side: str) -> Any:
     if side in rows.schema.names:
         return rows.column(side)
     return pa.chunked_array([pa.nulls(len(rows), rows.schema.field("after").type)])
-
-
-def in_merged_order(parts: Sequence[Placed]) -> tuple[Placed, Int64s]:
-    """Return the places of all parts in merged order, and the indexes that `take` the same from their rows.
-
-    Args:
-        parts: places in the order in which their rows are concatenated.
-    """
-    together = Placed(*(_joined(getattr(part, name) for part in parts) for name in ("rank", "seq")))
-    indexes = _sorting(together.seq)
-    return together.take(indexes), indexes
-
-
-def _sorting(seq: Int64s) -> Int64s:
-    """Return the indexes that sort (n,) unique numbers.
-
-    A transaction's rows stand side by side in what its shard hands out, so their numbers grow by one: runs
-    are sorted by their first number, not rows.
-    """
-    firsts = np.flatnonzero(np.diff(seq, prepend=seq[:1] - 2) != 1)
-    lengths = np.diff(firsts, append=len(seq))
-    places = np.argsort(seq[firsts], kind="stable")
-    firsts, lengths = firsts[places], lengths[places]
-    return np.repeat(firsts - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(seq))
 
 
 def _ranks_of(order: Headers, shard: int) -> tuple[int, Int64s]:
@@ -201,11 +196,6 @@ def _gtids(headers: Headers, names: Sequence[str]) -> Any:
     sources = pa.array(prefixes, pa.utf8()).take(pa.array(np.where(known, headers["gtid_source"], 0)))
     numbers = pa.array(headers["gtid_number"]).cast(pa.utf8())
     return pc.if_else(pa.array(known), pc.binary_join_element_wise(sources, numbers, ""), "")
-
-
-def _int64(rows: pa.Table, name: str) -> Int64s:
-    values: Int64s = rows.column(name).to_numpy()
-    return values
 
 
 def _joined(arrays: Iterable[Int64s]) -> Int64s:

@@ -21,8 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from merge.absent import Absent, absent_in
-from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
+from merge.assemble import BatchRows, Places, Runs, images
 from merge.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
+from merge.gather import Gathering
 from merge.table_filter import TableFilter
 from merge.text import text
 from merge.typed import OPS
@@ -59,7 +60,8 @@ _BODY = pa.schema(
 class _Part:
     """Rows of one table, or statements, of one shard."""
 
-    placed: Placed
+    #: of all parts' rows, put together in the order of the parts
+    runs: Runs
     body: pa.Table
 
 
@@ -75,21 +77,26 @@ def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
     """
     places, wanted = Places(batch), table_filter or TableFilter()
     parts = list(_parts(places, wanted))
-    placed, indexes = in_merged_order([part.placed for part in parts])
-    body = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)]).take(pa.array(indexes))
-    columns = places.columns(placed) | {name: body.column(name) for name in _BODY.names}
+    runs = Runs.in_merged_order([part.runs for part in parts])
+    together = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)])
+    body = Gathering(runs.first, runs.length).table(together)
+    columns = places.columns(runs) | {name: body.column(name) for name in _BODY.names}
     columns["shard"] = columns["shard"].cast(pa.utf8())
     return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)
 
 
 def _parts(places: Places, wanted: TableFilter) -> Iterator[_Part]:
+    base = 0
     for shard, part in enumerate(places.batch.shards):
         for table in part.tables:
             if len(table.rows) and wanted.matches(table.name):
-                yield _Part(places.place(shard, table.rows), _row_changes(table.name, table.rows))
+                runs = places.runs(shard, table.rows, base)
+                yield _Part(runs, _row_changes(table.name, table.rows))
+                base += len(table.rows)
         if part.statements is not None and len(part.statements):
             statements = _wanted_statements(part.statements, wanted)
-            yield _Part(places.place(shard, statements), _statements(statements))
+            yield _Part(places.runs(shard, statements, base), _statements(statements))
+            base += len(statements)
 
 
 def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:

@@ -31,9 +31,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.absent import NAMES, absent_in, absent_names
-from merge.assemble import BatchRows, Placed, Places, images, in_merged_order
+from merge.assemble import BatchRows, Places, Runs, images
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
+from merge.gather import Gathering
 
 #: a plain list: an array made here would bring pandas into whoever imports this
 OPS = [op.name for op in Op]
@@ -60,11 +61,13 @@ BEFORE, BEFORE_ABSENT = "_before", "_before_absent"
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of one shard and schema version whose values come from the same image."""
+    """Rows of one shard and schema version."""
 
     rows: pa.Table
-    image: str
-    placed: Placed
+    #: the images whose values are wanted, one behind the other: deletes have none after the change
+    sides: tuple[str, ...]
+    #: of all pieces' images, put together in the order of the pieces
+    runs: Runs
 
 
 def typed(
@@ -91,22 +94,22 @@ def typed(
         SchemaMismatch: the shards' or versions' columns cannot become one, or a column has a name of ours.
     """
     places = Places(batch)
-    pieces = [piece for piece in _pieces(places, table) if len(piece.placed)]
-    before = _any_update(pieces) if before == "updates" else before
+    pieces = list(_pieces(places, table))
+    before = any(_has(piece.rows, Op.UPDATE) for piece in pieces) if before == "updates" else before
     schema = _schema(batch, table, pieces)
     _check_names(table, schema, before)
     if columns is not None:
         schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
     wanted = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
-    placed, indexes = in_merged_order([piece.placed for piece in pieces])
-    ops = np.concatenate([np.empty(0, np.uint8), *(piece.rows.column("_op").to_numpy() for piece in pieces)])
-    header_columns = places.columns(placed, {each.name.removeprefix("_") for each in wanted}) | {
+    runs = Runs.in_merged_order([piece.runs for piece in pieces])
+    taken = _taken(_images(pieces, schema, table, before), runs, schema, before)
+    header_columns = places.columns(runs, {each.name.removeprefix("_") for each in wanted}) | {
         "op": pa.DictionaryArray.from_arrays(
-            (ops[indexes] - Op.INSERT).astype(np.int32), pa.array(OPS, pa.utf8())
-        )
+            (taken.column("_op").to_numpy() - np.uint8(Op.INSERT)).astype(np.int32),
+            pa.array(OPS, pa.utf8()),
+        ),
+        "absent": taken.column("_absent"),
     }
-    taken = _taken([_images(piece, schema, table, before) for piece in pieces], schema, before, indexes)
-    header_columns["absent"] = taken.column("_absent")
     own = [taken.column(name) for name in schema.names]
     ours = [header_columns[each.name.removeprefix("_")] for each in wanted]
     extra = [taken.schema.field(name) for name in (BEFORE, BEFORE_ABSENT)] if before else []
@@ -117,23 +120,22 @@ def typed(
 
 
 def _pieces(places: Places, table: TableName) -> Iterator[_Piece]:
+    base = 0
     for shard, part in enumerate(places.batch.shards):
-        for rows in (found.rows for found in part.tables if found.name == table):
-            placed = places.place(shard, rows)
-            deletes = rows.column("_op").to_numpy() == Op.DELETE
-            for wanted, image in ((~deletes, "after"), (deletes, "before")):
-                indexes = np.flatnonzero(wanted)
-                kept = rows if len(indexes) == len(rows) else rows.take(pa.array(indexes))
-                yield _Piece(kept, image, placed.take(indexes))
+        for rows in (found.rows for found in part.tables if found.name == table and len(found.rows)):
+            deleted = _has(rows, Op.DELETE)
+            runs = places.runs(shard, rows, base, base + len(rows) if deleted else None)
+            yield _Piece(rows, ("after", "before") if deleted else ("after",), runs)
+            base += len(rows) * (1 + deleted)
 
 
-def _any_update(pieces: Sequence[_Piece]) -> bool:
-    return any((piece.rows.column("_op").to_numpy() == Op.UPDATE).any() for piece in pieces)
+def _has(rows: pa.Table, op: Op) -> bool:
+    return any((chunk.to_numpy() == op).any() for chunk in rows.column("_op").chunks)
 
 
 def _schema(batch: BatchRows, table: TableName, pieces: Sequence[_Piece]) -> Any:
     """Return the columns of the table over all shards and versions, in the order of the newest version."""
-    newest_first = [piece.rows for piece in sorted(pieces, key=lambda piece: -int(piece.placed.seq[-1]))]
+    newest_first = [piece.rows for piece in sorted(pieces, key=lambda piece: -int(piece.runs.seq[-1]))]
     versions = newest_first or [
         found.rows for part in batch.shards for found in part.tables if found.name == table
     ]
@@ -166,16 +168,20 @@ def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
     return merged.field(0).type
 
 
-def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
-    columns = _aligned(images(piece.rows, piece.image), schema, table)
-    columns.append(_absent(piece.rows, piece.image))
-    names = [*schema.names, "_absent"]
+def _images(pieces: Sequence[_Piece], schema: pa.Schema, table: TableName, before: bool) -> list[pa.Table]:
+    return [_image(piece.rows, side, schema, table, before) for piece in pieces for side in piece.sides]
+
+
+def _image(rows: pa.Table, side: str, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
+    columns = _aligned(images(rows, side), schema, table)
+    columns += [rows.column("_op"), _absent(rows, side)]
+    names = [*schema.names, "_op", "_absent"]
     if before:
-        old = images(piece.rows, "before")
+        old = images(rows, "before")
         arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
         missing = old.is_null().combine_chunks()
         columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
-        columns.append(_absent(piece.rows, "before"))
+        columns.append(_absent(rows, "before"))
         names += [BEFORE, BEFORE_ABSENT]
     return pa.table(columns, names=names)
 
@@ -201,11 +207,12 @@ def _aligned(image: Any, schema: pa.Schema, table: TableName) -> list[Any]:
     return columns
 
 
-def _taken(parts: Sequence[pa.Table], schema: pa.Schema, before: bool, indexes: Any) -> Any:
-    if parts:
-        return pa.concat_tables(parts).unify_dictionaries().take(pa.array(indexes))
-    images = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []
-    return pa.schema([*schema, TYPED.field("_absent"), *images]).empty_table()
+def _taken(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
+    if images:
+        return Gathering(runs.first, runs.length).table(pa.concat_tables(images))
+    extra = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []
+    ours = [pa.field("_op", pa.uint8()), TYPED.field("_absent")]
+    return pa.schema([*schema, *ours, *extra]).empty_table()
 
 
 def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:

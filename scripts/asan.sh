@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the row decoder with the address and undefined-behaviour sanitizers, in build/asan, and runs damaged rows
-# events, damaged binlogs (MINUTES=1) and the property tests through it. The decoder in the source tree is left as it is.
+# Compiles the hot loops with the address and undefined-behaviour sanitizers, in build/asan, and runs damaged rows
+# events, damaged binlogs (MINUTES=1) and the property tests through them. What the source tree has is left as it is.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +11,7 @@ rm -rf "$tree"
 mkdir -p "$tree"
 # Imported from a tree of its own, so that the module with the sanitizers is the one that is found.
 cp -r actors merge tests conf setup.py pyproject.toml README.md LICENSE "$tree"
-rm -f "$tree"/actors/parse/native/*.so
+rm -f "$tree"/actors/parse/native/*.so "$tree"/merge/native/*.so
 cd "$tree"
 CANAL_GROUP_ASAN=1 "$python" setup.py --quiet build_ext --inplace >asan.log 2>&1 || {
     tail -n 20 asan.log >&2
@@ -26,4 +26,5 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POO
 "$python" tests/fuzz.py "${MINUTES:-1}" 1
 "$python" -m pytest -q -p no:cacheprovider tests/unit/test_parse_rows.py tests/unit/test_parse_columns.py \
     tests/unit/test_parse_partial_images.py \
-    tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py
+    tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py \
+    tests/property/test_gather.py tests/property/test_assemble.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes everything ready on Debian or Ubuntu, where Python (3.11 or later) and make are enough to begin with:
 # Java, MariaDB's server programs and a C compiler from the system's packages, and .venv with the project and its
-# tools in it. The row decoder is compiled again whenever its source has changed.
+# tools in it. The hot loops are compiled again whenever their source has changed.
 #
 #     scripts/setup.sh           install what is missing; done in a moment when nothing is
 #     scripts/setup.sh --check   name what is missing and change nothing; exit 1 if anything is
@@ -13,7 +13,7 @@ cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly stamp=.venv/.setup-stamp
 readonly compiled_stamp=.venv/.compiled-stamp
-readonly native=actors/parse/native
+readonly native=(actors/parse/native merge/native)
 # Servers stand where only root's PATH looks.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
@@ -101,19 +101,23 @@ make_venv() {
     compiled_fingerprint >"$compiled_stamp"
 }
 
-# Changes whenever the row decoder has to be compiled again.
-compiled_fingerprint() { cat setup.py "$native"/*.pyx "$native"/*.pxd | sha256sum; }
+# Changes whenever the hot loops have to be compiled again.
+compiled_fingerprint() { find setup.py "${native[@]}" -name setup.py -o -name '*.pyx' -o -name '*.pxd' | sort | xargs cat | sha256sum; }
 
 is_compiled() {
-    [ "$(cat "$compiled_stamp" 2>/dev/null)" = "$(compiled_fingerprint)" ] && compgen -G "$native/*.so" >/dev/null
+    local folder
+    [ "$(cat "$compiled_stamp" 2>/dev/null)" = "$(compiled_fingerprint)" ] || return 1
+    for folder in "${native[@]}"; do
+        compgen -G "$folder/*.so" >/dev/null || return 1
+    done
 }
 
 compile() {
     local log=.venv/compile.log
-    say "compiling the row decoder"
+    say "compiling the hot loops"
     rm -f "$compiled_stamp"
     .venv/bin/python setup.py --quiet build_ext --inplace >"$log" 2>&1 ||
-        fail "the row decoder does not compile: $(tail -n 3 "$log") (see $log)"
+        fail "the hot loops do not compile: $(tail -n 3 "$log") (see $log)"
     compiled_fingerprint >"$compiled_stamp"
 }
 
@@ -142,6 +146,6 @@ if [ "$(cat "$stamp" 2>/dev/null)" != "$(fingerprint)" ]; then
     make_venv
 fi
 if ! is_compiled; then
-    $check && fail "missing: the compiled row decoder"
+    $check && fail "missing: the compiled hot loops"
     compile
 fi
