@@ -240,7 +240,9 @@ def binlog(
 ) -> None:
     """Print what binlog files hold: transactions, row changes, definitions, and counts."""
     from canal_group.binlog_tool import server_at, show
+    from canal_group.pages import keep_pages
 
+    keep_pages()
     password = secret(password_env, "--password-env")
     server = server_at(lookup, password or "") if lookup is not None else None
     with _quiet_interrupt():

@@ -63,6 +63,8 @@ class ChunkBuilder:
         #: a short way for the usual events
         self.lane = Lane(self.gathering)
         self._chunk = _Gathered()
+        #: tables of the chunk before: the next one has about as many rows of each
+        self._last: dict[_Key, tuple[TableSchema, RowsBuilder]] = {}
 
     @property
     def in_transaction(self) -> bool:
@@ -125,6 +127,9 @@ class ChunkBuilder:
         found = self._chunk.tables.get(key)
         if found is None:
             found = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))
+            last = self._last.get(key)
+            if last is not None:
+                found[1].expect_as_many(last[1])
         skip = max(0, gathering.skip - gathering.row)
         count = found[1].add(
             event_type,
@@ -184,7 +189,7 @@ class ChunkBuilder:
         if not len(gathering):
             return None
         headers = np.frombuffer(bytearray(gathering.take()), dtype=HEADER)
-        self._chunk = _Gathered()
+        self._chunk, self._last = _Gathered(), chunk.tables
         self.lane.begin_chunk()
         names = tuple(chunk.names)
         if gathering.is_open:

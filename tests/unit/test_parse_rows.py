@@ -151,6 +151,30 @@ def test_heads_that_do_not_fit_are_refused(places):
         )
 
 
+@pytest.mark.parametrize("index", range(len(rows_corpus.corpus())))
+def test_rows_are_the_same_however_many_were_expected(index):
+    """More come than were there before, or fewer, or an event that has other images."""
+    _, schema, event_type, body = rows_corpus.corpus()[index]
+
+    def gathered(times, before=None):
+        builder = RowsBuilder(schema, row_images.Losses())
+        if before is not None:
+            builder.expect_as_many(before)
+        for header in range(times):
+            builder.add(event_type, body, post_header_size=10, header=header, row_begin=0)
+        return builder, builder.finish()
+
+    many, few = gathered(1500), gathered(3)
+    assert gathered(1500, many[0])[1].equals(many[1])
+    assert gathered(3, many[0])[1].equals(few[1])
+    assert gathered(1500, few[0])[1].equals(many[1])
+    assert len(gathered(0, many[0])[1]) == 0
+    begun = RowsBuilder(schema, row_images.Losses())
+    begun.add(event_type, body, post_header_size=10, header=0, row_begin=0)
+    with pytest.raises(ValueError, match="read already"):
+        begun.expect_as_many(many[0])
+
+
 def test_an_error_names_table_and_place():
     _, schema, event_type, body = all_types()
     with pytest.raises(CorruptEvent, match=r"Rows of fx\.t end inside a value \(byte \d+ behind"):

@@ -28,7 +28,6 @@ import importlib
 try:
     for name in ("gathering", "images", "lane", "packets", "partial"):
         importlib.import_module(f"actors.parse.native.{name}")
-    importlib.import_module("actors.parse.native.gathering").keep_memory()
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("actors.parse.native."):
         raise

@@ -5,13 +5,6 @@ import builtins
 #: of a record of `merge.header.HEADER`
 HEADER_BYTES: int
 
-def keep_memory() -> None:
-    """Let the C library keep up to 16 MiB of freed memory in each heap, where it can be told so (glibc).
-
-    By default it gives back to the system what a chunk frees, page by page, and the next chunk fetches it
-    again, which takes as long as decoding does.
-    """
-
 class Gathering:
     """Counts what a chunk holds, follows the open transaction, and writes the headers.
 

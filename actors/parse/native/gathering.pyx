@@ -7,38 +7,13 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
-cdef extern from *:
-    """
-    #include <stdlib.h>
-    #ifdef __GLIBC__
-    #include <malloc.h>
-    #endif
-
-    static void canal_group_keep(int kept, int mapped) {
-    #ifdef __GLIBC__
-        mallopt(M_TRIM_THRESHOLD, kept);
-        mallopt(M_MMAP_THRESHOLD, mapped);
-    #else
-        (void)kept, (void)mapped;
-    #endif
-    }
-    """
-    void keep "canal_group_keep"(int kept, int mapped)
-
 cdef enum:
-    #: freed memory that a heap keeps, and from which size on a block is no part of a heap
-    KEPT_BYTES = 1 << 24
-    MAPPED_BYTES = 1 << 22
     #: bits of `merge.header.Flag`
     BEGIN = 1
     END = 2
     DDL = 4
 
 HEADER_BYTES = sizeof(Header)
-
-
-def keep_memory():
-    keep(KEPT_BYTES, MAPPED_BYTES)
 
 
 cdef class Gathering:

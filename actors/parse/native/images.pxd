@@ -48,6 +48,7 @@ cdef class RowBuffers:
     cdef int _read_head(self, Reader* reader, int op, int version, int id_size) noexcept nogil
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil
     cdef int _read_side(self, Side* side, Reader* reader, const Side* before) noexcept nogil
-    cdef int _make_room(self) noexcept nogil
+    cdef int _make_room(self, size_t rows) noexcept nogil
+    cdef void _expect(self, Side* side, const Side* other, size_t rows) noexcept nogil
     cdef void take_back(self, size_t rows, size_t zero_dates) noexcept nogil
     cdef tuple _take_column(self, Side* side, size_t index)

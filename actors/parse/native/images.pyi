@@ -63,6 +63,16 @@ class RowBuffers:
     def refusal(self, fault: str, offset: int) -> Exception:
         """Return what to raise: `fault` is one of FAULTS, found at `offset` in the event's body."""
 
+    def expect_as_many(self, other: RowBuffers) -> None:
+        """Make room at once for as many rows as another one of the same table gathered, and some more.
+
+        Memory that grows with the rows is moved again and again, and leaves gaps behind that are too small
+        for it the next time.
+
+        Raises:
+            ValueError: rows were read already.
+        """
+
     def discard(self, header: int) -> None:
         """Take back the rows of a header that turned out not to have happened; it must be the last one."""
 

@@ -28,6 +28,11 @@ if sys.byteorder != "little":
 cdef enum:
     #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
     UNLOCKED_BYTES = 1024
+    #: fewer rows have their memory soon; more are expected to come with one part of so many in addition
+    MANY_ROWS = 1024
+    SPARE = 16
+    #: what is expected of a column's data at most
+    EXPECTED_BYTES_MAX = 1 << 24
 
 FAULTS = {
     f.TRUNCATED: "truncated",
@@ -284,7 +289,7 @@ cdef class RowBuffers:
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil:
         cdef int fault
         if self.rows == self.capacity:
-            fault = self._make_room()
+            fault = self._make_room(self.rows + 1)
             if fault:
                 return fault
         if op != INSERT:
@@ -316,8 +321,25 @@ cdef class RowBuffers:
             return p.read_before(self.layout.plans, side, &self.partial, reader, &self.zero_dates)
         return p.read_after(self.layout.plans, before, side, &self.partial, reader, &self.zero_dates)
 
-    cdef int _make_room(self) noexcept nogil:
-        cdef size_t capacity = self.capacity * 2 if self.capacity else 16
+    def expect_as_many(self, RowBuffers other not None):
+        cdef size_t rows = other.rows + other.rows // SPARE
+        if self.rows or self.layout.columns != other.layout.columns:
+            raise ValueError("rows were read already, or are of another table")
+        # Where there is no memory for what may come, that is said when it does come.
+        if other.rows >= MANY_ROWS and self._make_room(rows) == f.FINE:
+            self._expect(&self.before, &other.before, rows)
+            self._expect(&self.after, &other.after, rows)
+
+    cdef void _expect(self, Side* side, const Side* other, size_t rows) noexcept nogil:
+        cdef size_t index, size
+        if not other.rows or c.make_room(self.layout.plans, side, rows):
+            return
+        for index in range(side.columns):
+            size = other.targets[index].data.size
+            reserve(&side.targets[index].data, min(size + size // SPARE, <size_t>EXPECTED_BYTES_MAX))
+
+    cdef int _make_room(self, size_t rows) noexcept nogil:
+        cdef size_t capacity = max(self.capacity * 2 if self.capacity else 16, rows)
         cdef void* moved = realloc(self.headers, capacity * sizeof(int32_t))
         if moved == NULL:
             return f.NO_MEMORY
