@@ -49,7 +49,7 @@ from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageErr
 from merge.position import Position
 
 #: how long headers are gathered for one report while many come, seconds
-GATHER_S = 0.05
+GATHER_S = 0.1
 #: how long `open` waits for a source to tell where its stream begins
 OPEN_TIMEOUT_S = 20.0
 #: polls that wait at once: of the group, and of the one before it

@@ -37,6 +37,8 @@ from merge.position import Position
 
 #: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
 MANY_PARTS = 4
+#: a part of a ring so large, handed out at once, is the mark of a source that has more
+MUCH_PARTS = 8
 
 
 class BatchMode(StrEnum):
@@ -239,17 +241,18 @@ class RingStore:
             return self._take(items_max, memunits_max)
 
     def is_much(self, run: HeaderRun) -> bool:
-        """Return whether so much was handed out at once that it counts as many."""
-        return self._is_many(len(run), int(run.headers["bytes"].sum()))
+        """Return whether so much was handed out at once that more is sure to come."""
+        return self._is_part(MUCH_PARTS, len(run), int(run.headers["bytes"].sum()))
 
-    def _is_many(self, items: int, size: int) -> bool:
-        if items * MANY_PARTS >= self._bounds.size:
+    def _is_part(self, parts: int, items: int, size: int) -> bool:
+        """Return whether so much is at least one of so many parts of a full ring."""
+        if items * parts >= self._bounds.size:
             return True
-        return self._bounds.mode is BatchMode.MEMORY and size * MANY_PARTS >= self._bounds.bytes_max
+        return self._bounds.mode is BatchMode.MEMORY and size * parts >= self._bounds.bytes_max
 
     def _gathered(self) -> bool:
         """Return whether there are many headers to hand out, or no more can come."""
-        if self._is_many(self._put - self._get, self._put_bytes - self._get_bytes):
+        if self._is_part(MANY_PARTS, self._put - self._get, self._put_bytes - self._get_bytes):
             return True
         if self._put - self._ack >= self._bounds.size:
             return True

@@ -155,15 +155,17 @@ def test_wake_ends_a_timed_get_with_nothing():
 
 
 def test_headers_are_gathered_until_there_are_many():
-    """A ring of 8 slots: a quarter of it is many."""
-    ring = ring_of(size=8)
-    ring.put(chunk_of(Tx(1)))
+    """A ring of 16 slots: a quarter of it is many, and an eighth is the mark of more to come."""
+    ring = ring_of(size=16)
+    ring.put(chunk_of(*(Tx(number) for number in range(3))))
     reader = outcome(lambda: ring.get_within(JOIN_S, gather_s=FOREVER_S))
-    ring.put(chunk_of(Tx(2)))
-    run = reader()
-    assert commits(run) == [1, 2]
-    assert ring.is_much(run)
     ring.put(chunk_of(Tx(3)))
+    run = reader()
+    assert commits(run) == [0, 1, 2, 3]
+    assert ring.is_much(run)
+    ring.put(chunk_of(Tx(4), Tx(5)))
+    assert ring.is_much(ring.try_get())
+    ring.put(chunk_of(Tx(6)))
     assert not ring.is_much(ring.try_get())
 
 
