@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from statistics import harmonic_mean
 from typing import Any
 
 from benchmarks._load import BULK_ROWS, SHARDS, Backlog, cpus, fill, paused, servers
@@ -35,9 +36,12 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
 
 def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dict[str, Any]:
     backlog = fill(made, procedure, times)
-    raw, raw_by = raw_dumps(made)
     rival = replication_rows_per_s(made, min(_REPLICATION_ROWS, backlog.rows // 4))
-    return _report(backlog, drained(made, backlog), raw, raw_by, rival)
+    # Before and after, for a machine may change its speed meanwhile: what is compared is the time they took.
+    before, raw_by = raw_dumps(made)
+    passage = drained(made, backlog)
+    after, _ = raw_dumps(made)
+    return _report(backlog, passage, harmonic_mean((before, after)), raw_by, rival)
 
 
 def drained(made: Sequence[DatabaseServer], backlog: Backlog) -> Passage:
