@@ -18,6 +18,7 @@ from canal_group.batch import Batch
 from canal_group.consumer import Consumer
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from merge.errors import (
+    AckOutOfOrder,
     CanalGroupError,
     ConfigError,
     NotSubscribed,
@@ -212,7 +213,14 @@ class Session:
         for batch in done:
             # Where it was restarted, the server is told where we stand with the next question.
             with suppress(RolledBack, UnknownBatch):
-                self._patiently(partial(self._acknowledge, batch.batch_id))
+                try:
+                    self._patiently(partial(self._acknowledge, batch.batch_id))
+                except AckOutOfOrder:
+                    # A span that was taken back, and that an executor had planned again for itself, stands
+                    # before it under an id that nobody else knows. Whoever reads still plans again likewise.
+                    self._planned = []
+                    self._patiently(lambda: self._connected().rollback())
+                    return
 
     def _acknowledge(self, batch_id: int) -> None:
         self._connected().ack(batch_id)

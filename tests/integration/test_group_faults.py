@@ -74,7 +74,8 @@ def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_pl
     with shop.serve(consumer={"lease_s": lease_s}) as instance, shop.connect(instance) as consumer:
         shop.write_everywhere(20)
         reading, epoch = Reading(consumer), consumer.epoch
-        reading.until(10)
+        reading.until(shop.rows)
+        shop.write_everywhere(20)
         batch = consumer.get_without_ack(5, timeout=20)
         assert batch is not None
         until_s = time.monotonic() + 2 * lease_s
