@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from merge.chunk import Op, TableName
-from merge.gather import Int64s, ascending, repeated
 from merge.header import UUID_CHARS, Flag, Headers
 from merge.native.runs import find
+from merge.ranges import Int64s, ascending, repeated
 
 #: what headers say of a row
 HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")

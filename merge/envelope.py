@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from merge.absent import Absent, absent_in
 from merge.assemble import BatchRows, Places, Runs, images
 from merge.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
-from merge.gather import Gathering
+from merge.ranges import Ranges
 from merge.table_filter import TableFilter
 from merge.text import text
 from merge.typed import OPS
@@ -79,7 +79,7 @@ def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
     parts = list(_parts(places, wanted))
     runs = Runs.in_merged_order([part.runs for part in parts])
     together = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)])
-    body = Gathering(runs.first, runs.length).table(together)
+    body = Ranges(runs.first, runs.length).table(together)
     columns = places.columns(runs) | {name: body.column(name) for name in _BODY.names}
     columns["shard"] = columns["shard"].cast(pa.utf8())
     return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)

@@ -34,7 +34,7 @@ from merge.absent import NAMES, absent_in, absent_names
 from merge.assemble import BatchRows, Places, Runs, images
 from merge.chunk import Op, TableName
 from merge.errors import SchemaMismatch
-from merge.gather import Gathering
+from merge.ranges import Ranges
 
 #: a plain list: an array made here would bring pandas into whoever imports this
 OPS = [op.name for op in Op]
@@ -102,7 +102,8 @@ def typed(
         schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
     wanted = [each for each in TYPED if added is None or each.name in {"_op", "_seq", *added}]
     runs = Runs.in_merged_order([piece.runs for piece in pieces])
-    taken = _taken(_images(pieces, schema, table, before), runs, schema, before)
+    together = [each for piece in pieces for each in _images(piece, schema, table, before)]
+    taken = _taken(together, runs, schema, before)
     header_columns = places.columns(runs, {each.name.removeprefix("_") for each in wanted}) | {
         "op": pa.DictionaryArray.from_arrays(
             (taken.column("_op").to_numpy() - np.uint8(Op.INSERT)).astype(np.int32),
@@ -168,22 +169,27 @@ def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
     return merged.field(0).type
 
 
-def _images(pieces: Sequence[_Piece], schema: pa.Schema, table: TableName, before: bool) -> list[pa.Table]:
-    return [_image(piece.rows, side, schema, table, before) for piece in pieces for side in piece.sides]
+def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> list[pa.Table]:
+    rows = piece.rows
+    columns = {"_op": rows.column("_op")} | (_before(rows, schema, table) if before else {})
+    return [
+        pa.table(
+            dict(zip(schema.names, _aligned(images(rows, side), schema, table), strict=True))
+            | {"_absent": _absent(rows, side)}
+            | columns
+        )
+        for side in piece.sides
+    ]
 
 
-def _image(rows: pa.Table, side: str, schema: pa.Schema, table: TableName, before: bool) -> pa.Table:
-    columns = _aligned(images(rows, side), schema, table)
-    columns += [rows.column("_op"), _absent(rows, side)]
-    names = [*schema.names, "_op", "_absent"]
-    if before:
-        old = images(rows, "before")
-        arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
-        missing = old.is_null().combine_chunks()
-        columns.append(pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing))
-        columns.append(_absent(rows, "before"))
-        names += [BEFORE, BEFORE_ABSENT]
-    return pa.table(columns, names=names)
+def _before(rows: pa.Table, schema: pa.Schema, table: TableName) -> dict[str, Any]:
+    old = images(rows, "before")
+    arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
+    missing = old.is_null().combine_chunks()
+    return {
+        BEFORE: pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing),
+        BEFORE_ABSENT: _absent(rows, "before"),
+    }
 
 
 def _absent(rows: pa.Table, image: str) -> Any:
@@ -209,7 +215,7 @@ def _aligned(image: Any, schema: pa.Schema, table: TableName) -> list[Any]:
 
 def _taken(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
     if images:
-        return Gathering(runs.first, runs.length).table(pa.concat_tables(images))
+        return Ranges(runs.first, runs.length).table(pa.concat_tables(images))
     extra = [pa.field(BEFORE, pa.struct(list(schema))), pa.field(BEFORE_ABSENT, NAMES)] if before else []
     ours = [pa.field("_op", pa.uint8()), TYPED.field("_absent")]
     return pa.schema([*schema, *ours, *extra]).empty_table()

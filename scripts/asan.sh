@@ -27,4 +27,4 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 ARROW_DEFAULT_MEMORY_POO
 "$python" -m pytest -q -p no:cacheprovider tests/unit/test_parse_rows.py tests/unit/test_parse_columns.py \
     tests/unit/test_parse_partial_images.py \
     tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py \
-    tests/property/test_gather.py tests/property/test_assemble.py
+    tests/property/test_ranges.py tests/property/test_assemble.py

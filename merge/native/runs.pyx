@@ -1,10 +1,10 @@
 """Runs of rows: found in what shards hand out, and copied from where they lie to where they belong.
 
 `runs.pyi` says what callers see. A column's memory comes as the addresses of its chunks; which of them a run
-is in, and that it ends in it, is the caller's to know (see `merge.gather`).
+is in, and that it ends in it, is the caller's to know (see `merge.ranges`).
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 cdef enum:

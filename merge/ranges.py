@@ -1,4 +1,4 @@
-"""Gathering: ranges of rows out of columns of several chunks, copied in the order in which they are wanted.
+"""Ranges of rows, taken out of columns of several chunks in the order in which they are wanted.
 
 Arrow's `take` looks at each row by itself. What shards hand out lies side by side in ranges, mostly: those
 are copied as a whole, by a compiled loop for each layout that columns of tables have. Columns of another one
@@ -22,7 +22,7 @@ Int64s: TypeAlias = NDArray[np.int64]
 _TEXT_BYTES_MAX = (1 << 31) - 1
 
 
-class Gathering:
+class Ranges:
     """Ranges of rows, in the order in which they are wanted.
 
     Args:
@@ -33,14 +33,11 @@ class Gathering:
 
     def __init__(self, first: Int64s, length: Int64s) -> None:
         self._first = first
-        self._length = np.ascontiguousarray(length)
+        self._length = length
         self._count = int(length.sum())
         #: by the lengths of a column's chunks
         self._places: dict[tuple[int, ...], tuple[Int64s, Int64s]] = {}
         self._indexes: Any = None
-
-    def __len__(self) -> int:
-        return self._count
 
     def table(self, table: pa.Table) -> pa.Table:
         """Return the rows of all columns of a table."""
@@ -132,17 +129,16 @@ def ascending(first: Int64s, length: Int64s) -> Int64s:
 
 def repeated(texts: pa.Array, counts: Int64s) -> pa.Array:
     """Return each of (r,) texts, none of which is null, so often as (r,) `counts` says."""
+    if not len(texts):
+        return texts
     _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1] if len(texts) else _NO_OFFSETS
+    ends = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
     size = int((np.diff(ends).astype(np.int64) * counts).sum())
     assert size <= _TEXT_BYTES_MAX, "texts of 2 GiB and more in one batch"
     out_ends, out = np.empty(int(counts.sum()) + 1, np.int32), np.empty(size, np.uint8)
     values = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
     repeat_text(counts, ends, values, out_ends, out)
     return pa.Array.from_buffers(texts.type, len(out_ends) - 1, [None, *map(pa.py_buffer, (out_ends, out))])
-
-
-_NO_OFFSETS = np.zeros(1, np.int32)
 
 
 def _addresses(chunks: Sequence[pa.Array], buffer: int, width: int) -> Int64s:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.gather import Gathering, ascending, repeated
+from merge.ranges import Ranges, ascending, repeated
 
 TEXTS = ["", "a", "größer", "x" * 40, None]
 KINDS = [
@@ -62,7 +62,7 @@ def columns(draw):
 def test_gathered_is_taken(given_columns):
     column, first, length = given_columns
     table = pa.table({"column": column}).unify_dictionaries()
-    found = Gathering(first, length).table(table)
+    found = Ranges(first, length).table(table)
     found.validate(full=True)
     wanted = table.take(pa.array(ascending(first, length)))
     assert found.schema == table.schema
@@ -81,4 +81,4 @@ def test_texts_are_repeated(pairs, skipped):
 def test_a_range_that_leaves_its_chunk_is_refused(first, length):
     column = pa.chunked_array([pa.array([1, 2, 3]), pa.array([4, 5])])
     with pytest.raises((AssertionError, IndexError)):
-        Gathering(np.array([first]), np.array([length])).column(column)
+        Ranges(np.array([first]), np.array([length])).column(column)
