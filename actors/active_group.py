@@ -15,7 +15,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from ray.actor import ActorHandle
 
@@ -219,6 +219,8 @@ class ActiveGroup:
             case do.ReleaseConsumer(client_id):
                 # Whoever holds the node now: a new consumer may come before it is let go of.
                 self._chore(self._release(client_id, self.leases.give_up(client_id)))
+            case _:
+                assert_never(instruction)
 
     def _reply(self, call: int, value: Any) -> None:
         """Answer a call, if this server may still deliver: much may have happened since it was asked."""
@@ -248,11 +250,11 @@ class ActiveGroup:
         try:
             await asyncio.to_thread(self._store.forget, client_id, self.machine.epoch)
         except FencedError as error:
-            self._do(do.Refuse(call, self._deposed(error)))
+            self.tell(ev.ClientNotForgotten(call, client_id, self._deposed(error)))
         except CanalGroupError as error:
-            self._do(do.Refuse(call, error))
+            self.tell(ev.ClientNotForgotten(call, client_id, error))
         else:
-            self._do(do.Reply(call, None))
+            self.tell(ev.ClientForgotten(call, client_id))
 
     async def _lease(self, call: int, client_id: str, holder: str) -> None:
         try:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections import defaultdict
 from typing import Any
 
@@ -242,9 +241,8 @@ class GroupActor:
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
         """
-        until_us = time.time_ns() // 1000
         state: dict[str, Any] = await self._candidate.serving().ask(
-            lambda call: ev.ShardRemoved(call, name, now, until_us, now_us())
+            lambda call: ev.ShardRemoved(call, name, now, now_us())
         )
         _log.info("destination=%s shard=%s removed now=%s: %s", self._destination, name, now, state)
         return state

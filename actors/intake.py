@@ -21,7 +21,7 @@ from actors.store.ring import RingStore
 from merge.chunk import Chunk, TableName
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.position import Position
-from merge.timeline import END_OF_TIME_US
+from merge.shard_keys import END_OF_TIME_US
 
 _log = logging.getLogger(__name__)
 

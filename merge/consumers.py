@@ -11,18 +11,19 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import singledispatchmethod
+from typing import assert_never
 
-from merge.cursor_writes import Saving
+from merge.cursor_writes import OWN_CALL, Saving
 from merge.errors import CanalGroupError, FencedError, NotSubscribed, RetryableError
 from merge.events import (
     AckRequested,
+    ClientEvent,
+    ClientForgotten,
+    ClientNotForgotten,
     ConsumerLeased,
     ConsumerTouched,
     CursorNotSaved,
     CursorSaved,
-    Event,
     GetRequested,
     GetTimedOut,
     LeaseFailed,
@@ -33,7 +34,7 @@ from merge.events import (
     SubscribeRequested,
     UnsubscribeRequested,
 )
-from merge.instructions import ForgetClient, Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
+from merge.instructions import Instruction, LeaseConsumer, Refuse, Reply
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 from merge.subscribers import Subscribers
@@ -59,32 +60,68 @@ class Consumers:
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
-    @singledispatchmethod
-    def handle(self, event: Event) -> list[Instruction]:
+    def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
         """Take an event of a consumer, the coordinator or the cursor store; return what has to be done.
 
         Raises:
             CanalGroupError: the request is refused; nothing was changed.
         """
-        raise AssertionError(f"no such event: {event!r}")
+        match event:
+            case SubscribeRequested():
+                return self._subscribe(event)
+            case ConsumerLeased():
+                return self._leased(event)
+            case LeaseFailed():
+                return self._not_leased(event)
+            case ConsumerTouched():
+                self._consumer(event.client_id, event.epoch, event.at_us)
+                return [Reply(event.call, None)]
+            case GetRequested():
+                return self._get(event)
+            case SpanRequested():
+                return self._span(event)
+            case GetTimedOut():
+                return self._timed_out(event)
+            case PlanRequested():
+                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+                return [Reply(event.call, subscriber.ledger.find(event.batch_id))]
+            case AckRequested():
+                return self._ack(event)
+            case CursorSaved():
+                return self._saved(event)
+            case CursorNotSaved():
+                return self._not_saved(event)
+            case ClientForgotten():
+                self._subscribers.forget(event.client_id)
+                return [Reply(event.call, None)] if event.call != OWN_CALL else []
+            case ClientNotForgotten():
+                self._known(event.client_id).not_forgotten()
+                return [Refuse(event.call, event.error)] if event.call != OWN_CALL else []
+            case RollbackRequested():
+                return self._rollback(event)
+            case UnsubscribeRequested():
+                return self._unsubscribe(event)
+            case ReleaseRequested():
+                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+                return [*subscriber.release(), Reply(event.call, None)]
+            case _:
+                assert_never(event)
 
-    @handle.register
-    def _(self, event: SubscribeRequested) -> list[Instruction]:
+    def _subscribe(self, event: SubscribeRequested) -> list[Instruction]:
         self._check_not_leasing(event.client_id)
         subscriber = self._subscribers.find(event.client_id)
         if subscriber is not None:
+            subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
             subscriber.check_kept(event.resume, event.at_us)
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
-    @handle.register
-    def _(self, event: LeaseFailed) -> list[Instruction]:
+    def _not_leased(self, event: LeaseFailed) -> list[Instruction]:
         del self._leasing[event.call]
-        raise event.error
+        return [Refuse(event.call, event.error)]
 
-    @handle.register
-    def _(self, event: ConsumerLeased) -> list[Instruction]:
+    def _leased(self, event: ConsumerLeased) -> list[Instruction]:
         request = self._leasing.pop(event.call)
         subscriber = self._subscribers.find_or_make(event.client_id)
         over = FencedError(
@@ -96,105 +133,58 @@ class Consumers:
         refusals = subscriber.refuse_waiting(over)
         if subscriber.writes.subscribing is not None:
             refusals.append(Refuse(subscriber.writes.subscribing, over))
-        subscriber.rollback()
-        subscriber.notice = None
-        subscriber.lease.give(request.holder, event.epoch, event.at_us)
-        subscriber.filter = request.filter
-        subscriber.writes.subscribing = event.call
-        subscriber.take_up(request.resume)
+        subscriber.taken_over(request.holder, request.filter, event.call, event.epoch, event.at_us)
+        subscriber.resume(request.resume)
         base = self._stream.base
         if subscriber.cursor is None and self._stream.merging and not base.inside:
             subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *subscriber.save_subscription(self._stream)]
 
-    @handle.register
-    def _(self, event: UnsubscribeRequested) -> list[Instruction]:
+    def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         self._check_not_leasing(event.client_id)
         if subscriber.writes.follows_shards:
             subscriber.writes.defer(event)
             return []
         subscriber.writes.check_none()
-        self._subscribers.forget(event.client_id)
-        return [
-            *subscriber.refuse_waiting(NotSubscribed(f"Client {event.client_id} unsubscribed.")),
-            ReleaseConsumer(event.client_id),
-            ForgetClient(event.call, event.client_id),
-            *self._subscribers.free(),
-        ]
-
-    @handle.register
-    def _(self, event: ReleaseRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        return [*subscriber.release(), Reply(event.call, None)]
-
-    @handle.register
-    def _(self, event: ConsumerTouched) -> list[Instruction]:
-        self._consumer(event.client_id, event.epoch, event.at_us)
-        return [Reply(event.call, None)]
+        return [*subscriber.leave(event.call), *self._subscribers.free()]
 
     # ---- getting ---------------------------------------------------------------------------------------
 
-    @handle.register
-    def _(self, event: GetRequested) -> list[Instruction]:
+    def _get(self, event: GetRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        if subscriber.notice is not None:
-            notice, subscriber.notice = subscriber.notice, None
-            raise notice
-        given_up: list[Instruction] = []
-        if event.seen_id is not None:
-            given_up = subscriber.give_up_gets()
-            subscriber.take_back_unseen(event.seen_id)
-        try:
-            subscriber.ledger.check_room()
-        except RetryableError as error:
-            return [*given_up, Refuse(event.call, error)]
-        subscriber.waiting[event.call] = event
-        return [*given_up, *self._subscribers.serve()]
+        subscriber.check_get(event.seen_id)
+        return [*subscriber.get(event), *self._subscribers.serve()]
 
-    @handle.register
-    def _(self, event: SpanRequested) -> list[Instruction]:
+    def _span(self, event: SpanRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         event.span.check()
         found = subscriber.find_span(event.span)
         if found is not None:
             return [Reply(event.call, found)]
         subscriber.writes.check_none()
-        subscriber.seek(event.span.start, self._stream, may_rewind=event.may_rewind)
         subscriber.ledger.check_room()
-        subscriber.waiting[event.call] = event
-        return self._subscribers.serve()
+        return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
 
-    @handle.register
-    def _(self, event: GetTimedOut) -> list[Instruction]:
+    def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.find(event.client_id)
         if subscriber is None or event.call not in subscriber.waiting:
             return []
-        del subscriber.waiting[event.call]
-        # A stopped shard holds the group for good: whoever waits must hear why.
-        failure = self._stream.failure
-        return [Reply(event.call, None) if failure is None else Refuse(event.call, failure)]
+        # A stopped shard holds the group for good: whoever waits must hear why, unless it is another's fault.
+        return [subscriber.timed_out(event.call, self._stream.failure(subscriber.cursor))]
 
-    @handle.register
-    def _(self, event: PlanRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        return [Reply(event.call, subscriber.ledger.find(event.batch_id))]
-
-    @handle.register
-    def _(self, event: RollbackRequested) -> list[Instruction]:
+    def _rollback(self, event: RollbackRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         if subscriber.writes.follows_shards:
             subscriber.writes.defer(event)
             return []
         subscriber.writes.check_none()
-        count = subscriber.rollback(event.batch_id)
-        subscriber.notice = None
+        count = subscriber.rolled_back(event.batch_id)
         return [Reply(event.call, count), *self._subscribers.serve()]
 
     # ---- acknowledging ---------------------------------------------------------------------------------
 
-    @handle.register
-    def _(self, event: AckRequested) -> list[Instruction]:
+    def _ack(self, event: AckRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         if subscriber.writes.follows_shards:
             subscriber.ledger.check_ack(event.batch_id)
@@ -205,39 +195,14 @@ class Consumers:
         batch = subscriber.ledger.check_ack(event.batch_id)
         return subscriber.save(Saving(event.call, batch), self._stream)
 
-    @handle.register
-    def _(self, event: CursorSaved) -> list[Instruction]:
-        subscriber, saving = self._saved(event.client_id, event.call)
-        subscriber.writes.durable = True
-        answers: list[Instruction] = []
-        if saving.batch is not None:
-            subscriber.acked(saving.batch, self._stream)
-            if not saving.unsure:
-                answers.append(Reply(event.call, subscriber.cursor))
-        elif subscriber.writes.subscribing == event.call:
-            subscriber.writes.subscribing = None
-            answers.append(Reply(event.call, (subscriber.lease.epoch, subscriber.cursor)))
-        answers += subscriber.save_subscription(self._stream)
+    def _saved(self, event: CursorSaved) -> list[Instruction]:
+        subscriber = self._known(event.client_id)
+        answers = subscriber.saved(event.call, self._stream)
         return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
 
-    @handle.register
-    def _(self, event: CursorNotSaved) -> list[Instruction]:
-        subscriber, saving = self._saved(event.client_id, event.call)
-        answers: list[Instruction] = []
-        if saving.batch is not None:
-            if not saving.unsure:
-                answers.append(Refuse(event.call, event.error))
-            if isinstance(event.error, RetryableError):
-                subscriber.writes.saving = replace(saving, unsure=True, under_way=False)
-                return answers
-        elif subscriber.writes.subscribing == event.call:
-            subscriber.writes.subscribing = None
-            answers += [Refuse(event.call, event.error), *subscriber.release()]
-            if not subscriber.writes.durable:
-                self._subscribers.forget(event.client_id)
-        answers += subscriber.save_subscription(self._stream)
-        # Not at once: the store may be away for a while. `settle` writes it.
-        subscriber.writes.unsaved |= saving.unsaved
+    def _not_saved(self, event: CursorNotSaved) -> list[Instruction]:
+        subscriber = self._known(event.client_id)
+        answers = subscriber.not_saved(event.call, event.error, self._stream)
         return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
 
     # ---- helpers ---------------------------------------------------------------------------------------
@@ -249,7 +214,7 @@ class Consumers:
             raise NotSubscribed(
                 f"Client {client_id} is not subscribed to {self._destination}.", hint="Subscribe first."
             )
-        subscriber.lease.check_holder(epoch, at_us)
+        subscriber.check_consumer(epoch, at_us)
         return subscriber
 
     def _check_not_leasing(self, client_id: str) -> None:
@@ -259,11 +224,11 @@ class Consumers:
                     f"Client {client_id} is being taken by {request.holder}.", retry_after_s=0.05
                 )
 
-    def _saved(self, client_id: str, call: int) -> tuple[Subscriber, Saving]:
-        """Return whose write ended, and which, and count it as ended."""
+    def _known(self, client_id: str) -> Subscriber:
+        """Return the subscriber that the cursor store answers for."""
         subscriber = self._subscribers.find(client_id)
-        assert subscriber is not None, "it cannot be forgotten while a write is under way"
-        return subscriber, subscriber.writes.end(call)
+        assert subscriber is not None, "it cannot be forgotten while an answer is awaited"
+        return subscriber
 
     def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
         """Take the calls that waited for a write which nobody asked for."""

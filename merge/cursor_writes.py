@@ -7,6 +7,8 @@ Rules:
 2. That shards joined or left, or that the subscription was dropped, is written until a write which says so
    has arrived.
 3. Calls that come during a write which nobody asked for wait for it; during any other they are refused.
+4. A subscription that ends, or that was refused though its write may have arrived, is forgotten by the store:
+   that is asked for again until the store says so.
 """
 
 from __future__ import annotations
@@ -59,6 +61,10 @@ class CursorWrites:
         self.unsaved = False
         #: calls that came during a write that nobody asked for
         self._deferred: list[Deferrable] = []
+        #: call that asked the store to forget the subscription; None: it is not to be forgotten
+        self._forgetting: int | None = None
+        #: whether the store's answer to that is awaited
+        self._forget_under_way = False
 
     @property
     def lacks_shards(self) -> bool:
@@ -108,6 +114,45 @@ class CursorWrites:
                 retry_after_s=0.05,
             )
 
+    def check_not_forgetting(self) -> None:
+        """Return if the subscription is not to be forgotten.
+
+        Raises:
+            RetryableError: it is, and it is not known yet whether the store has done so.
+        """
+        if self._forgetting is not None:
+            raise RetryableError(
+                f"The subscription of client {self._client_id} is being removed from the cursor store.",
+                hint="It is tried until the store confirms it; call again.",
+                retry_after_s=0.2,
+            )
+
+    def forget(self, call: int) -> None:
+        """Take note that the store is asked to forget the subscription; no write may be under way."""
+        assert self.saving is None, "the store is told one thing at a time"
+        self._forgetting, self._forget_under_way = call, True
+
+    def forget_later(self) -> None:
+        """Let the store be asked to forget the subscription by the next `forget_again`."""
+        self._forgetting, self._forget_under_way = OWN_CALL, False
+
+    def forget_again(self) -> bool:
+        """Return whether the store has to be asked again to forget the subscription; note that it is."""
+        again = self._forgetting is not None and not self._forget_under_way
+        self._forget_under_way |= again
+        return again
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        assert not (self._forgetting is not None and self.saving is not None), "one thing at a time"
+        assert self._forgetting is not None or not self._forget_under_way
+        if self.saving is not None:
+            assert self.saving.under_way or self.saving.batch is not None, (
+                "only acknowledgements are repeated"
+            )
+            assert self.saving.under_way or self.saving.unsure, "who repeats a write has told its caller"
+        assert not self._deferred or self.follows_shards, "calls wait for a write that nobody asked for only"
+
     def begin(self, saving: Saving) -> None:
         """Take note of a write that begins. What was not stored is in it."""
         self.saving, self.unsaved = replace(saving, unsaved=self.lacks_shards), False
@@ -118,6 +163,10 @@ class CursorWrites:
         assert saving is not None, "an answer to a write that nobody asked for"
         assert saving.call == call, "an answer to another write than the one under way"
         return saving
+
+    def repeat_later(self, saving: Saving) -> None:
+        """Let a write wait to be repeated: nobody knows whether it arrived."""
+        self.saving = replace(saving, unsure=True, under_way=False)
 
     def defer(self, call: Deferrable) -> None:
         """Let a call wait until the write under way is answered."""

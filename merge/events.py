@@ -71,6 +71,8 @@ class ShardReported:
     server: str = ""
     #: whether its ring is full, so that it brings nothing until something is acknowledged
     full: bool = False
+    #: the source's clock when the report was made, microseconds since 1970 UTC; None: not known
+    source_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,23 @@ class CursorNotSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientForgotten:
+    """The cursor store has forgotten what `ForgetClient` of this call asked for."""
+
+    call: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientNotForgotten:
+    """The cursor store refused to forget a client, or may have forgotten it."""
+
+    call: int
+    client_id: str
+    error: CanalGroupError
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackRequested:
     """The consumer gives back a batch and every later one, or all (`batch_id` None)."""
 
@@ -269,9 +288,8 @@ class ShardRemoved:
 
     call: int
     name: str
+    #: False: what it commits after `at_us`, as its source's clock says, is not taken
     now: bool
-    #: what it commits from this time on is not taken, microseconds since 1970 UTC
-    until_us: int
     at_us: int
 
 
@@ -284,13 +302,9 @@ class Ticked:
     reachable: bool = True
 
 
-Event: TypeAlias = (
-    Started
-    | ShardOpened
-    | ShardReported
-    | ShardLost
-    | ShardFailed
-    | SubscribeRequested
+#: what concerns one client id: its consumer's calls, and what coordinator and cursor store answer
+ClientEvent: TypeAlias = (
+    SubscribeRequested
     | ConsumerLeased
     | LeaseFailed
     | ConsumerTouched
@@ -301,11 +315,21 @@ Event: TypeAlias = (
     | AckRequested
     | CursorSaved
     | CursorNotSaved
+    | ClientForgotten
+    | ClientNotForgotten
     | RollbackRequested
     | UnsubscribeRequested
     | ReleaseRequested
+)
+Event: TypeAlias = (
+    Started
+    | ShardOpened
+    | ShardReported
+    | ShardLost
+    | ShardFailed
     | ShardPolicyGiven
     | ShardAdded
     | ShardRemoved
     | Ticked
+    | ClientEvent
 )

@@ -13,12 +13,11 @@ they meet. Rules:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import singledispatchmethod
 from typing import Any
 
 from merge.batch_limits import BatchLimits
 from merge.consumers import Consumers
-from merge.errors import CanalGroupError, UsageError
+from merge.errors import CanalGroupError, PositionPurged, UsageError
 from merge.events import (
     ConsumerLeased,
     Event,
@@ -33,12 +32,18 @@ from merge.events import (
     SpanRequested,
     Started,
     Ticked,
+    UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.member import Role
 from merge.stream import Stream
 from merge.stream_status import describe_stream
 from merge.subscribers import Subscribers
+from merge.timeline import AHEAD_MAX_US
+
+#: how long a position must stay purged before the clients that need it are set aside, microseconds: for a
+#: moment an address may lead to another server
+PURGED_WAIT_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,8 @@ class GroupSettings:
     lease_us: int = 10_000_000
     #: go on without a shard that is silent for longer; None: wait for ever
     skip_after_us: int | None = None
+    #: how far ahead of its source's clock a commit time may lie; one further ahead is not believed
+    ahead_max_us: int = AHEAD_MAX_US
     #: keep nothing for a client id that has no consumer for longer while others have; None: keep for ever
     drop_after_us: int | None = None
 
@@ -68,7 +75,7 @@ class Group:
     def __init__(self, settings: GroupSettings, epoch: int) -> None:
         self.settings = settings
         self.epoch = epoch
-        self._stream = Stream(settings.shards, settings.skip_after_us)
+        self._stream = Stream(settings.shards, settings.skip_after_us, settings.ahead_max_us)
         self._subscribers = Subscribers(
             self._stream, epoch, settings.limits, settings.lease_us, settings.drop_after_us
         )
@@ -103,34 +110,44 @@ class Group:
             self._settling = []
         return instructions
 
-    @singledispatchmethod
-    def _on(self, event: Event) -> list[Instruction]:
-        return self._consumers.handle(event)
+    def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
+        match event:
+            case Started():
+                self._subscribers.restore(event.consumers, event.at_us)
+                return self._rewind(event.at_us)
+            case ShardOpened():
+                was_merging = self._stream.merging
+                joined = self._stream.opened(event)
+                return [*(self._subscribers.settle() if joined else ()), *self._went_on(was_merging)]
+            case ShardReported():
+                was_merging = self._stream.merging
+                self._stream.reported(event)
+                return self._went_on(was_merging)
+            case ShardFailed():
+                self._stream.failed(event)
+                return self._set_purged_aside(event.at_us)
+            case ShardLost():
+                return self._lost(event)
+            case ShardPolicyGiven():
+                return self._policy_given(event)
+            case ShardAdded():
+                return self._added(event)
+            case ShardRemoved():
+                return self._removed(event)
+            case Ticked():
+                return self._ticked(event)
+            case ConsumerLeased():
+                instructions = self._consumers.handle(event)
+                if self._stream.merging and not self._subscribers.all_placed:
+                    # The log begins inside a huge transaction, whose beginning the newcomer must not miss.
+                    instructions += self._rewind(event.at_us)
+                return instructions
+            case SpanRequested() | ReleaseRequested() | UnsubscribeRequested():
+                return self._consumers.handle(event) + self._rewind_if_sought(event.at_us)
+            case _:
+                return self._consumers.handle(event)
 
-    @_on.register
-    def _(self, event: Started) -> list[Instruction]:
-        self._subscribers.restore(event.consumers, event.at_us)
-        return self._rewind(event.at_us)
-
-    @_on.register
-    def _(self, event: ShardOpened) -> list[Instruction]:
-        was_merging = self._stream.merging
-        joined = self._stream.opened(event)
-        return [*(self._subscribers.settle() if joined else ()), *self._went_on(was_merging)]
-
-    @_on.register
-    def _(self, event: ShardReported) -> list[Instruction]:
-        was_merging = self._stream.merging
-        self._stream.reported(event)
-        return self._went_on(was_merging)
-
-    @_on.register
-    def _(self, event: ShardFailed) -> list[Instruction]:
-        self._stream.failed(event)
-        return []
-
-    @_on.register
-    def _(self, event: ShardLost) -> list[Instruction]:
+    def _lost(self, event: ShardLost) -> list[Instruction]:
         left = self._stream.members[event.shard].role is Role.LEFT
         if event.generation != self.generation or left:
             return []
@@ -138,54 +155,52 @@ class Group:
         self._stream.note_loss(event.shard, event.reason)
         return instructions
 
-    @_on.register
-    def _(self, event: ConsumerLeased) -> list[Instruction]:
-        instructions = self._consumers.handle(event)
-        if self._stream.merging and not self._subscribers.all_placed:
-            # The log begins inside a huge transaction, of which the newcomer must not miss the beginning.
-            instructions += self._rewind(event.at_us)
-        return instructions
-
-    @_on.register
-    def _(self, event: SpanRequested) -> list[Instruction]:
-        return self._consumers.handle(event) + self._rewind_if_astray(event.at_us)
-
-    @_on.register
-    def _(self, event: ReleaseRequested) -> list[Instruction]:
-        return self._consumers.handle(event) + self._rewind_if_astray(event.at_us)
-
-    @_on.register
-    def _(self, event: Ticked) -> list[Instruction]:
+    def _ticked(self, event: Ticked) -> list[Instruction]:
         released = self._subscribers.release_silent(event.at_us, reachable=event.reachable)
         released += self._subscribers.drop_away(event.at_us)
         released += self._subscribers.save_again()
+        released += self._set_purged_aside(event.at_us)
         was_merging = self._stream.merging
-        if self._stream.skip_silent(event.at_us) or self._subscribers.astray:
+        if self._stream.skip_silent(event.at_us) or self._subscribers.seeking:
             return [*released, *self._rewind(event.at_us)]
         settled = () if self._subscribers.settled else self._subscribers.settle()
         return [*released, *settled, *self._went_on(was_merging)]
 
-    def _rewind_if_astray(self, at_us: int) -> list[Instruction]:
-        """Open every shard again where a subscriber was stood at a place that the log does not reach."""
-        return self._rewind(at_us) if self._subscribers.astray else []
+    def _set_purged_aside(self, at_us: int) -> list[Instruction]:
+        """Go on without the clients that need what a source has purged, and nobody else does."""
+        instructions: list[Instruction] = []
+        for shard in self._stream.purged():
+            name, standing = self._stream.shards[shard], self._stream.standings[shard]
+            position, error, since_us = standing.asked_at, standing.error, standing.purged_us
+            assert position is not None, "a shard without a position begins where its settings say"
+            assert isinstance(error, PositionPurged), "it says why"
+            waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US
+            set_aside = self._subscribers.purge(name, position, error, waited=waited)
+            if set_aside is None:
+                continue
+            if not any(name in cursor.shards for cursor in self._subscribers.cursors):
+                self._stream.give_up_position(shard)
+            return [*instructions, *set_aside, *self._rewind(at_us)]
+        return instructions
 
-    @_on.register
-    def _(self, event: ShardPolicyGiven) -> list[Instruction]:
+    def _rewind_if_sought(self, at_us: int) -> list[Instruction]:
+        """Open every shard again if a consumer asked for a position that the log does not hold."""
+        return self._rewind(at_us) if self._subscribers.seeking else []
+
+    def _policy_given(self, event: ShardPolicyGiven) -> list[Instruction]:
         shard = self._stream.index_of(event.name)
         was_merging = self._stream.merging
         rewind = self._stream.give_policy(shard, event.policy, event.at_us)
         moved = self._rewind(event.at_us) if rewind else self._went_on(was_merging)
         return [*moved, Reply(event.call, self._describe_shard(shard, event.at_us))]
 
-    @_on.register
-    def _(self, event: ShardAdded) -> list[Instruction]:
+    def _added(self, event: ShardAdded) -> list[Instruction]:
         shard = self._stream.add(event.name, event.start)
         merging = self._stream.merging
         opening = [self._stream.open_new(shard, event.at_us)] if merging else self._rewind(event.at_us)
         return [*opening, Reply(event.call, self._describe_shard(shard, event.at_us))]
 
-    @_on.register
-    def _(self, event: ShardRemoved) -> list[Instruction]:
+    def _removed(self, event: ShardRemoved) -> list[Instruction]:
         if event.name in self._stream.orphans:
             return self._remove_orphan(event)
         shard = self._stream.index_of(event.name)
@@ -200,7 +215,7 @@ class Group:
             self._settling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
             return self._subscribers.settle()
         if not event.now:
-            self._stream.drain(shard, event.until_us)
+            self._stream.drain(shard, event.at_us)
             return [Reply(event.call, self._describe_shard(shard, event.at_us))]
         dropped = {
             "shard": event.name,
@@ -257,3 +272,8 @@ class Group:
             "settled": self._subscribers.settled,
             "clients": self._subscribers.describe(),
         }
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        self._stream.validate()
+        self._subscribers.validate()

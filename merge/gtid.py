@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from merge.errors import UsageError
-from merge.intervals import Interval, among, covers, interval_text, joined
+from merge.intervals import Interval, among, common, covers, interval_text, joined
 
 Numbers: TypeAlias = NDArray[np.int64] | Sequence[int]
 #: (uuid, tag), both lower case; the tag may be empty
@@ -64,6 +64,10 @@ class NoGtids:
     def union(self, other: GtidSet) -> GtidSet:
         """Return the transactions of both sets: `other`."""
         return other
+
+    def intersection(self, _other: GtidSet) -> GtidSet:
+        """Return the transactions that are in both sets: none."""
+        return self
 
     def add(self, source: str, numbers: Numbers) -> GtidSet:
         """Return a set of the flavour of `source` that holds its transactions `numbers`.
@@ -139,6 +143,13 @@ class MySqlGtidSet:
             runs[source] = joined(runs.get(source, ()), np.array(intervals, dtype=np.int64))
         return _mysql(runs)
 
+    def intersection(self, other: GtidSet) -> GtidSet:
+        """Return the transactions that are in both sets: none of a MariaDB set."""
+        theirs = dict(other.runs) if isinstance(other, MySqlGtidSet) else {}
+        runs = {source: common(mine, theirs.get(source, ())) for source, mine in self.runs}
+        kept = {source: intervals for source, intervals in runs.items() if intervals}
+        return _mysql(kept) if kept else NO_GTIDS
+
     def add(self, source: str, numbers: Numbers) -> GtidSet:
         """Return the set with transactions `numbers` of `source`; their order does not matter.
 
@@ -210,6 +221,17 @@ class MariaDbGtidSet:
         for domain, server, sequence in self.domains + other.domains:
             last[domain] = max(last.get(domain, (0, 0)), (sequence, server))
         return _mariadb({domain: (server, sequence) for domain, (sequence, server) in last.items()})
+
+    def intersection(self, other: GtidSet) -> GtidSet:
+        """Return the earlier entry of each domain that both sets have: none of a MySQL set."""
+        theirs = other.domains if isinstance(other, MariaDbGtidSet) else ()
+        found = {domain: (sequence, server) for domain, server, sequence in theirs}
+        kept = {
+            domain: min((sequence, server), found[domain])
+            for domain, server, sequence in self.domains
+            if domain in found
+        }
+        return _mariadb({each: (server, last) for each, (last, server) in kept.items()}) if kept else NO_GTIDS
 
     def add(self, source: str, numbers: Numbers) -> GtidSet:
         """Return the set with the domain's entry replaced by the last of `numbers`, as the server does.

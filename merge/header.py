@@ -28,6 +28,8 @@ class Flag(IntFlag):
     DDL = 4
     #: its commit time lies behind what its shard had promised; its key was raised
     LATE = 8
+    #: its commit time lies ahead of its source's clock, and was not believed; its key is its shard's last one
+    FUTURE = 16
 
 
 WHOLE = Flag.BEGIN | Flag.END
@@ -62,12 +64,20 @@ class HeaderRun:
     def __len__(self) -> int:
         return len(self.headers)
 
-    def before(self, until_us: int) -> tuple[HeaderRun, bool]:
-        """Return what precedes the first that commits at `until_us` or later, and whether one did."""
-        late = (self.headers["flags"] & Flag.BEGIN != 0) & (self.headers["commit_us"] >= until_us)
-        if not late.any():
+    def before(self, until_us: int, believed_us: int) -> tuple[HeaderRun, bool]:
+        """Return what precedes the first that commits at `until_us` or later, and whether one did.
+
+        Args:
+            until_us: microseconds since 1970 UTC.
+            believed_us: commit times after this one say nothing, and end nothing.
+        """
+        commit_us = self.headers["commit_us"]
+        after = (
+            (self.headers["flags"] & Flag.BEGIN != 0) & (commit_us >= until_us) & (commit_us <= believed_us)
+        )
+        if not after.any():
             return self, False
-        return HeaderRun(self.headers[: int(np.argmax(late))], self.names), True
+        return HeaderRun(self.headers[: int(np.argmax(after))], self.names), True
 
 
 def no_headers() -> Headers:

@@ -26,6 +26,22 @@ def joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Inter
     return tuple(zip(spans[first, 0].tolist(), reach[last].tolist(), strict=True))
 
 
+def common(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:
+    """Return the canonical intervals of the numbers that are in both."""
+    found: list[Interval] = []
+    mine, theirs = iter(one), iter(other)
+    left, right = next(mine, None), next(theirs, None)
+    while left is not None and right is not None:
+        begin, end = max(left[0], right[0]), min(left[1], right[1])
+        if begin < end:
+            found.append((begin, end))
+        if left[1] <= right[1]:
+            left = next(mine, None)
+        else:
+            right = next(theirs, None)
+    return tuple(found)
+
+
 def covers(intervals: tuple[Interval, ...], wanted: Interval) -> bool:
     """Return whether every number of `wanted` is in canonical intervals."""
     place = bisect_right(intervals, wanted[0], key=itemgetter(0)) - 1

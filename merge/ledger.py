@@ -109,15 +109,19 @@ class Ledger:
         """Return whether the batch is outstanding."""
         return batch.batch_id in self._outstanding
 
-    def check_room(self) -> None:
+    def check_room(self, seen_id: int | None = None) -> None:
         """Return if one more batch may be outstanding.
+
+        Args:
+            seen_id: batches that were delivered after this one do not count; None: all do.
 
         Raises:
             RetryableError: the bound is reached.
         """
-        if len(self._outstanding) >= self._outstanding_max:
+        count = sum(seen_id is None or batch_id <= seen_id for batch_id in self._outstanding)
+        if count >= self._outstanding_max:
             raise RetryableError(
-                f"{len(self._outstanding)} batches are outstanding, which is the bound.",
+                f"{count} batches are outstanding, which is the bound.",
                 hint="Acknowledge the oldest, or raise batch.outstanding_max.",
                 outstanding_max=self._outstanding_max,
             )
@@ -178,6 +182,14 @@ class Ledger:
         batch = self.check_ack(batch_id)
         del self._outstanding[batch_id]
         return batch
+
+    def validate(self) -> None:
+        """Assert what holds between two calls."""
+        ids = list(self._outstanding)
+        assert ids == sorted(ids), "batches are delivered in the order of their ids"
+        assert all(self._first_id <= batch_id < self._next_id for batch_id in ids)
+        assert len(ids) <= self._outstanding_max, "the bound on outstanding batches holds"
+        assert not set(ids) & set(self._taken_back), "what was taken back is not outstanding"
 
     def rollback(self, batch_id: int | None = None) -> list[Batch]:
         """Take back a batch and every later one, or all; return them, oldest first.

@@ -58,8 +58,11 @@ class Member:
     start: Position | None = None
     #: whether it joined and is still far behind, so that nobody waits for it
     catching_up: bool = False
-    #: with LEAVING: what it commits from this time on is not taken, microseconds since 1970 UTC
-    until_us: int = 0
+    #: with LEAVING: when that was asked for, microseconds of the shell's clock
+    leaves_since_us: int = 0
+    #: the same by its source's clock, microseconds since 1970 UTC: what it commits after that is not taken.
+    #: None: no reading of that clock is known yet
+    until_us: int | None = None
 
     @property
     def counted(self) -> bool:

@@ -27,6 +27,8 @@ class Membership:
         self.members = [Member(name) for name in shards]
         #: shards that the cursors hold and that are none of ours
         self.orphans: tuple[str, ...] = ()
+        #: where the members joined that joined a stream which went on
+        self.joined: dict[str, Position] = {}
         self._retired: set[str] = set()
 
     @property
@@ -61,6 +63,10 @@ class Membership:
         """
         known = {name for cursor in cursors for name in cursor.shards} | set(known)
         self._retired.update(*(cursor.retired for cursor in cursors))
+        for cursor in cursors:
+            self.joined |= {
+                name: position for name, position in cursor.joined.items() if name not in self._retired
+            }
         self.orphans = tuple(sorted(known - set(self.shards) - self._retired))
         anybody = any(member.name in known for member in self.members)
         for member in self.members:
@@ -105,6 +111,7 @@ class Membership:
     def leave(self, name: str) -> int | None:
         """Let a shard go, or an orphan; return its index, None if it has none."""
         self._retired.add(name)
+        self.joined.pop(name, None)
         self.orphans = tuple(orphan for orphan in self.orphans if orphan != name)
         for index, member in enumerate(self.members):
             if member.name == name:

@@ -56,6 +56,16 @@ class Pending:
             self._count += len(run)
             self._ranks[-1].insert(0, run)
 
+    def remove(self, shard: int) -> Headers:
+        """Remove and return a copy of the headers of one shard, in its order."""
+        mine: list[Headers] = [no_headers()]
+        for runs in reversed(self._ranks):
+            mine += [run[run["shard"] == shard] for run in runs]
+            runs[:] = [left for run in runs if len(left := run[run["shard"] != shard])]
+        removed = np.concatenate(mine)
+        self._count -= len(removed)
+        return removed
+
     def take(self, watermark_us: int) -> Headers:
         """Remove and return the headers with keys up to the watermark, by (key_us, shard, arrival)."""
         ready: list[Headers] = []

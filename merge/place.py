@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from merge.batch_limits import BatchLimits
-from merge.errors import DataError
+from merge.errors import DataError, RolledBack
 from merge.header import Flag, Headers
 from merge.ledger import Batch
 from merge.position import GroupPosition, Position
 from merge.progress import Progress
-from merge.span import Span, arrange, check_same, covered, up_to
+from merge.span import Span, arrange, check_same, covered, same_places, up_to
 from merge.stream import Stream
 
 #: headers looked at for one batch
@@ -123,12 +123,18 @@ class Place:
         """Give a span that begins here, and go behind it; None: not all of it is there yet.
 
         Raises:
+            RolledBack: it begins elsewhere.
             DataError: it is not any more what it was when its end was noted.
         """
         self.skip_behind(stream)
         window = stream.log.slice(self.read, stream.log.tip)
         places = np.flatnonzero(self._fresh(window, stream))
         headers = window[places]
+        if not same_places(self._progress.end, span.start):
+            raise RolledBack(
+                "The reader stands elsewhere than the span begins.",
+                hint="Forget what you did not finish and ask again.",
+            )
         if span.until is not None:
             chosen = covered(
                 span.until, self._progress.end, headers, stream.names, stream.shards, stream.servers
@@ -161,7 +167,7 @@ class Place:
         start = stream.settled(
             replace(self._progress.end, shards={**self._progress.end.shards, **span.start.shards})
         )
-        headers = arrange(window[places[chosen]], start)
+        headers = arrange(window[places[chosen]], start, span.until)
         if _up_to_a_gap(headers) < len(headers):
             raise DataError(
                 "What is asked for again does not stand together any more: another server took over, which"
@@ -181,9 +187,7 @@ class Place:
         shards = np.unique(headers["shard"]).tolist()
         holes = bool((places[chosen] > stop).any())
         for shard in shards:
-            self._behind.pop(shard, None)
-            if holes:
-                self._behind[shard] = after.end.shards[stream.shards[shard]]
+            self._have(shard, after.end.shards[stream.shards[shard]], stream, holes=holes)
         self.go_behind(batch)
         return batch
 
@@ -213,11 +217,33 @@ class Place:
         behind = next((batch.behind for batch in taken if batch.behind is not None), self._behind)
         self._behind = dict(behind)
 
-    def passed(self, batch: Batch) -> None:
-        """Take note that a batch was acknowledged: nothing behind it in its shards is done with."""
-        if batch.behind is None:
-            for shard in np.unique(batch.headers["shard"]).tolist():
-                self._behind.pop(shard, None)
+    def _have(self, shard: int, position: Position, stream: Stream, *, holes: bool) -> None:
+        """Note that all of a shard up to `position` was given; with `holes`, the log has more between."""
+        before = self._behind.pop(shard, None)
+        if before is not None and self._told_by_gtid(shard, before, stream):
+            self._behind[shard] = replace(before, gtid_set=position.gtid_set)
+        elif holes:
+            self._behind[shard] = position
+
+    def passed(self, batch: Batch, stream: Stream) -> None:
+        """Take note that a batch was acknowledged: nothing after it in its shards is done with.
+
+        Unless that is told by GTIDs: a server that wrote in another order may bring any of them later.
+        """
+        if batch.behind is not None:
+            return
+        for shard in np.unique(batch.headers["shard"]).tolist():
+            before = self._behind.get(shard)
+            if before is None:
+                continue
+            brought = stream.base.ack.shards[stream.shards[shard]].gtid_set
+            if not self._told_by_gtid(shard, before, stream) or brought.contains(before.gtid_set):
+                del self._behind[shard]
+
+    @staticmethod
+    def _told_by_gtid(shard: int, position: Position, stream: Stream) -> bool:
+        """Return whether it is GTIDs that tell what is done with: the position is in another server's log."""
+        return bool(position.gtid_set) and not position.is_of(stream.servers[shard])
 
     def _raise_keys(self, headers: Headers) -> None:
         """Apply rule 2 to headers that are about to leave."""

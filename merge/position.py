@@ -11,10 +11,14 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from merge.errors import UsageError
 from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+
+#: `server` of a position that is a place in no server's binlog: only its GTID set says where it is
+ANY_SERVER = "*"
 
 _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
 
@@ -62,7 +66,7 @@ class Position:
     key_us: int = 0
     #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
     rows_into_transaction: int = 0
-    #: identity of the server whose binlog `file` and `offset` are places in; empty: not known
+    #: identity of the server whose binlog `file` and `offset` are places in; empty: not known; `ANY_SERVER`
     server: str = ""
 
     def is_of(self, server: str) -> bool:
@@ -132,21 +136,27 @@ class Position:
 
 
 def oldest(positions: Sequence[Position]) -> Position:
-    """Return the smallest position.
+    """Return a position that is not after any of these.
 
-    A failover may have left positions of two servers, whose places do not compare: of these it is the one
-    whose transactions are all before the others too, and where no GTIDs say that, the one with the smallest
-    key.
+    A failover may have left positions of two servers, whose places do not compare. Then it is the one whose
+    transactions are all before the others too. Two servers may have committed in different orders, so that
+    there is none: then it is the place after the transactions that all of them have, which only GTIDs can
+    find (`ANY_SERVER`). Without GTIDs it is the one with the smallest key.
     """
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
     if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
         return min(positions)
-    within = [
-        position
-        for position in positions
-        if position.gtid_set and all(other.gtid_set.contains(position.gtid_set) for other in positions)
-    ]
-    return min(within or positions, key=lambda position: position.key_us)
+    first = min(positions, key=lambda position: position.key_us)
+    if not all(position.gtid_set for position in positions):
+        return first
+    shared = reduce(lambda found, each: found.intersection(each.gtid_set), positions, first.gtid_set)
+    within = [position for position in positions if position.gtid_set == shared]
+    if within:
+        return min(within, key=lambda position: position.key_us)
+    commit_us = min(position.commit_us for position in positions)
+    return replace(
+        first, offset=0, gtid_set=shared, commit_us=commit_us, rows_into_transaction=0, server=ANY_SERVER
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,8 @@ class GroupPosition:
     retired: tuple[str, ...] = ()
     #: timeline key that was passed in those; 0: none was. Keys never fall below what a cursor has passed
     retired_key_us: int = 0
+    #: where the shards joined that joined a stream which went on: what an older position has of them
+    joined: Mapping[str, Position] = field(default_factory=dict)
 
     @property
     def passed_us(self) -> int:
@@ -174,11 +186,35 @@ class GroupPosition:
             shards={name: position for name, position in self.shards.items() if name not in names},
             retired=tuple(sorted({*self.retired, *names})),
             retired_key_us=max([self.retired_key_us, *gone]),
+            joined={name: position for name, position in self.joined.items() if name not in names},
         )
 
     def with_shard(self, shard: str, position: Position) -> GroupPosition:
         """Return a copy in which `shard` stands at `position`."""
         return replace(self, shards={**self.shards, shard: position})
+
+    def further(self, other: GroupPosition) -> GroupPosition:
+        """Return a copy with those positions of `other` that are further, of the shards that it names."""
+        shards = {
+            name: other.shards[name]
+            if name in other.shards and oldest([position, other.shards[name]]) == position
+            else position
+            for name, position in self.shards.items()
+        }
+        return replace(
+            self,
+            shards=shards,
+            sequence=max(self.sequence, other.sequence),
+            retired_key_us=max(self.retired_key_us, other.retired_key_us),
+        )
+
+    def knows_shards_of(self, other: GroupPosition) -> bool:
+        """Return whether both name the same shards, as there, as left and as joined."""
+        return (self.shards.keys(), self.retired, self.joined.keys()) == (
+            other.shards.keys(),
+            other.retired,
+            other.joined.keys(),
+        )
 
     def to_json(self) -> str:
         """Return the position as JSON text with stable key order; equal positions give equal text."""
@@ -190,6 +226,8 @@ class GroupPosition:
             value["retired"] = list(self.retired)
         if self.retired_key_us:
             value["retired_key_us"] = self.retired_key_us
+        if self.joined:
+            value["joined"] = {name: position.to_dict() for name, position in self.joined.items()}
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -204,6 +242,7 @@ class GroupPosition:
             shards, sequence = dict(value["shards"]), _whole(value["sequence"])
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
             retired_key_us = _whole(value.get("retired_key_us", 0))
+            joined = dict(value.get("joined", {}))
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{text!r} is no group position ({error}).") from error
         return cls(
@@ -211,4 +250,5 @@ class GroupPosition:
             sequence,
             retired,
             retired_key_us,
+            {name: Position.from_dict(position) for name, position in joined.items()},
         )

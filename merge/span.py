@@ -4,7 +4,8 @@ A batch of `get` is a run of the merged log, and the log is made anew after ever
 and equal keys may come out of it in another order. A span is not: which transactions belong to it is said by
 the two positions, shard by shard, and their order by what stands in the binlogs:
 
-    key   max(commit_us, greatest key of the start position), never smaller than the shard's key before
+    key   max(commit_us, greatest key of the start position), never smaller than the shard's key before;
+          without commit_us where that is after the greatest key of the end position: it was not believed
     order (key, shard_index, place in the shard's binlog)
 
 So the same two positions are the same rows with the same numbers, however often, and by whichever server,
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from merge.errors import DataError, UsageError
 from merge.gtid import NO_GTIDS
 from merge.header import Flag, Headers
-from merge.position import GroupPosition, Position, file_order
+from merge.position import ANY_SERVER, GroupPosition, Position, file_order
 from merge.progress import Progress, gtids_after
 
 
@@ -70,19 +71,27 @@ def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) ->
     return all(_not_behind(base[shard], place) for shard, place in start.items() if shard in base)
 
 
-def arrange(headers: Headers, start: GroupPosition) -> Headers:
-    """Return a span's headers in its order, with its keys and LATE flags; see the module.
+def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None = None) -> Headers:
+    """Return a span's headers in its order, with its keys and flags; see the module.
 
     Args:
         headers: (n,) HEADER, each shard's in its own order.
         start: what they follow.
+        until: where they end, as it was noted when they were first read; None: they are read first.
     """
-    floor_us = max((place.key_us for place in start.shards.values()), default=0)
+    floor_us = start.passed_us
     arranged = headers.copy()
-    late = arranged["commit_us"] < floor_us
-    flags = arranged["flags"] & ~np.uint16(Flag.LATE)
-    arranged["flags"] = flags | np.where(late, np.uint16(Flag.LATE), np.uint16(0))
-    arranged["key_us"] = np.maximum(arranged["commit_us"], floor_us)
+    commit_us = arranged["commit_us"]
+    future = (arranged["flags"] & Flag.FUTURE) != 0
+    if until is not None:
+        reached_us = until.passed_us
+    else:
+        reached_us = max(floor_us, int(commit_us[~future].max(initial=0)))
+    future = commit_us > reached_us
+    flags = arranged["flags"] & ~np.uint16(Flag.LATE | Flag.FUTURE)
+    flags |= np.where(commit_us < floor_us, np.uint16(Flag.LATE), np.uint16(0))
+    arranged["flags"] = flags | np.where(future, np.uint16(Flag.FUTURE), np.uint16(0))
+    arranged["key_us"] = np.where(future, floor_us, np.maximum(commit_us, floor_us))
     for shard in np.unique(arranged["shard"]):
         mine = arranged["shard"] == shard
         arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
@@ -218,7 +227,7 @@ def _same(one: Position, other: Position) -> bool:
         other.file,
         other.offset,
         other.rows_into_transaction,
-    ) and one.is_of(other.server)
+    ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
 
 
 def _not_behind(base: Position, place: Position) -> bool:

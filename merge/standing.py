@@ -34,6 +34,8 @@ class ShardStanding:
     full_us: int = 0
     #: where it was opened; None until it was
     opened_at: Position | None = None
+    #: its source's clock, and when it was read by the shell's clock; None: not known
+    clock: tuple[int, int] | None = None
     #: identity of the server that its headers are of; empty: not known
     server: str = ""
     #: where it was asked to open; None: where its settings say
@@ -42,6 +44,8 @@ class ShardStanding:
     early: list[ShardReported] = field(default_factory=list)
     #: why it is not open
     error: CanalGroupError | None = None
+    #: when its source first refused `asked_at` because it is purged; None: it has not
+    purged_us: int | None = None
     reason: str = ""
     #: sequence of the last header that was taken, and of the last that was freed; -1: none
     taken: int = -1

@@ -21,16 +21,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from merge.errors import CanalGroupError, ConfigError
+from merge.errors import CanalGroupError, ConfigError, PositionPurged
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
-from merge.member import Policy, Role
+from merge.member import Member, Policy, Role
 from merge.membership import Membership
 from merge.merged_log import MergedLog
 from merge.position import GroupPosition, Position, oldest
 from merge.progress import Progress
 from merge.standing import ShardStanding, ShardState
-from merge.timeline import Timeline
+from merge.timeline import AHEAD_MAX_US, Timeline
 from merge.waiting import Waiting, at_end
 
 
@@ -40,10 +40,14 @@ class Stream(Membership):
     Args:
         shards: names by shard_index.
         skip_after_us: go on without a shard that is silent for longer; None: wait for ever.
+        ahead_max_us: how far ahead of its source's clock a commit time may lie.
     """
 
-    def __init__(self, shards: tuple[str, ...], skip_after_us: int | None) -> None:
+    def __init__(
+        self, shards: tuple[str, ...], skip_after_us: int | None, ahead_max_us: int = AHEAD_MAX_US
+    ) -> None:
         super().__init__(shards)
+        self._ahead_max_us = ahead_max_us
         #: grows with each rewind
         self.generation = 0
         #: what went out of the timeline and is not done with
@@ -85,9 +89,12 @@ class Stream(Membership):
         """Whether a shard is to leave, and only waits until what it brought is acknowledged."""
         return bool(self._drained)
 
-    @property
-    def failure(self) -> CanalGroupError | None:
-        """Why the stream stands still until an operator acts; None: it does not."""
+    def failure(self, cursor: GroupPosition | None) -> CanalGroupError | None:
+        """Return why the stream stands still until an operator acts; None: it does not.
+
+        Args:
+            cursor: of who asks. That a position was purged which it does not need is not its failure.
+        """
         if self.orphans:
             return ConfigError(
                 f"The cursors hold shard {self.orphans[0]}, which the settings do not have.",
@@ -97,7 +104,9 @@ class Stream(Membership):
             )
         for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
-            if member.counted and standing.state is ShardState.FAILED and not skipped:
+            needed = cursor is None or cursor.shards.get(member.name) in (None, standing.asked_at)
+            own = standing.purged_us is None or needed
+            if member.counted and standing.state is ShardState.FAILED and not skipped and own:
                 return standing.error
         return None
 
@@ -132,6 +141,21 @@ class Stream(Membership):
             return set()
         return {index for index in range(len(self.members)) if timeline.excluded(index)}
 
+    def purged(self) -> list[int]:
+        """Return the members that keep merging from beginning: their sources have purged `asked_at`."""
+        if self._timeline is not None:
+            return []
+        counted = (index for index, member in enumerate(self.members) if member.counted)
+        return [index for index in counted if self.standings[index].purged_us is not None]
+
+    def give_up_position(self, shard: int) -> None:
+        """Let a shard begin where its settings say, by the rewind that has to follow: nobody needs more."""
+        member = self.members[shard]
+        member.start = None
+        self.standings[shard] = ShardStanding()
+        kept = {name: position for name, position in self.base.ack.shards.items() if name != member.name}
+        self.base = Progress.at(replace(self.base.ack, shards=kept))
+
     def note_loss(self, shard: int, reason: str) -> None:
         """Note, for people, why a shard is being opened again."""
         self.standings[shard].reason = reason
@@ -158,7 +182,8 @@ class Stream(Membership):
                 standing.moved_us = at_us
         self.base = Progress.at(replace(self.base.ack, shards=positions))
         timeline = self._timeline = Timeline(
-            [positions[name].key_us if name in positions else 0 for name in self.shards]
+            [positions[name].key_us if name in positions else 0 for name in self.shards],
+            self._ahead_max_us,
         )
         for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
             if not member.counted or member.policy is Policy.SKIP or member.catching_up:
@@ -176,10 +201,15 @@ class Stream(Membership):
     def settled(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor with the shards of this moment: who joined, where it did, and nobody who left."""
         members = self.base.ack.shards
-        if members.keys() <= cursor.shards.keys() and self._retired <= set(cursor.retired):
+        lacking = (members.keys() - cursor.shards.keys()) | (
+            self.joined.keys() & members - cursor.joined.keys()
+        )
+        if not lacking and self._retired <= set(cursor.retired):
             return cursor
-        # Who lacks a shard has acknowledged nothing of it, so the log's base is still where it joined.
-        return self.without_retired(replace(cursor, shards={**members, **cursor.shards}))
+        # A position that lacks a shard has nothing of it: it is where that joined, or the log begins.
+        joined = {name: position for name, position in self.joined.items() if name in members}
+        shards = {**members, **joined, **cursor.shards}
+        return self.without_retired(replace(cursor, shards=shards, joined={**joined, **cursor.joined}))
 
     def add(self, name: str, start: Position | None) -> int:
         """Enter a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
@@ -199,18 +229,20 @@ class Stream(Membership):
         """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
         member = self.members[shard]
         member.role = Role.MEMBER
+        self.joined[member.name] = position
         self.base = replace(
             self.base,
-            ack=self.base.ack.with_shard(member.name, position),
-            end=self.base.end.with_shard(member.name, position),
+            ack=self.settled(self.base.ack.with_shard(member.name, position)),
+            end=self.settled(self.base.end.with_shard(member.name, position)),
         )
         timeline.join(shard, position.key_us)
 
-    def drain(self, shard: int, until_us: int) -> None:
-        """Take nothing more that the shard commits from `until_us` on, and let it leave behind that."""
+    def drain(self, shard: int, at_us: int) -> None:
+        """Take nothing more that the shard commits from now on, and let it leave after that."""
         member = self.members[shard]
         if member.role is not Role.LEAVING:
-            member.role, member.until_us = Role.LEAVING, until_us
+            member.role, member.leaves_since_us = Role.LEAVING, at_us
+            self._know_until(member, self.standings[shard])
             if self._timeline is not None and at_end(self._timeline, shard):
                 self._drained.add(shard)
                 self._timeline.exclude(shard)
@@ -298,6 +330,7 @@ class Stream(Membership):
             return False
         standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
         standing.opened_at, standing.error, standing.reason = event.position, None, ""
+        standing.purged_us = None
         if self._timeline is None:
             self._begin_if_known(event.at_us, set())
         elif member.role is Role.JOINING:
@@ -315,6 +348,8 @@ class Stream(Membership):
         if event.full:
             standing.full_us = event.at_us
         if event.run is None and event.frontier_us is None:
+            if self._timeline is not None:
+                self._read_clock(self._timeline, event)
             return
         if self._timeline is None:
             standing.early.append(event)
@@ -331,15 +366,23 @@ class Stream(Membership):
         if standing.state is not ShardState.FAILED:
             standing.state, standing.since_us = ShardState.FAILED, event.at_us
         standing.error = event.error
+        if standing.opened_at is not None or standing.asked_at is None:
+            return
+        if not isinstance(event.error, PositionPurged):
+            standing.purged_us = None
+        elif standing.purged_us is None:
+            standing.purged_us = event.at_us
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Enter a shard's headers, then its promise, which was made after them."""
         member, standing = self.members[event.shard], self.standings[event.shard]
         if event.shard in self._drained:
             return
+        self._read_clock(timeline, event)
         run = event.run
-        if member.role is Role.LEAVING:
-            run, more = (run, False) if run is None else run.before(member.until_us)
+        if member.until_us is not None:
+            believed_us = timeline.believed_us(event.shard)
+            run, more = (None, False) if run is None else run.before(member.until_us, believed_us)
             if more or (event.frontier_us or 0) >= member.until_us:
                 self._drained.add(event.shard)
         moved = False
@@ -357,6 +400,24 @@ class Stream(Membership):
         standing.moved_us = max(standing.moved_us, event.at_us)
         if timeline.excluded(event.shard) and self._begins_again(timeline, event.shard, event.at_us):
             timeline.include(event.shard)
+
+    def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
+        """Take a reading of the source's clock; a promise is one where there is no better."""
+        member, standing = self.members[event.shard], self.standings[event.shard]
+        if event.source_us is not None:
+            timeline.read_clock(event.shard, event.source_us)
+            standing.clock = event.source_us, event.at_us
+        elif event.frontier_us is not None:
+            standing.clock = event.frontier_us, event.at_us
+        if member.role is Role.LEAVING and member.until_us is None:
+            self._know_until(member, standing)
+
+    @staticmethod
+    def _know_until(member: Member, standing: ShardStanding) -> None:
+        """Find what the source's clock said when the shard was asked to leave, if that clock was read."""
+        if standing.clock is not None:
+            source_us, at_us = standing.clock
+            member.until_us = source_us + member.leaves_since_us - at_us
 
     def _advance(self) -> None:
         """Let headers out of the timeline into the log."""
@@ -376,3 +437,19 @@ class Stream(Membership):
             sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
             freed.append(FreeRing(shard, self.generation, sequence))
         return freed
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        assert len(self.members) == len(self.standings) == len(self.shards)
+        if self._timeline is None:
+            assert self.log.tip == self.log.base, "nothing goes out before merging has begun"
+            return
+        assert not self.orphans, "merging waits until it is decided what becomes of orphans"
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            assert not standing.early, "what came early was taken when merging began"
+            assert -1 <= standing.freed <= standing.taken, "only what was taken is freed"
+            assert member.role is not Role.LEFT or self._timeline.excluded(index), "nobody waits for who left"
+            assert not member.counted or member.name in self.base.ack.shards, (
+                "the log begins at known positions"
+            )
+        self._timeline.validate()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from merge.member import Policy, Role
+from merge.shard_keys import END_OF_TIME_US
 from merge.standing import ShardState
 from merge.stream import Stream
-from merge.timeline import END_OF_TIME_US
 
 
 def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:

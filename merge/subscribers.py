@@ -10,13 +10,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from merge.batch_limits import BatchLimits
+from merge.errors import DataError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
-from merge.position import GroupPosition
+from merge.phase import Phase
+from merge.position import ANY_SERVER, GroupPosition, Position
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 
@@ -67,23 +68,12 @@ class Subscribers:
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
         for state in states:
-            subscriber = self.find_or_make(state.client_id)
-            subscriber.filter, subscriber.cursor, subscriber.dropped = (
-                state.filter,
-                state.cursor,
-                state.dropped,
-            )
-            subscriber.lease.give(state.holder, state.epoch, at_us)
-            subscriber.writes.durable = True
-
-    @property
-    def all(self) -> list[Subscriber]:
-        """Every subscriber, also those that were dropped."""
-        return list(self._by_id.values())
+            restored = Subscriber.restored(state, self._epoch, self._limits, at_us)
+            self._by_id[state.client_id] = restored
 
     @property
     def _kept(self) -> list[Subscriber]:
-        return [subscriber for subscriber in self._by_id.values() if not subscriber.dropped]
+        return [subscriber for subscriber in self._by_id.values() if subscriber.kept]
 
     # ---- where they stand ------------------------------------------------------------------------------
 
@@ -94,18 +84,19 @@ class Subscribers:
 
     @property
     def all_placed(self) -> bool:
-        """Whether every subscriber has its place in the stream, but for those that were dropped."""
-        return all(subscriber.placed for subscriber in self._kept)
+        """Whether every subscriber that is kept has its place in the stream."""
+        return all(subscriber.phase is Phase.READING for subscriber in self._kept)
 
     @property
-    def astray(self) -> bool:
-        """Whether one was stood where the log does not reach back to."""
-        return any(subscriber.astray for subscriber in self._by_id.values())
+    def seeking(self) -> bool:
+        """Whether one was positioned before the start of the log."""
+        return any(subscriber.phase is Phase.SEEKING for subscriber in self._by_id.values())
 
     @property
     def settled(self) -> bool:
         """Whether every stored cursor has the shards of this moment."""
-        return not any(each.writes.lacks_shards for each in self._by_id.values() if each.writes.durable)
+        stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
+        return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
 
     def places_of(self, shard: str) -> dict[str, str]:
         """Return where each cursor stands in a shard, by client id."""
@@ -171,7 +162,9 @@ class Subscribers:
         if self._drop_after_us is None or not any(subscriber.lease.holder for subscriber in self._kept):
             return []
         instructions: list[Instruction] = []
-        for subscriber in self._kept:
+        for subscriber in self._by_id.values():
+            if subscriber.phase in (Phase.DROPPED, Phase.LEAVING):
+                continue
             away_us = at_us - subscriber.lease.seen_us
             at_rest = not subscriber.busy and subscriber.writes.saving is None
             if not subscriber.lease.holder and at_rest and away_us > self._drop_after_us:
@@ -180,13 +173,60 @@ class Subscribers:
         return [*instructions, *self.free()] if instructions else []
 
     def save_again(self) -> list[Instruction]:
-        """Repeat the writes of which it is unknown whether the cursor store took them."""
-        instructions: list[Instruction] = []
+        """Repeat what it is unknown of whether the cursor store did it."""
+        return [
+            instruction
+            for subscriber in self._by_id.values()
+            for instruction in subscriber.save_again(self._stream)
+        ]
+
+    # ---- purged sources --------------------------------------------------------------------------------
+
+    def purge(
+        self, shard: str, position: Position, error: DataError, *, waited: bool
+    ) -> list[Instruction] | None:
+        """Take note that a source has purged what follows `position`, where a shard was asked to open.
+
+        One client cannot stop the others: those that need the position are set aside. Who sought it hears of
+        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept.
+
+        Args:
+            shard: its name.
+            position: where it was asked to open.
+            error: why it cannot.
+            waited: whether the source had time to become another one.
+
+        Returns:
+            What has to be done; None: nothing yet. A rewind has to follow if nobody needs the position now.
+        """
+        need = self._needing(shard, position)
+        seek = [subscriber for subscriber in need if subscriber.seeks]
+        if not seek and need and (not waited or len(need) == len(self._kept)):
+            return None
+        return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
+
+    def needs(self, shard: str, position: Position) -> bool:
+        """Return whether a shard was asked to open at `position` for somebody."""
+        return bool(self._needing(shard, position))
+
+    def _needing(self, shard: str, position: Position) -> list[Subscriber]:
+        """Return for whom a shard was asked to open at `position`; of a shared one, who is furthest back."""
+        need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position)]
+        if need or position.server != ANY_SERVER:
+            return need
+        keys = {
+            subscriber.client_id: subscriber.cursor.shards[shard].key_us
+            for subscriber in self._kept
+            if subscriber.cursor is not None and shard in subscriber.cursor.shards
+        }
+        return [self._by_id[min(keys, key=lambda client_id: keys[client_id])]] if keys else []
+
+    # ---- for people, and for tests ---------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
         for subscriber in self._by_id.values():
-            saving = subscriber.writes.saving
-            if saving is not None and not saving.under_way:
-                instructions += subscriber.save(replace(saving, under_way=True), self._stream)
-        return instructions
+            subscriber.validate(self._stream)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return each subscriber's state as a JSON object."""

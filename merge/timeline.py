@@ -13,6 +13,9 @@ Rules:
 5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged
    LATE. Its commit time stays as it was. For a shard that does not count, what is out stands for its promise.
 6. Nothing goes out below the greatest start key: that is what had gone out before the start.
+7. A commit time that lies further ahead of its source's clock than `ahead_max_us` is not believed: the
+   transaction takes its shard's previous key and is flagged FUTURE. The latest reading of the clock decides,
+   also about what came in before it and is not out, and about promises.
 
 Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
 Not guaranteed: the order of equal keys of different shards when they go out in different calls; that the
@@ -22,41 +25,15 @@ would be split. `merge.stream` takes such a transaction back instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from merge.header import Flag, HeaderRun, Headers, no_headers
 from merge.names import Names
 from merge.pending import Pending
+from merge.shard_keys import END_OF_TIME_US, ShardKeys
 
-#: watermark of a timeline without a shard that counts
-END_OF_TIME_US = int(np.iinfo(np.int64).max)
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One shard's headers on their way out."""
-
-    #: key of the last header that came in
-    last_key_us: int
-    #: what the shard promised; headers that commit before it are late
-    promised_us: int
-    #: how far its own word goes: its greatest commit time or promise
-    heard_us: int
-    #: the greatest promise that it gave itself
-    told_us: int = 0
-    #: False: the group goes on without this shard's frontier
-    counts: bool = True
-    #: whether the last transaction that came in (perhaps still open) is late
-    late: bool = False
-    #: transactions flagged LATE so far, and their row changes
-    late_transactions: int = 0
-    late_rows: int = 0
-
-    @property
-    def frontier_us(self) -> int:
-        return max(self.last_key_us, self.promised_us)
+#: how far ahead of its source's clock a commit time may lie, by default, microseconds
+AHEAD_MAX_US = 5_000_000
 
 
 class Timeline:
@@ -64,13 +41,15 @@ class Timeline:
 
     Args:
         start_keys_us: for each shard, by shard_index, the key of the last transaction before its start.
+        ahead_max_us: how far ahead of its source's clock a commit time may lie.
     """
 
-    def __init__(self, start_keys_us: list[int]) -> None:
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> None:
         passed_us = max(start_keys_us)
+        self._ahead_max_us = ahead_max_us
         # A shard whose own last key is smaller had promised that much before the start, or did not count.
         self._lanes = [
-            _Lane(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
+            ShardKeys(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
             for key in start_keys_us
         ]
         #: frontiers of the shards that count, the end of time for those that do not
@@ -92,7 +71,7 @@ class Timeline:
             shard: the next shard_index, or one that has brought nothing so far.
             key_us: of the last transaction before the shard's start; 0 unknown.
         """
-        lane = _Lane(last_key_us=key_us, promised_us=self._out_us, heard_us=key_us, counts=False)
+        lane = ShardKeys(last_key_us=key_us, promised_us=self._out_us, heard_us=key_us, counts=False)
         if shard == len(self._lanes):
             self._lanes.append(lane)
             self._frontiers_us = np.append(self._frontiers_us, END_OF_TIME_US)
@@ -109,31 +88,46 @@ class Timeline:
         lane = self._lanes[shard]
         return lane.late_transactions, lane.late_rows
 
+    def future_of(self, shard: int) -> int:
+        """Return how many transactions of a shard were flagged FUTURE so far."""
+        return self._lanes[shard].future_transactions
+
+    def believed_us(self, shard: int) -> int:
+        """Return up to which commit time a shard is believed, microseconds since 1970 UTC."""
+        return self._lanes[shard].believed_us
+
+    def read_clock(self, shard: int, source_us: int) -> None:
+        """Take a reading of the source's clock, made after everything that the shard has brought so far.
+
+        Args:
+            shard: its shard_index.
+            source_us: microseconds since 1970 UTC.
+        """
+        self._lanes[shard].believed_us = source_us + self._ahead_max_us
+        self._reconsider(shard, source_us)
+
+    def _reconsider(self, shard: int, source_us: int) -> None:
+        """Take back what lies ahead of the source's clock and is not out: a promise, and headers' keys."""
+        lane, believed_us = self._lanes[shard], source_us + self._ahead_max_us
+        if not lane.disbelieves(believed_us, self._out_us):
+            return
+        lane.take_promise_back(believed_us, source_us, self._out_us)
+        if lane.last_key_us > max(believed_us, self._out_us):
+            waiting = self._pending.remove(shard)
+            lane.give_again(waiting, believed_us, self._out_us)
+            self._pending.add(waiting)
+        self._moved(shard)
+
     def append(self, shard: int, run: HeaderRun) -> None:
         """Take the next headers of a shard, in its order.
 
-        Sets their `shard`, `key_us` and the LATE flag on a copy.
+        Sets their `shard`, `key_us` and the flags LATE and FUTURE on a copy.
         """
         if not len(run):
             return
-        lane = self._lanes[shard]
         headers = self.names.adopt(run)
         headers["shard"] = shard
-        floor_us = lane.promised_us if lane.counts else max(lane.promised_us, self._out_us)
-        begins = (headers["flags"] & Flag.BEGIN) != 0
-        late = begins & (headers["commit_us"] < floor_us)
-        lane.late_transactions += int(late.sum())
-        # A fragment shares the fate of its transaction's first one, which may have come in an earlier run.
-        first = np.maximum.accumulate(np.where(begins, np.arange(len(headers)), -1))
-        late = np.where(first >= 0, late[first], lane.late)
-        lane.late_rows += int(headers["rows"][late].sum())
-        headers["flags"] |= np.where(late, np.uint16(Flag.LATE), np.uint16(0))
-        lowest_us = max(floor_us, lane.last_key_us)
-        keys = np.where(begins, np.maximum(headers["commit_us"], lowest_us), lane.last_key_us)
-        headers["key_us"] = np.maximum.accumulate(keys)
-        lane.last_key_us = int(headers["key_us"][-1])
-        lane.heard_us = max(lane.heard_us, int(headers["commit_us"].max()))
-        lane.late = bool(late[-1])
+        self._lanes[shard].give(headers, self._out_us)
         self._moved(shard)
         if shard == self._open:
             headers = self._continued(headers)
@@ -159,10 +153,10 @@ class Timeline:
             Whether that is more than was known; a smaller promise than the last one changes nothing.
         """
         lane = self._lanes[shard]
-        more = frontier_us > lane.told_us
-        lane.told_us = max(lane.told_us, frontier_us)
-        lane.promised_us = max(lane.promised_us, frontier_us)
-        lane.heard_us = max(lane.heard_us, frontier_us)
+        if lane.believed_us == END_OF_TIME_US != frontier_us > lane.told_us:
+            # No clock is known but this: it stood there when all of the shard's headers had come in.
+            self._reconsider(shard, frontier_us)
+        more = lane.promise(frontier_us)
         self._moved(shard)
         return more
 
@@ -214,6 +208,14 @@ class Timeline:
             return self._open
         counting = [shard for shard, lane in enumerate(self._lanes) if lane.counts]
         return min(counting, key=lambda shard: self._lanes[shard].frontier_us, default=None)
+
+    def validate(self) -> None:
+        """Assert what holds between two calls."""
+        for shard, lane in enumerate(self._lanes):
+            counted_us = lane.frontier_us if lane.counts else END_OF_TIME_US
+            assert self._frontiers_us[shard] == counted_us, "the watermark is made of the shards' frontiers"
+            assert lane.heard_us <= lane.frontier_us or not lane.counts, "a shard's word is in its frontier"
+        assert self._open is not None or not self._rest, "only an open transaction has a rest"
 
     def advance(self) -> Headers:
         """Let out every header that may go out now, in merged order; possibly none."""

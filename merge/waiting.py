@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from merge.errors import UsageError
 from merge.member import CAUGHT_UP_US, Member, Policy
+from merge.shard_keys import END_OF_TIME_US
 from merge.standing import ShardStanding
-from merge.timeline import END_OF_TIME_US, Timeline
+from merge.timeline import Timeline
 
 #: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
 #: microseconds

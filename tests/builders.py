@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
@@ -166,6 +166,9 @@ class World:
     opening: dict[int, do.OpenShard] = field(default_factory=dict)
     leasing: list[do.LeaseConsumer] = field(default_factory=list)
     saving: list[do.SaveCursor] = field(default_factory=list)
+    #: clients that the store is asked to forget, and whether it does so at once
+    forgetting: list[do.ForgetClient] = field(default_factory=list)
+    forgets: bool = True
     #: every instruction, in order
     done: list[do.Instruction] = field(default_factory=list)
     stored: dict[str, do.SaveCursor] = field(default_factory=dict)
@@ -193,7 +196,7 @@ class World:
         """Lose the group with all it knew; `start` goes on from what was stored."""
         self.group = Group(self.settings, self.epoch)
         self.rings = [FakeRing(source) for source in self.sources]
-        self.opening, self.leasing, self.saving = {}, [], []
+        self.opening, self.leasing, self.saving, self.forgetting = {}, [], [], []
 
     def start(self, *consumers: ev.ConsumerState) -> None:
         """Tell the group that it is active, with stored subscriptions if there are any."""
@@ -206,11 +209,12 @@ class World:
     def tell(self, event: ev.Event) -> list[do.Instruction]:
         """Give the group an event and do what it says."""
         instructions = self.group.handle(event)
+        self.group.validate()
         for instruction in instructions:
             self._do(instruction)
         return instructions
 
-    def _do(self, instruction: do.Instruction) -> None:
+    def _do(self, instruction: do.Instruction) -> None:  # noqa: C901 - one case an instruction
         self.done.append(instruction)
         match instruction:
             case do.OpenShard(shard, _, _):
@@ -224,9 +228,10 @@ class World:
                     "two writes at once"
                 )
                 self.saving.append(instruction)
-            case do.ForgetClient(call, client_id):
-                self.stored.pop(client_id, None)
-                self.answer(call, None)
+            case do.ForgetClient():
+                self.forgetting.append(instruction)
+                if self.forgets:
+                    self.forget()
             case do.CloseShard(shard):
                 self.opening.pop(shard, None)
                 self.closed.append(shard)
@@ -236,6 +241,8 @@ class World:
                 self.answer(call, value)
             case do.Refuse(call, error):
                 self.answer(call, error)
+            case _:
+                assert_never(instruction)
 
     def answer(self, call: int, value: Any) -> None:
         """Write down the answer to a call."""
@@ -266,7 +273,13 @@ class World:
         for shard in sorted(self.opening):
             self.open(shard)
 
-    def report(self, shard: int, count: int | None = None, promise_us: int | None = None) -> int:
+    def report(
+        self,
+        shard: int,
+        count: int | None = None,
+        promise_us: int | None = None,
+        source_us: int | None = None,
+    ) -> int:
         """Let a shard report its next headers (`count` None: all), as its ring allows; return how many."""
         ring = self.rings[shard]
         end = len(ring.source.headers) if count is None else min(ring.at + count, len(ring.source.headers))
@@ -274,7 +287,8 @@ class World:
             end = min(end, ring.freed + self.ring_size)
         run = ring.source.run(ring.at, end, ring.sequence(ring.at)) if end > ring.at else None
         moved, ring.at = end - ring.at, end
-        self.tell(ev.ShardReported(shard, ring.generation, run, promise_us, self.now_us))
+        report = ev.ShardReported(shard, ring.generation, run, promise_us, self.now_us, source_us=source_us)
+        self.tell(report)
         return moved
 
     def full(self, shard: int) -> None:
@@ -302,8 +316,17 @@ class World:
         return self._operate(lambda call: ev.ShardAdded(call, name, start, self.now_us))
 
     def remove(self, name: str, *, now: bool = False, until_us: int = 0) -> dict[str, Any] | None:
-        """Remove a shard; return the answer, None if there is none yet."""
-        return self._operate(lambda call: ev.ShardRemoved(call, name, now, until_us, self.now_us))
+        """Remove a shard; return the answer, None if there is none yet.
+
+        Args:
+            name: of the shard.
+            now: whether what is not acknowledged is dropped.
+            until_us: what its source's clock says; 0: that is not known.
+        """
+        if until_us and name in self.settings.shards:
+            shard = self.settings.shards.index(name)
+            self.report(shard, 0, source_us=until_us)
+        return self._operate(lambda call: ev.ShardRemoved(call, name, now, self.now_us))
 
     def policy(self, name: str, policy: Policy) -> dict[str, Any]:
         """Say whether a shard holds the group; return what is told of it."""
@@ -344,6 +367,16 @@ class World:
             self.tell(ev.CursorSaved(asked.call, asked.client_id))
         else:
             self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
+
+    def forget(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
+        """Let the cursor store forget the client that it was asked for first, or refuse it; as `save`."""
+        asked = self.forgetting.pop(0)
+        if error is None or arrives:
+            self.stored.pop(asked.client_id, None)
+        if error is None:
+            self.tell(ev.ClientForgotten(asked.call, asked.client_id))
+        else:
+            self.tell(ev.ClientNotForgotten(asked.call, asked.client_id, error))
 
     def request_subscribe(self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None) -> int:
         """Ask for a subscription; return the call."""

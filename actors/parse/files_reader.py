@@ -38,7 +38,7 @@ from merge.errors import (
     UsageError,
 )
 from merge.position import Position, file_order
-from merge.timeline import END_OF_TIME_US
+from merge.shard_keys import END_OF_TIME_US
 
 #: how often a reader that follows looks for more, seconds
 _LOOK_EVERY_S: Final = 0.5

@@ -25,10 +25,11 @@ from merge.member import Policy
 from merge.membership import Membership
 from merge.pending import Pending
 from merge.position import GroupPosition
+from merge.shard_keys import END_OF_TIME_US
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 from merge.subscribers import Subscribers
-from merge.timeline import END_OF_TIME_US, Timeline
+from merge.timeline import Timeline
 from simulation.schedule import Fault
 from simulation.server import Server
 from simulation.zookeeper import ZooKeeper

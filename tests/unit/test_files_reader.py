@@ -17,7 +17,7 @@ from merge.chunk import TableName
 from merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
 from merge.header import Flag
 from merge.position import Position
-from merge.timeline import END_OF_TIME_US
+from merge.shard_keys import END_OF_TIME_US
 
 DEADLINE_S = 20.0
 #: low byte of a format description's flags while its server writes the file

@@ -10,7 +10,7 @@ from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.header import Flag
 from merge.member import CAUGHT_UP_US, Policy
 from merge.position import GroupPosition
-from merge.timeline import END_OF_TIME_US
+from merge.shard_keys import END_OF_TIME_US
 
 SECOND = 1_000_000
 
@@ -181,7 +181,9 @@ def test_an_acknowledgement_behind_a_join_that_could_not_be_written_takes_it_alo
     world.save()
     assert world.group.describe(0)["settled"]
     assert world.saving == []
-    assert world.stored["c"].cursor == batch.ack.with_shard("s1", source.start)
+    stored = world.stored["c"].cursor
+    assert stored.shards == batch.ack.with_shard("s1", source.start).shards
+    assert stored.joined == {"s1": source.start}
 
 
 def test_a_shard_that_leaves_during_a_doubtful_acknowledgement_is_let_go_with_it():
@@ -381,7 +383,7 @@ def test_a_shard_removed_at_once_says_what_is_dropped_and_nothing_of_it_comes():
     outstanding = world.get()
     assert keys(outstanding) == [30, 40]
     call = world.call()
-    world.tell(ev.ShardRemoved(call, "s1", True, 0, world.now_us))
+    world.tell(ev.ShardRemoved(call, "s1", True, world.now_us))
     assert call not in world.answers
     world.save()
     assert world.result(call) == {
@@ -436,7 +438,7 @@ def test_keys_do_not_fall_behind_a_shard_that_left():
     assert keys(batch) == [60]
     world.ack(batch.batch_id)
     world.policy("s0", Policy.RESUME)
-    world.tell(ev.ShardRemoved(world.call(), "s1", True, 0, world.now_us))
+    world.tell(ev.ShardRemoved(world.call(), "s1", True, world.now_us))
     while world.saving:
         world.save()
     world.epoch += 1
@@ -487,7 +489,7 @@ def test_a_shard_that_the_cursors_hold_and_the_settings_lack_stops_the_stream_un
     with pytest.raises(UsageError, match="cannot be drained"):
         world.remove("s1")
     call = world.call()
-    world.tell(ev.ShardRemoved(call, "s1", True, 0, world.now_us))
+    world.tell(ev.ShardRemoved(call, "s1", True, world.now_us))
     world.save()
     assert world.result(call)["left_at"] == {"c": "bin.000001:4"}
     world.open_all()

@@ -73,7 +73,7 @@ def test_a_reader_may_go_back_behind_its_cursor_and_executors_may_not():
     world.report_all()
     first = world.span(Span(begin, rows_max=1))
     world.ack(first.batch_id)
-    with pytest.raises(RolledBack, match="behind what is asked for"):
+    with pytest.raises(RolledBack, match="has consumed what is asked for"):
         world.span(Span(begin, first.end), may_rewind=False)
     assert not world.opening
     call = world.request_span(Span(begin, first.end))

@@ -5,7 +5,8 @@ import pytest
 from builders import Source, Tx, brief, run_of
 
 from merge.header import Flag, HeaderRun, no_headers
-from merge.timeline import END_OF_TIME_US, Timeline
+from merge.shard_keys import END_OF_TIME_US
+from merge.timeline import Timeline
 
 
 def late(headers):
