@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from merge.cursor_writes import OWN_CALL, Saving
-from merge.errors import CanalGroupError, FencedError, NotSubscribed, RetryableError
+from merge.cursor_writes import OWN_CALL
+from merge.errors import CanalGroupError, NotSubscribed, RetryableError
 from merge.events import (
     AckRequested,
     ClientEvent,
@@ -84,7 +84,7 @@ class Consumers:
                 return self._timed_out(event)
             case PlanRequested():
                 subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-                return [Reply(event.call, subscriber.ledger.find(event.batch_id))]
+                return [Reply(event.call, subscriber.delivery.ledger.find(event.batch_id))]
             case AckRequested():
                 return self._ack(event)
             case CursorSaved():
@@ -124,17 +124,7 @@ class Consumers:
     def _leased(self, event: ConsumerLeased) -> list[Instruction]:
         request = self._leasing.pop(event.call)
         subscriber = self._subscribers.find_or_make(event.client_id)
-        over = FencedError(
-            f"{request.holder} took over client {event.client_id}.",
-            hint="Another consumer took over. Stop this one.",
-            our_epoch=subscriber.lease.epoch,
-            current_epoch=event.epoch,
-        )
-        refusals = subscriber.refuse_waiting(over)
-        if subscriber.writes.subscribing is not None:
-            refusals.append(Refuse(subscriber.writes.subscribing, over))
-        subscriber.taken_over(request.holder, request.filter, event.call, event.epoch, event.at_us)
-        subscriber.resume(request.resume)
+        refusals = subscriber.take_over(request, event)
         base = self._stream.base
         if subscriber.cursor is None and self._stream.merging and not base.inside:
             subscriber.stand_at(base.ack, self._stream)
@@ -143,57 +133,35 @@ class Consumers:
     def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         self._check_not_leasing(event.client_id)
-        if subscriber.writes.follows_shards:
-            subscriber.writes.defer(event)
-            return []
-        subscriber.writes.check_none()
-        return [*subscriber.leave(event.call), *self._subscribers.free()]
+        return [*subscriber.unsubscribe(event), *self._subscribers.free()]
 
     # ---- getting ---------------------------------------------------------------------------------------
 
     def _get(self, event: GetRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        subscriber.check_get(event.seen_id)
         return [*subscriber.get(event), *self._subscribers.serve()]
 
     def _span(self, event: SpanRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         event.span.check()
-        found = subscriber.find_span(event.span)
-        if found is not None:
-            return [Reply(event.call, found)]
-        subscriber.writes.check_none()
-        subscriber.ledger.check_room()
         return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
 
     def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.find(event.client_id)
-        if subscriber is None or event.call not in subscriber.waiting:
+        if subscriber is None or event.call not in subscriber.delivery.waiting:
             return []
         # A stopped shard holds the group for good: whoever waits must hear why, unless it is another's fault.
-        return [subscriber.timed_out(event.call, self._stream.failure(subscriber.cursor))]
+        return [subscriber.delivery.timed_out(event.call, self._stream.failure(subscriber.cursor))]
 
     def _rollback(self, event: RollbackRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        if subscriber.writes.follows_shards:
-            subscriber.writes.defer(event)
-            return []
-        subscriber.writes.check_none()
-        count = subscriber.rolled_back(event.batch_id)
-        return [Reply(event.call, count), *self._subscribers.serve()]
+        return [*subscriber.rollback(event), *self._subscribers.serve()]
 
     # ---- acknowledging ---------------------------------------------------------------------------------
 
     def _ack(self, event: AckRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        if subscriber.writes.follows_shards:
-            subscriber.ledger.check_ack(event.batch_id)
-            subscriber.writes.defer(event)
-            return []
-        if not subscriber.is_unsure_of(event.batch_id):
-            subscriber.writes.check_none()
-        batch = subscriber.ledger.check_ack(event.batch_id)
-        return subscriber.save(Saving(event.call, batch), self._stream)
+        return subscriber.ack(event, self._stream)
 
     def _saved(self, event: CursorSaved) -> list[Instruction]:
         subscriber = self._known(event.client_id)

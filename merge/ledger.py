@@ -4,7 +4,8 @@ Rules:
 
 1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
 2. A refused call raises and changes nothing.
-3. Ids grow for ever, also across restarts: the server's epoch stands above a counter.
+3. Ids grow for ever, also across restarts: the server's epoch stands above a counter. A server that has used up
+   its counter (four thousand million batches) breaks, and goes on under a new epoch.
 4. A rolled back batch is gone: its id is never delivered again. The ledger remembers the last
    `TAKEN_BACK_MAX` of them, to say so to whoever still holds one.
 """
@@ -85,13 +86,14 @@ class Ledger:
     Args:
         epoch: fencing epoch of the server; 1 <= epoch < 2**31.
         outstanding_max: bound on batches delivered and not acknowledged.
+        after_id: ids up to this one were given before; 0: none was.
     """
 
-    def __init__(self, epoch: int, outstanding_max: int) -> None:
+    def __init__(self, epoch: int, outstanding_max: int, after_id: int = 0) -> None:
         assert 0 < epoch < 1 << (63 - _COUNTER_BITS), "ids are signed 64-bit numbers"
         self._outstanding: dict[int, Batch] = {}
         self._outstanding_max = outstanding_max
-        self._next_id = (epoch << _COUNTER_BITS) + 1
+        self._next_id = max(epoch << _COUNTER_BITS, after_id) + 1
         self._first_id = self._next_id
         self._taken_back: deque[int] = deque(maxlen=TAKEN_BACK_MAX)
 
@@ -129,6 +131,7 @@ class Ledger:
     def deliver(self, batch: Batch) -> None:
         """Enter a batch that was given `next_id`."""
         assert batch.batch_id == self._next_id, "ids are given in order"
+        assert epoch_of(batch.batch_id) == epoch_of(self._first_id), "the epoch's batch ids are used up"
         self._next_id += 1
         self._outstanding[batch.batch_id] = batch
 

@@ -6,35 +6,44 @@ Rules:
 2. What stands at or before the cursor is never delivered, whatever comes out of the log again.
 3. While the batch that a write acknowledges was lost meanwhile, nothing is delivered: whether that batch is
    behind the cursor is not known yet.
-4. Only these methods change a subscriber. Those that raise have changed nothing.
-5. Where its batches were lost, the next get is refused with `RolledBack`, once: that refusal is the notice,
-   and the only one that changes something.
+4. Only these methods change a subscriber. Those that raise have changed nothing, but for the notice that
+   batches were lost, see `delivery`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, assert_never
+from typing import Any
 
 from merge.batch_limits import BatchLimits
 from merge.cursor_writes import OWN_CALL, CursorWrites, Saving
+from merge.delivery import Delivery
 from merge.errors import (
     CanalGroupError,
     DataError,
+    FencedError,
     NotSubscribed,
     RetryableError,
     RolledBack,
     SubscriptionDropped,
 )
-from merge.events import ConsumerState, GetRequested, Resume, SpanRequested
+from merge.events import (
+    AckRequested,
+    ConsumerLeased,
+    ConsumerState,
+    GetRequested,
+    Resume,
+    RollbackRequested,
+    SpanRequested,
+    SubscribeRequested,
+    UnsubscribeRequested,
+)
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.lease import Lease
-from merge.ledger import Batch, Ledger
+from merge.ledger import Batch
 from merge.phase import KEPT, Phase, Step, after
-from merge.place import Place
 from merge.position import GroupPosition, Position
-from merge.span import Span, reaches_back, same_places
+from merge.span import reaches_back, same_places
 from merge.stream import Stream
 
 
@@ -45,9 +54,10 @@ class Subscriber:
         client_id: the client id.
         server_epoch: fencing epoch of the server, from which batch ids begin.
         limits: bounds of its batches.
+        after_id: batch ids up to this one were given to an earlier subscriber of the client id.
     """
 
-    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits) -> None:
+    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int = 0) -> None:
         self.client_id = client_id
         self.phase = Phase.WAITING
         #: canal's filter on `schema.table`; empty: everything
@@ -55,19 +65,14 @@ class Subscriber:
         #: durable place; None until the first position of the group is known
         self.cursor: GroupPosition | None = None
         self.lease = Lease(client_id)
-        self.ledger = Ledger(server_epoch, limits.outstanding_max)
         self.writes = CursorWrites(client_id)
-        #: gets that wait for data, by call
-        self.waiting: dict[int, GetRequested | SpanRequested] = {}
-        #: told to the consumer with its next get: its outstanding batches were lost
-        self._notice: RolledBack | None = None
+        self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: why it is PURGED
         self._purged: DataError | None = None
         #: its cursor when it gave up what it had missed: it does not go back behind that either
         self._gave_up_at: GroupPosition | None = None
-        self._place = Place(limits)
-        #: the cursor before it sought another position, until that is known to be there
-        self._came_from: GroupPosition | None = None
+        #: the cursor before it sought another position, and why it was PURGED; until the other one is reached
+        self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
         #: the filter that the cursor store has, while another one is being written
         self._stored_filter: str | None = None
 
@@ -94,7 +99,7 @@ class Subscriber:
     @property
     def busy(self) -> bool:
         """Whether its consumer waits for an answer: it cannot be heard of meanwhile."""
-        return bool(self.waiting) or self.writes.answers_somebody
+        return bool(self.delivery.waiting) or self.writes.answers_somebody
 
     def check_consumer(self, epoch: int, at_us: int) -> None:
         """Return if a call with this epoch comes from its consumer; note that it is alive.
@@ -106,37 +111,64 @@ class Subscriber:
         self.writes.check_not_forgetting()
         self.lease.check_holder(epoch, at_us)
 
-    def taken_over(self, holder: str, table_filter: str, call: int, epoch: int, at_us: int) -> None:
-        """Give it to a consumer, whose subscription is answered when it is written."""
-        self.rollback()
-        self._notice = None
-        self.lease.give(holder, epoch, at_us)
+    def take_over(self, request: SubscribeRequested, event: ConsumerLeased) -> list[Instruction]:
+        """Give it to another consumer, whose subscription is answered when it is written."""
+        over = FencedError(
+            f"{request.holder} took over client {self.client_id}.",
+            hint="Another consumer took over. Stop this one.",
+            our_epoch=self.lease.epoch,
+            current_epoch=event.epoch,
+        )
+        refusals = self._refuse_all(over)
+        self.delivery.give_back()
+        self.lease.give(request.holder, event.epoch, event.at_us)
         if self._stored_filter is None:
             self._stored_filter = self.filter
-        self.filter = table_filter
-        self.writes.subscribing = call
+        self.filter = request.filter
+        self.writes.subscribing = event.call
+        self._resume(request.resume)
+        return refusals
 
     def release(self) -> list[Instruction]:
         """Let the consumer go: its outstanding batches are the next one's."""
-        self.rollback()
+        self.delivery.give_back()
         self._come_back()
-        self._notice = None
         self.lease.holder = ""
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
-        return [*self.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
+        return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
 
-    def leave(self, call: int) -> list[Instruction]:
-        """Give up the subscription and its cursor; it is gone when the cursor store confirms that."""
+    def unsubscribe(self, request: UnsubscribeRequested) -> list[Instruction]:
+        """Give up the subscription and its cursor; it is gone when the cursor store confirms that.
+
+        Raises:
+            RetryableError: a write is under way; nothing was changed.
+        """
+        if self.writes.follows_shards:
+            self.writes.defer(request)
+            return []
+        self.writes.check_none()
         gone = NotSubscribed(f"Client {self.client_id} unsubscribed.")
-        released = self.refuse_waiting(gone)
-        self.rollback()
+        released = self._refuse_all(gone)
+        self.delivery.give_back()
         self.lease.holder = ""
+        self._leave()
+        self.writes.forget(request.call)
+        return [*released, ReleaseConsumer(self.client_id), ForgetClient(request.call, self.client_id)]
+
+    def _refuse_all(self, error: CanalGroupError) -> list[Instruction]:
+        """Refuse the gets that wait, and a subscription that is not answered."""
+        refusals = self.delivery.refuse_waiting(error)
+        if self.writes.subscribing is not None:
+            refusals.append(Refuse(self.writes.subscribing, error))
+            self.writes.subscribing = None
+        return refusals
+
+    def _leave(self) -> None:
         self._go(Step.LEAVE)
-        self.writes.forget(call)
-        return [*released, ReleaseConsumer(self.client_id), ForgetClient(call, self.client_id)]
+        self._purged = self._came_from = None
 
     def not_forgotten(self) -> None:
-        """Take note that the store may not have forgotten it; `forget_again` asks again."""
+        """Take note that the store may not have forgotten it; `save_again` asks again."""
         self.writes.forget_later()
 
     def _refused_subscription(self) -> list[Instruction]:
@@ -146,7 +178,7 @@ class Subscriber:
         released = self.release()
         if not self.writes.durable:
             # The write may have arrived: what the store has now nobody asked for.
-            self._go(Step.LEAVE)
+            self._leave()
             self.writes.forget_later()
         return released
 
@@ -194,10 +226,10 @@ class Subscriber:
             self._come_back()
         else:
             self._go(Step.PURGE)
-            self._purged = _purged(self.client_id, error)
-        return self.refuse_waiting(error)
+            self._purged = _told(self.client_id, error)
+        return self.delivery.refuse_waiting(error)
 
-    def resume(self, where: Resume | None) -> None:
+    def _resume(self, where: Resume | None) -> None:
         """Go on after a drop or a purge, if it was said where; `stand_at` has to follow."""
         if self.kept or where is None:
             return
@@ -209,7 +241,7 @@ class Subscriber:
 
     # ---- cursor ----------------------------------------------------------------------------------------
 
-    def save(self, saving: Saving, stream: Stream) -> list[Instruction]:
+    def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
         """Write subscription and cursor; with a batch, the cursor behind it."""
         self.writes.begin(saving)
         cursor = self.cursor if saving.batch is None else stream.settled(saving.batch.ack)
@@ -224,12 +256,7 @@ class Subscriber:
         call = self.writes.due
         if call is None or self.cursor is None or self.phase is Phase.LEAVING:
             return []
-        return self.save(Saving(call, None), stream)
-
-    def is_unsure_of(self, batch_id: int) -> bool:
-        """Return whether the acknowledgement of this batch waits to be repeated: its consumer may do so."""
-        batch = self.writes.unsure_of
-        return batch is not None and batch.batch_id == batch_id and self.ledger.holds(batch)
+        return self._save(Saving(call, None), stream)
 
     def settle(self, stream: Stream) -> None:
         """Take note that shards joined or left; those that joined stand where they did."""
@@ -241,13 +268,11 @@ class Subscriber:
 
     def _acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch: the cursor store has it."""
-        if self.ledger.holds(batch):
-            self.ledger.ack(batch.batch_id)
+        if self.delivery.acked(batch, stream):
             self.cursor = stream.settled(batch.ack)
-            self._place.passed(batch, stream)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
             # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
-            self._place.go_behind(batch)
+            self.delivery.place.go_behind(batch)
             self.cursor = stream.settled(batch.ack)
         elif stream.merging and self.kept:
             self.stand_at(batch.ack, stream)
@@ -255,16 +280,6 @@ class Subscriber:
             self.cursor = stream.settled(batch.ack)
 
     # ---- place in the stream ---------------------------------------------------------------------------
-
-    @property
-    def done(self) -> int:
-        """Log index before which it needs nothing any more."""
-        outstanding = self.ledger.outstanding
-        return outstanding[0].log_start if outstanding else self._place.read
-
-    def skip_behind(self, stream: Stream) -> None:
-        """Read past headers that are behind the cursor, so that they hold no ring."""
-        self._place.skip_behind(stream)
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
         """Make `cursor` the cursor, stand at the log's base and skip what stands at or before the cursor.
@@ -280,7 +295,7 @@ class Subscriber:
         settled = stream.settled(cursor)
         self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(settled)
         self.cursor = settled
-        self._place.stand_at(settled, stream)
+        self.delivery.place.stand_at(settled, stream)
 
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
         """Take note that the cursor store has what was written, and answer who waited for it."""
@@ -320,9 +335,9 @@ class Subscriber:
         saving = self.writes.saving
         if saving is None or saving.under_way:
             return []
-        return self.save(replace(saving, under_way=True), stream)
+        return self._save(replace(saving, under_way=True), stream)
 
-    def seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
+    def _seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
         """Stand at `start`: everything before it is done with, whatever the cursor says.
 
         Other spans that wait are refused: they begin elsewhere.
@@ -331,7 +346,7 @@ class Subscriber:
             RolledBack: it is before the cursor, and that may not be; nothing was changed.
         """
         reading = stream.merging and self.phase is Phase.READING
-        positioned = self._place.position if reading else self.cursor
+        positioned = self.delivery.place.position if reading else self.cursor
         if self.kept and positioned is not None and same_places(positioned, start):
             return []
         sought = stream.settled(start)
@@ -341,32 +356,23 @@ class Subscriber:
                 f"Client {self.client_id} has consumed what is asked for.",
                 hint="It was finished, or belongs to a run of the consumer that is over.",
             )
-        refusals = self._refuse_spans()
-        self.rollback()
-        self._notice = None
-        before, self.cursor = self.cursor, sought
+        refusals = self.delivery.refuse_spans()
+        self.delivery.give_back()
+        before, self.cursor = (self.cursor, self._purged), sought
         base = stream.base
         held = reaches_back(base.ack.shards, sought.shards)
         if reading and base.ack == base.end and held:
             self.stand_at(sought, stream)
         elif stream.merging or not forward or not self.kept:
             self._go(Step.SEEK)
-            self._came_from = self._came_from or before
+            self._came_from, self._purged = self._came_from or before, None
         return refusals
-
-    def _refuse_spans(self) -> list[Instruction]:
-        over = RolledBack(
-            f"Client {self.client_id} reads from another position by now.",
-            hint="A later call asked for rows that do not follow these.",
-        )
-        spans = [call for call, request in self.waiting.items() if isinstance(request, SpanRequested)]
-        return [self._refuse(call, over) for call in spans]
 
     def _come_back(self) -> None:
         """Stand where it stood before a `seek` whose place was not reached."""
         if self._came_from is not None:
-            self.cursor, self._came_from = self._came_from, None
-            self._go(Step.SEEK)
+            (self.cursor, self._purged), self._came_from = self._came_from, None
+            self._go(Step.SEEK if self._purged is None else Step.PURGE)
 
     def rewind(self) -> list[Instruction]:
         """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow.
@@ -374,145 +380,75 @@ class Subscriber:
         The consumer hears of it before it gets anything again.
         """
         self._go(Step.REWIND)
-        if self.ledger.rollback():
-            self._notice = RolledBack(
-                f"Batches of client {self.client_id} were rolled back: a shard or the group restarted.",
-                hint="Forget what you did not finish and get again.",
-            )
-        if self._notice is None or not self.waiting:
-            return []
-        notice, self._notice = self._notice, None
-        return self.refuse_waiting(notice)
+        return self.delivery.lose()
 
-    # ---- batches ---------------------------------------------------------------------------------------
+    # ---- gets ------------------------------------------------------------------------------------------
 
-    def check_get(self, seen_id: int | None) -> None:
-        """Return if a get may wait for a batch.
-
-        Args:
-            seen_id: what was delivered after it is taken back by the get; None: nothing is.
+    def get(self, request: GetRequested) -> list[Instruction]:
+        """Let a get wait for the next batch.
 
         Raises:
-            RolledBack: the notice that what was outstanding is lost; it is told once.
-            DataError: a source has purged what follows the cursor.
-            RetryableError: too many batches are outstanding.
+            DataError: a source has purged what follows the cursor; nothing was changed.
+            RolledBack, RetryableError: as `Delivery.check_get`.
         """
         if self._purged is not None:
             raise self._purged
-        if self._notice is not None:
-            notice, self._notice = self._notice, None
-            raise notice
-        self.ledger.check_room(seen_id)
-
-    def get(self, request: GetRequested) -> list[Instruction]:
-        """Let a get wait for the next batch; what it shows to be lost is given up."""
-        given_up: list[Instruction] = []
-        if request.seen_id is not None:
-            given_up = self._give_up_gets()
-            self._take_back_unseen(request.seen_id)
-        self.waiting[request.call] = request
-        return given_up
+        self.delivery.check_get(request.seen_id)
+        return self.delivery.get(request)
 
     def get_span(self, request: SpanRequested, stream: Stream) -> list[Instruction]:
-        """Let a call wait for a span; raises as `seek`."""
-        refusals = self.seek(request.span.start, stream, may_rewind=request.may_rewind)
-        self.waiting[request.call] = request
-        return refusals
+        """Let a call wait for a span; who asks again is answered again.
 
-    def timed_out(self, call: int, failure: CanalGroupError | None) -> Instruction:
-        """Answer a get that waits no longer: with nothing, or with why there will be nothing."""
-        if failure is not None:
-            return self._refuse(call, failure)
-        del self.waiting[call]
-        return Reply(call, None)
+        Raises:
+            RetryableError: a write is under way, or too many batches are outstanding; nothing was changed.
+            RolledBack: as `_seek`.
+        """
+        found = self.delivery.find_span(request.span)
+        if found is not None:
+            return [Reply(request.call, found)]
+        self.writes.check_none()
+        self.delivery.ledger.check_room()
+        refusals = self._seek(request.span.start, stream, may_rewind=request.may_rewind)
+        self.delivery.waiting[request.call] = request
+        return refusals
 
     def serve(self, stream: Stream) -> list[Instruction]:
         """Answer the gets that wait, as far as there are batches."""
-        instructions: list[Instruction] = []
-        for call, request in list(self.waiting.items()):
-            try:
-                self.ledger.check_room()
-                batch = self._next(request, stream)
-            except CanalGroupError as error:
-                instructions.append(self._refuse(call, error))
-                continue
-            if batch is None:
-                break
-            del self.waiting[call]
-            instructions.append(Reply(call, batch))
-        return instructions
+        if not self.delivery.waiting:
+            return []
+        lost = self.writes.acknowledging
+        decided = lost is None or self.delivery.ledger.holds(lost)
+        return self.delivery.serve(stream, readable=decided and self.phase is Phase.READING)
 
-    def _next(self, request: GetRequested | SpanRequested, stream: Stream) -> Batch | None:
-        """Deliver what a waiting get asks for; None: it waits on."""
-        found = self.find_span(request.span) if isinstance(request, SpanRequested) else None
-        if found is not None:
-            return found
-        if self._undecided or self.phase is not Phase.READING:
-            return None
-        match request:
-            case SpanRequested():
-                batch = self._place.next_span(self.ledger.next_id, request.span, stream)
-            case GetRequested():
-                batch = self._place.next_batch(self.ledger.next_id, stream, request.rows_max)
-            case _:
-                assert_never(request)
-        if batch is not None:
-            self.ledger.deliver(batch)
-        return batch
+    def rollback(self, request: RollbackRequested) -> list[Instruction]:
+        """Take back what its consumer gives back, and answer.
 
-    @property
-    def _undecided(self) -> bool:
-        """Whether it is unknown if a lost batch will have been acknowledged."""
-        batch = self.writes.acknowledging
-        return batch is not None and not self.ledger.holds(batch)
+        Raises:
+            RetryableError: a write is under way; nothing was changed.
+            RolledBack, UnknownBatch: as `Ledger.find`; nothing was changed.
+        """
+        if self.writes.follows_shards:
+            self.writes.defer(request)
+            return []
+        self.writes.check_none()
+        return [Reply(request.call, self.delivery.give_back(request.batch_id))]
 
-    def find_span(self, span: Span) -> Batch | None:
-        """Return the span if it is outstanding: who asks again is answered again."""
-        for batch in self.ledger.outstanding:
-            if same_places(batch.start, span.start) and (
-                span.until is None or same_places(batch.end, span.until)
-            ):
-                return batch
-        return None
+    def ack(self, request: AckRequested, stream: Stream) -> list[Instruction]:
+        """Write the cursor behind the oldest outstanding batch; it is answered when that is durable.
 
-    def _refuse(self, call: int, error: CanalGroupError) -> Refuse:
-        del self.waiting[call]
-        return Refuse(call, error)
-
-    def refuse_waiting(self, error: CanalGroupError) -> list[Instruction]:
-        """Refuse the gets that wait."""
-        return [self._refuse(call, error) for call in list(self.waiting)]
-
-    def _give_up_gets(self) -> list[Instruction]:
-        """Answer the gets that told what their consumer had seen: it asks again, so it reads no answer."""
-        given_up = [
-            call
-            for call, request in self.waiting.items()
-            if isinstance(request, GetRequested) and request.seen_id is not None
-        ]
-        for call in given_up:
-            del self.waiting[call]
-        return [Reply(call, None) for call in given_up]
-
-    def rollback(self, batch_id: int | None = None) -> int:
-        """Take back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
-        taken = self.ledger.rollback(batch_id)
-        if taken:
-            self._place.go_back(taken)
-        return len(taken)
-
-    def rolled_back(self, batch_id: int | None) -> int:
-        """Take back what the consumer gives back, which knows now what is lost; as `rollback`."""
-        count = self.rollback(batch_id)
-        self._notice = None
-        return count
-
-    def _take_back_unseen(self, seen_id: int) -> None:
-        """Take back what was delivered behind `seen_id`: the answers got lost on their way."""
-        for batch in self.ledger.outstanding:
-            if batch.batch_id > seen_id:
-                self.rollback(batch.batch_id)
-                return
+        Raises:
+            RetryableError: another write is under way; nothing was changed.
+            AckOutOfOrder, RolledBack, UnknownBatch: as `Ledger.check_ack`; nothing was changed.
+        """
+        ledger, unsure = self.delivery.ledger, self.writes.unsure_of
+        if self.writes.follows_shards:
+            ledger.check_ack(request.batch_id)
+            self.writes.defer(request)
+            return []
+        if unsure is None or not (unsure.batch_id == request.batch_id and ledger.holds(unsure)):
+            self.writes.check_none()
+        batch = ledger.check_ack(request.batch_id)
+        return self._save(Saving(request.call, batch), stream)
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
@@ -527,33 +463,21 @@ class Subscriber:
             "dropped": self.phase is Phase.DROPPED,
             "error": str(self._purged) if self._purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
-            "outstanding": [
-                {"batch_id": batch.batch_id, "rows": batch.rows} for batch in self.ledger.outstanding
-            ],
+            "outstanding": self.delivery.describe(),
         }
 
     def validate(self, stream: Stream) -> None:
         """Assert what holds between two events."""
+        reading = self.phase is Phase.READING
         self.writes.validate()
-        self.ledger.validate()
+        self.delivery.validate(stream, self.cursor, reading=reading)
+        assert stream.merging or not reading, "nobody reads a log that is not there"
         assert (self.phase is Phase.PURGED) == (self._purged is not None), "who is purged knows why"
-        assert self.phase is not Phase.READING or stream.merging, "nobody reads a log that is not there"
-        if self.phase is Phase.READING:
-            assert self.cursor is not None, "who reads has a cursor"
-            assert stream.log.base <= self.done <= self._place.read <= stream.log.tip
-        else:
-            assert not self.ledger.outstanding, "what is outstanding stands in the log"
-        if not self.kept:
-            assert not self.waiting or self.phase is Phase.LEAVING, "who is not kept waits for nothing"
-        assert not (self.waiting and not self.lease.holder), "who waits has the lease"
-        outstanding = self.ledger.outstanding
-        for batch, following in pairwise(outstanding):
-            assert batch.log_stop <= following.log_start or following.behind is not None
-        for batch in outstanding:
-            assert batch.generation == stream.generation, "batches of an earlier log are taken back"
+        assert self.kept or not self.delivery.waiting, "who is not kept waits for nothing"
+        assert self.lease.holder or not self.delivery.waiting, "who waits has the lease"
 
 
-def _purged(client_id: str, error: DataError) -> DataError:
+def _told(client_id: str, error: DataError) -> DataError:
     """Return what a consumer is told whose cursor was purged."""
     return type(error)(
         f"Client {client_id} cannot go on at its cursor: {error.message}",

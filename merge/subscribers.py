@@ -48,6 +48,8 @@ class Subscribers:
         self._lease_us = lease_us
         self._drop_after_us = drop_after_us
         self._by_id: dict[str, Subscriber] = {}
+        #: greatest batch id that a forgotten subscriber was given
+        self._given_id = 0
 
     # ---- who there is ----------------------------------------------------------------------------------
 
@@ -58,12 +60,13 @@ class Subscribers:
     def find_or_make(self, client_id: str) -> Subscriber:
         """Return the subscriber of a client id; where it has none, it has one from now."""
         if client_id not in self._by_id:
-            self._by_id[client_id] = Subscriber(client_id, self._epoch, self._limits)
+            self._by_id[client_id] = Subscriber(client_id, self._epoch, self._limits, self._given_id)
         return self._by_id[client_id]
 
     def forget(self, client_id: str) -> None:
-        """Keep nothing more of a client id."""
-        del self._by_id[client_id]
+        """Keep nothing more of a client id, but that its batch ids are not given again."""
+        forgotten = self._by_id.pop(client_id)
+        self._given_id = max(self._given_id, forgotten.delivery.ledger.next_id - 1)
 
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
         """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
@@ -141,8 +144,8 @@ class Subscribers:
         if not self._stream.merging or not self._kept or not self.all_placed:
             return []
         for subscriber in self._kept:
-            subscriber.skip_behind(self._stream)
-        return [*self._stream.free(min(subscriber.done for subscriber in self._kept))]
+            subscriber.delivery.place.skip_behind(self._stream)
+        return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
 
     # ---- time passes -----------------------------------------------------------------------------------
 

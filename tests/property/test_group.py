@@ -12,6 +12,7 @@ from merge.batch_limits import BatchLimits
 from merge.cursor_writes import OWN_CALL
 from merge.errors import (
     AckOutOfOrder,
+    CanalGroupError,
     ConsumerActive,
     CoordinatorUnavailable,
     FencedError,
@@ -49,7 +50,7 @@ sources = st.lists(transactions | statements, max_size=7) | st.lists(transaction
 class Consumer:
     """What one client id has seen, and what must hold for it."""
 
-    def __init__(self):
+    def __init__(self, ids=()):
         self.epoch = 0
         #: where its first subscription began; None: not subscribed
         self.begin = None
@@ -60,7 +61,7 @@ class Consumer:
         #: greatest key acknowledged, and greatest key that the cursor has passed: less, inside a transaction
         self.acked_us = self.passed_us = 0
         #: ids that were delivered
-        self.ids = []
+        self.ids = list(ids)
 
     def forget(self):
         self.outstanding = []
@@ -71,6 +72,9 @@ class Consumer:
 
 
 class GroupMachine(RuleBasedStateMachine):
+    #: makes the world
+    world_of = World
+
     @initialize(
         shards=st.lists(sources, min_size=1, max_size=3),
         skip=st.booleans(),
@@ -83,11 +87,12 @@ class GroupMachine(RuleBasedStateMachine):
         )
         self.sources = [Source(*shard, server=index) for index, shard in enumerate(shards)]
         names = tuple(f"s{index}" for index in range(len(shards)))
-        self.world = World(
+        self.world = self.world_of(
             self.sources,
             GroupSettings("shop", names, limits, LEASE_US, SKIP_AFTER_US if skip else None),
             ring_size=RING_SIZE,
         )
+        self.world.forgets = False
         self.world.start()
         self.expected = all_places(self.sources)
         self.consumers = {client: Consumer() for client in CLIENTS}
@@ -277,10 +282,46 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _finish_writes(self):
         for _ in range(ROUNDS_MAX):
-            if not self.world.saving:
+            if not self.world.saving and not self.world.forgetting:
                 return
-            self._write()
+            if self.world.saving:
+                self._write()
+            else:
+                self._forget()
         raise AssertionError(f"one write brings forth the next: {self.world.saving}")
+
+    @rule(client=st.sampled_from(CLIENTS))
+    def unsubscribe(self, client):
+        world, call = self.world, self.world.call()
+        asked = ev.UnsubscribeRequested(call, client, world.epochs.get(client, 0), world.now_us)
+        self._may_rewind(lambda: world.tell(asked))
+        refused = isinstance(world.answers.get(call), CanalGroupError)
+        assert refused or self._leaves(client) or client in self._deferring()
+
+    @precondition(lambda self: self.world.forgetting)
+    @rule(fails=st.booleans(), arrives=st.booleans())
+    def forget(self, fails, arrives):
+        self._forget(fails=fails, arrives=arrives)
+
+    def _forget(self, *, fails=False, arrives=False):
+        """End what the store was asked to forget; it may have arrived though that fails."""
+        client = self.world.forgetting[0].client_id
+        self.world.forget(CoordinatorUnavailable("away") if fails else None, arrives=arrives)
+        assert self._leaves(client) == fails
+        if arrives or not fails:
+            self.consumers[client] = Consumer(ids=self.consumers[client].ids)
+
+    def _phases(self):
+        clients = self.world.group.describe(self.world.now_us)["clients"]
+        return {client["client_id"]: client["phase"] for client in clients}
+
+    def _leaves(self, client):
+        """Whether a client is given up, and the store has not confirmed it."""
+        return self._phases().get(client) == "leaving"
+
+    def _deferring(self):
+        """Clients whose calls wait for a write that nobody asked for."""
+        return {save.client_id for save in self.world.saving if save.call == OWN_CALL}
 
     def _check_forward(self, save):
         before = self.world.stored.get(save.client_id)
@@ -335,7 +376,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert not self.consumers[client].outstanding
             return None
         except RetryableError:
-            assert len(self.consumers[client].outstanding) >= 3
+            assert len(self.consumers[client].outstanding) >= 3 or self._leaves(client)
             return None
         if batch is not None:
             self._delivered(self.consumers[client], batch)
@@ -440,7 +481,8 @@ class GroupMachine(RuleBasedStateMachine):
         before = self.world.group.describe(0)
         call = self.world.call()
         self.world.tell(ev.GetRequested(call, client, epoch - 1, 9, self.world.now_us))
-        assert isinstance(self.world.answers[call], FencedError | NotSubscribed)
+        allowed = RetryableError if self._leaves(client) else FencedError | NotSubscribed
+        assert isinstance(self.world.answers[call], allowed)
         assert self.world.group.describe(0) == before
 
     @rule(client=st.sampled_from(CLIENTS), which=st.none() | st.integers(0, 2))
@@ -537,9 +579,10 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(ROUNDS_MAX):
             self.world.open_all()
             self._finish_writes()
-            if not self.unsure and not self.world.opening:
+            leaving = "leaving" in self._phases().values()
+            if not self.unsure and not self.world.opening and not leaving:
                 break
-            if self.unsure:
+            if self.unsure or leaving:
                 self.tick(1)
         else:
             raise AssertionError(f"{self.unsure} is not written again, or {self.world.opening} opened again")
