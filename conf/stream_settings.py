@@ -57,6 +57,8 @@ class MergeSettings(Settings):
 
     #: time in which a commit that is already stamped may still be unreadable
     margin_ms: Annotated[int, Field(ge=0)] = 50
+    #: how far ahead of its source's clock a commit time may lie and be believed
+    ahead_max_s: Seconds = 5.0
     #: whether a shard that is cut off holds the group
     dead_shard: Literal["wait", "skip_after"] = "wait"
     #: only with `skip_after`: silence after which the group goes on without the shard
@@ -107,6 +109,8 @@ class ConsumerSettings(Settings):
     away: Literal["hold", "drop"] = "hold"
     #: only with `drop`: how long
     drop_after_s: Seconds | None = None
+    #: how far before the others, in commit time, a consumer may have the sources read again for itself
+    apart_max_s: Seconds = 3600.0
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:

@@ -29,6 +29,7 @@ from merge.events import (
     LeaseFailed,
     PlanRequested,
     ReleaseRequested,
+    Resume,
     RollbackRequested,
     SpanRequested,
     SubscribeRequested,
@@ -114,6 +115,8 @@ class Consumers:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
             subscriber.check_kept(event.resume, event.at_us)
+            if event.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
+                self._subscribers.check_apart(event.client_id, subscriber.cursor)
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
@@ -144,6 +147,8 @@ class Consumers:
     def _span(self, event: SpanRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         event.span.check()
+        if event.may_rewind:
+            self._subscribers.check_apart(event.client_id, event.span.start)
         return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
 
     def _timed_out(self, event: GetTimedOut) -> list[Instruction]:

@@ -62,6 +62,8 @@ class GroupSettings:
     ahead_max_us: int = AHEAD_MAX_US
     #: keep nothing for a client id that has no consumer for longer while others have; None: keep for ever
     drop_after_us: int | None = None
+    #: how far before the others, in commit time, a consumer may have the shards opened again; None: any
+    apart_max_us: int | None = None
 
 
 class Group:
@@ -77,7 +79,12 @@ class Group:
         self.epoch = epoch
         self._stream = Stream(settings.shards, settings.skip_after_us, settings.ahead_max_us)
         self._subscribers = Subscribers(
-            self._stream, epoch, settings.limits, settings.lease_us, settings.drop_after_us
+            self._stream,
+            epoch,
+            settings.limits,
+            settings.lease_us,
+            settings.drop_after_us,
+            settings.apart_max_us,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: what is done when every cursor has the shards of the moment

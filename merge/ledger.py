@@ -4,7 +4,7 @@ Rules:
 
 1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
 2. A refused call raises and changes nothing.
-3. Ids grow for ever, also across restarts: the server's epoch stands above a counter. A server that has used up
+3. Ids grow for ever, also across restarts: the epoch stands above a counter. A server that has used up
    its counter (four thousand million batches) breaks, and goes on under a new epoch.
 4. A rolled back batch is gone: its id is never delivered again. The ledger remembers the last
    `TAKEN_BACK_MAX` of them, to say so to whoever still holds one.

@@ -58,6 +58,8 @@ class Stream(Membership):
         self.standings = [ShardStanding() for _ in shards]
         #: late transactions of earlier generations
         self.late_before = 0
+        #: likewise those of which the commit time was not believed
+        self.future_before = 0
         #: looks at both lists, which are changed in place
         self._waiting = Waiting(self.members, self.standings, skip_after_us)
         self._timeline: Timeline | None = None
@@ -117,6 +119,7 @@ class Stream(Membership):
         skipped = self._skipped()
         self.generation += 1
         self.late_before += self._timeline.late if self._timeline is not None else 0
+        self.future_before += self._timeline.future if self._timeline is not None else 0
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)

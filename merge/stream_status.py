@@ -26,6 +26,7 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
         "headers_pending": timeline.pending if timeline is not None else 0,
         "headers_kept": stream.log.tip - stream.log.base,
         "late": stream.late_before + (timeline.late if timeline is not None else 0),
+        "future": stream.future_before + (timeline.future if timeline is not None else 0),
         **_held(stream, at_us),
         "retired": stream.retired,
         "shards": [_shard(stream, index, at_us) for index in range(len(stream.members))],
@@ -92,6 +93,7 @@ def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
         "skipped": timeline.excluded(index) if timeline is not None and known else False,
         "late": late,
         "late_rows": late_rows,
+        "future": timeline.future_of(index) if timeline is not None else 0,
         "acked_position": str(position) if position is not None else None,
         "error": str(standing.error) if standing.error is not None else standing.reason or None,
     }

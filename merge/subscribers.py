@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from merge.batch_limits import BatchLimits
-from merge.errors import DataError
+from merge.errors import DataError, UsageError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.phase import Phase
 from merge.position import ANY_SERVER, GroupPosition, Position
+from merge.span import reaches_back
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 
@@ -32,6 +33,8 @@ class Subscribers:
         lease_us: how long a consumer may be silent before its client id is free again.
         drop_after_us: how long a client id may be without a consumer, while another one has one, before
             nothing is kept for it; None: for ever.
+        apart_max_us: how far before the others, in commit time, one may have the shards opened again; None:
+            any.
     """
 
     def __init__(
@@ -41,12 +44,14 @@ class Subscribers:
         limits: BatchLimits,
         lease_us: int,
         drop_after_us: int | None = None,
+        apart_max_us: int | None = None,
     ) -> None:
         self._stream = stream
         self._epoch = epoch
         self._limits = limits
         self._lease_us = lease_us
         self._drop_after_us = drop_after_us
+        self._apart_max_us = apart_max_us
         self._by_id: dict[str, Subscriber] = {}
         #: greatest batch id that a forgotten subscriber was given
         self._given_id = 0
@@ -100,6 +105,35 @@ class Subscribers:
         """Whether every stored cursor has the shards of this moment."""
         stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
         return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
+
+    def check_apart(self, client_id: str, start: GroupPosition) -> None:
+        """Return if a client may read from `start`, though the shards have to be opened again for that.
+
+        The others get nothing new until the sources are read again up to where they are. How long that is, is
+        told by the commit times; a position that has none is taken at its word.
+
+        Raises:
+            UsageError: it is too far before another client that has a consumer.
+        """
+        base = self._stream.base.ack.shards
+        if self._apart_max_us is None or not self._stream.merging or reaches_back(base, start.shards):
+            return
+        for other in self._kept:
+            if other.client_id == client_id or not other.lease.holder or other.cursor is None:
+                continue
+            for shard, position in start.shards.items():
+                further = other.cursor.shards.get(shard, position)
+                apart_us = further.commit_us - position.commit_us if position.commit_us else 0
+                if apart_us > self._apart_max_us:
+                    raise UsageError(
+                        f"Client {client_id} asks for what shard {shard} committed {apart_us / 1e6:.0f} s"
+                        f" before what client {other.client_id} has read; the bound is "
+                        f"{self._apart_max_us / 1e6:.0f} s.",
+                        hint="Read it through an instance of its own for these shards, or raise "
+                        "consumer.apart_max_s: every other client waits while the sources are read again.",
+                        shard=shard,
+                        apart_s=apart_us / 1e6,
+                    )
 
     def places_of(self, shard: str) -> dict[str, str]:
         """Return where each cursor stands in a shard, by client id."""

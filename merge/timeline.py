@@ -83,6 +83,11 @@ class Timeline:
         """Transactions flagged LATE so far."""
         return sum(lane.late_transactions for lane in self._lanes)
 
+    @property
+    def future(self) -> int:
+        """Transactions flagged FUTURE so far."""
+        return sum(lane.future_transactions for lane in self._lanes)
+
     def late_of(self, shard: int) -> tuple[int, int]:
         """Return how many transactions of a shard were flagged LATE so far, and their row changes."""
         lane = self._lanes[shard]

@@ -1001,3 +1001,95 @@ def _request_get(world, seen_id):
     call = world.call()
     world.tell(ev.GetRequested(call, "c", world.epochs["c"], 9, world.now_us, seen_id))
     return call
+
+
+# ---- what the cursor store may have done -------------------------------------------------------------------
+
+
+def unsubscribing(world):
+    """Ask for the end of the subscription; return the call."""
+    world.forgets = False
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "c", world.epochs["c"], world.now_us))
+    return call
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_an_unsubscribing_whose_answer_was_lost_is_repeated_until_the_store_confirms_it(arrives):
+    """1. The store does not answer; the consumer hears that. 2. It may not go on, nor subscribe, nor is it
+    told that the subscription is gone. 3. The store is asked again. 4. No server finds the subscription any more.
+    """
+    world = World.of(Source(Tx(10), Tx(20)))
+    world.subscribe()
+    call = unsubscribing(world)
+    world.forget(CoordinatorUnavailable("away"), arrives=arrives)
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(call)
+    for refused in (unsubscribing(world), world.request_get(), world.request_subscribe()):
+        with pytest.raises(RetryableError, match="being removed"):
+            world.result(refused)
+    assert world.status(0)["state"] == "open"
+    world.tick(1)
+    world.forget(CoordinatorUnavailable("away"))
+    world.tick(1)
+    world.forget()
+    with pytest.raises(NotSubscribed):
+        world.result(unsubscribing(world))
+    world.epoch += 1
+    world.restart()
+    world.start()
+    assert world.group.describe(0)["clients"] == []
+
+
+def test_while_it_is_forgotten_a_client_holds_no_ring():
+    world = World.of(Source(Tx(10), Tx(20)))
+    world.subscribe()
+    world.subscribe("other")
+    world.report_all()
+    world.ack(world.get("other").batch_id, "other")
+    assert world.rings[0].freed == 0
+    unsubscribing(world)
+    assert world.rings[0].freed == 2
+
+
+def test_a_refused_subscription_that_arrived_is_forgotten_by_the_store():
+    world = World.of(Source(Tx(10), Tx(20)))
+    call = world.request_subscribe()
+    world.lease()
+    world.save(CoordinatorUnavailable("no answer"), arrives=True)
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(call)
+    assert "c" in world.stored
+    world.tick(1)
+    assert world.stored == {}
+    assert world.group.describe(0)["clients"] == []
+
+
+def test_a_refused_change_of_the_filter_leaves_the_one_that_is_stored():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    call = world.call()
+    world.tell(ev.SubscribeRequested(call, "c", "h", "shop\\..*", world.now_us))
+    world.lease()
+    world.save(CoordinatorUnavailable("away"))
+    with pytest.raises(CoordinatorUnavailable):
+        world.result(call)
+    assert world.group.describe(0)["clients"][0]["filter"] == ""
+
+
+def test_batch_ids_of_a_client_that_came_back_go_on():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.report_all()
+    first = world.get()
+    unsubscribing(world)
+    world.forget()
+    world.subscribe()
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    again = None
+    with pytest.raises(RolledBack):
+        world.ack(first.batch_id)
+    again = world.get()
+    assert again is None or again.batch_id > first.batch_id

@@ -20,7 +20,7 @@ def delivered():
     world.subscribe()
     world.report_all()
     batches = [world.get(rows_max=1) for _ in range(3)]
-    return world.group._subscribers.find("c").ledger, batches
+    return world.group._subscribers.find("c").delivery.ledger, batches
 
 
 def test_ids_begin_above_those_of_the_epoch_before(delivered):

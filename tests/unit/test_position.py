@@ -6,7 +6,7 @@ import pytest
 
 from merge.errors import UsageError
 from merge.gtid import NO_GTIDS, parse_gtid_set
-from merge.position import GroupPosition, Position, file_order
+from merge.position import GroupPosition, Position, file_order, oldest
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -123,3 +123,44 @@ def test_with_shard_leaves_the_original_as_it_was():
     after = before.with_shard("a", Position("bin.000002", 4)).with_shard("b", Position("bin.000001", 9))
     assert before == GroupPosition({"a": Position("bin.000001", 4)}, 3)
     assert after == GroupPosition({"a": Position("bin.000002", 4), "b": Position("bin.000001", 9)}, 3)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        (f"{A}:1:3", f"{A}:1-2", f"{A}:1"),
+        (f"{A}:1-9:20-30", f"{A}:5-25", f"{A}:5-9:20-25"),
+        ("0-1-2,1-1-1", "0-1-1,1-1-2", "0-1-1,1-1-1"),
+        ("0-1-7,1-1-1", "0-2-7", "0-1-7"),
+    ],
+)
+def test_of_two_servers_that_committed_in_other_orders_the_oldest_is_what_both_have(one, other, shared):
+    """No place of either is before both: only GTIDs can find that."""
+    first = Position("a.000001", 900, parse_gtid_set(one), commit_us=7, key_us=30, server="a")
+    second = Position("b.000007", 400, parse_gtid_set(other), commit_us=5, key_us=20, server="b")
+    for positions in ([first, second], [second, first]):
+        found = oldest(positions)
+        assert (str(found.gtid_set), found.key_us, found.commit_us) == (shared, 20, 5)
+        assert not found.is_of("a")
+        assert not found.is_of("b")
+        assert Position.from_dict(found.to_dict()) == found
+
+
+def test_of_two_servers_the_oldest_is_the_one_whose_transactions_all_have():
+    first = Position("a.000001", 900, parse_gtid_set(f"{A}:1-3"), key_us=10, server="a")
+    second = Position("b.000007", 400, parse_gtid_set(f"{A}:1-2"), key_us=20, server="b")
+    assert oldest([first, second]) == second
+
+
+def test_where_one_has_no_gtids_the_oldest_has_the_smallest_key():
+    first = Position("a.000001", 900, parse_gtid_set(f"{A}:1-3"), key_us=10, server="a")
+    second = Position("b.000007", 400, key_us=5, server="b")
+    assert oldest([first, second]) == second
+
+
+def test_where_shards_joined_is_part_of_a_group_position_and_goes_with_them():
+    joined = Position("a.000001", 4)
+    position = GroupPosition({"s0": joined, "s1": joined}, 5, joined={"s1": joined})
+    assert GroupPosition.from_json(position.to_json()) == position
+    assert position.without({"s1"}).joined == {}
+    assert not position.knows_shards_of(GroupPosition(position.shards, 5))

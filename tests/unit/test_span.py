@@ -188,3 +188,57 @@ def test_a_span_that_was_taken_back_leaves_what_was_behind_it_as_it_was():
     world.rollback()
     assert places(world.span(Span(begin, first.end))) == places(first)
     assert places(world.span(Span(first.end))) == places(rest)
+
+
+def test_keys_of_spans_do_not_decrease_when_the_furthest_shard_left():
+    """1. Shard 1 was at 100, and leaves. 2. What shard 0 committed at 60 is not put before that."""
+    world = World.of(Source(Tx(10), Tx(60), name="a"), Source(Tx(20), Tx(100), name="b", server=1))
+    begin = world.subscribe()
+    world.report(0, 1, 100)
+    world.report(1, 2, 110)
+    first = world.span(Span(begin))
+    world.ack(first.batch_id)
+    world.remove("s1", until_us=105)
+    world.report(1, 0, 120)
+    while world.saving:
+        world.save()
+    assert world.closed == [1]
+    world.report(0, 1, 200)
+    cursor = GroupPosition.from_json(world.group.describe(0)["clients"][0]["cursor"])
+    assert keys(world.span(Span(cursor))) == [100]
+
+
+def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
+    """1. A checkpoint ends at X, of s0 alone. 2. s1 joins; its rows are read and acknowledged. 3. The query
+    asks for what follows X again: s1 is read from where it joined, also by the next server.
+    """
+    world = World.of(Source(Tx(10), Tx(20), Tx(30), Tx(60)))
+    begin = world.subscribe()
+    world.report(0, 1, 15)
+    checkpoint = world.span(Span(begin)).end
+    world.ack(world.span(Span(begin)).batch_id)
+    world.add(Source(Tx(21), Tx(22), Tx(61), name="new", server=1))
+    world.open_all()
+    while world.saving:
+        world.save()
+    for shard in (0, 1):
+        world.report(shard, 2, 35)
+    first = world.span(Span(checkpoint))
+    assert {place[0] for place in places(first)} == {0, 1}
+    world.ack(first.batch_id)
+
+    def again():
+        call = world.request_span(Span(checkpoint, first.end))
+        assert world.opening[1].position == world.sources[1].start
+        world.open_all()
+        for shard in (0, 1):
+            world.report(shard, 2, 35)
+        return places(world.result(call))
+
+    assert again() == places(first)
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    world.subscribe()
+    assert again() == places(first)

@@ -11,6 +11,7 @@ from merge.gtid import parse_gtid_set
 from merge.header import Flag
 from merge.place import HEADERS_MAX
 from merge.position import GroupPosition, Position
+from merge.span import Span
 
 
 def running(*transactions, **limits):
@@ -263,3 +264,34 @@ def test_flags_and_keys_of_the_log_are_not_changed_for_one_subscriber():
     batch.headers["key_us"] = 0
     world.rollback()
     assert world.get(rows_max=1).headers["key_us"].tolist() == [5]
+
+
+@pytest.mark.parametrize("read_by", ["gets", "spans"])
+def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in_between(read_by):
+    """As above, but what the one ahead has already comes after its first acknowledgement."""
+    source = Source(Tx(10), Tx(20), Tx(30), Tx(40), Tx(50))
+    world = World.of(source, start=False)
+    uuid = source.names[-1]
+    behind, ahead = (
+        Position("bin.000900", 500 + place, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
+        for place, gtids in enumerate(("1", "1:3-4"))
+    )
+    world.start(
+        ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),
+        ev.ConsumerState("behind", "", GroupPosition({"s0": behind}, 1), "", 0),
+    )
+    world.tell(ev.ShardOpened(0, 1, behind, 0))
+    del world.opening[0]
+    world.free = lambda *_: None
+    world.subscribe("ahead")
+    world.subscribe("behind")
+
+    def read(cursor):
+        return world.get("ahead") if read_by == "gets" else world.span(Span(cursor), "ahead")
+
+    world.tell(ev.ShardReported(0, 1, source.run(1, 2), 25, 0, "new"))
+    first = read(GroupPosition({"s0": ahead}, 3))
+    assert first.headers["gtid_number"].tolist() == [2]
+    cursor = world.ack(first.batch_id, "ahead")
+    world.tell(ev.ShardReported(0, 1, source.run(2, 5, 1), 99, 0, "new"))
+    assert read(cursor).headers["gtid_number"].tolist() == [5]

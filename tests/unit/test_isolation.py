@@ -1,0 +1,284 @@
+"""One client cannot hurt another: what is purged, or too far away, is its own error."""
+
+import pytest
+from builders import Source, Tx, World, places
+
+from merge import events as ev
+from merge.errors import PositionPurged, RolledBack, SubscriptionDropped, UsageError
+from merge.group import PURGED_WAIT_US
+from merge.gtid import parse_gtid_set
+from merge.position import GroupPosition, Position
+from merge.span import Span
+
+TRANSACTIONS = 8
+#: the oldest transaction that the source still has
+OLDEST = 2
+
+
+def numbers(batch):
+    return batch.headers["gtid_number"].tolist()
+
+
+def committing(**settings):
+    """A shard of eight transactions, and two clients, of which `app` has acknowledged four."""
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]), **settings)
+    world.subscribe("app")
+    world.subscribe("other")
+    world.report(0, 4, 45)
+    world.ack(world.get("app").batch_id, "app")
+    return world
+
+
+def open_what_is_left(world):
+    """Answer every opening as a source does that has purged what is before its third transaction."""
+    for shard, asked in list(world.opening.items()):
+        if asked.position is not None and world.sources[shard].index_after(asked.position) < OLDEST:
+            world.tell(ev.ShardFailed(shard, asked.generation, PositionPurged("It is gone."), world.now_us))
+        else:
+            world.open(shard)
+
+
+def let_time_pass(world, *clients):
+    """A second and more, in which the consumers of `clients` are heard of, and openings are tried again."""
+    for _ in range(4):
+        for client in clients:
+            world.tell(ev.ConsumerTouched(world.call(), client, world.epochs[client], world.now_us))
+        world.tick(PURGED_WAIT_US // 2)
+        while world.saving:
+            world.save()
+        open_what_is_left(world)
+
+
+def restarted():
+    """The server is another one; the source has purged what `other` has not acknowledged."""
+    world = committing()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    open_what_is_left(world)
+    return world
+
+
+def subscribe(world, client, resume=None):
+    """Subscribe without waiting for shards to open."""
+    call = world.request_subscribe(client, "h2", resume)
+    if world.leasing:
+        world.lease()
+    while world.saving:
+        world.save()
+    return call
+
+
+def phase(world, client):
+    return next(each["phase"] for each in world.group.describe(0)["clients"] if each["client_id"] == client)
+
+
+def test_a_client_whose_position_was_purged_is_set_aside_and_the_others_go_on():
+    """1. The shard cannot be opened for `other`. 2. After a while it is named, and nothing is kept for it.
+    3. `app` goes on. 4. `other` is told why with its next get, and only it.
+    """
+    world = restarted()
+    subscribe(world, "app")
+    assert world.opening, "it had its time to come back"
+    let_time_pass(world, "app")
+    assert not world.opening
+    state = next(each for each in world.group.describe(0)["clients"] if each["client_id"] == "other")
+    assert (state["phase"], "It is gone." in state["error"]) == ("purged", True)
+    world.report_all()
+    batch = world.get("app")
+    assert numbers(batch) == [5, 6, 7, 8]
+    world.ack(batch.batch_id, "app")
+    assert world.rings[0].freed == TRANSACTIONS, "no ring is held for it"
+    subscribe(world, "other")
+    with pytest.raises(PositionPurged, match="Client other cannot go on at its cursor"):
+        world.get("other")
+    with pytest.raises(PositionPurged):
+        world.get("other")
+    assert world.get("app") is None
+
+
+def test_a_client_that_was_set_aside_may_go_on_where_the_others_are():
+    world = restarted()
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    call = subscribe(world, "other", ev.Resume.NOW)
+    open_what_is_left(world)
+    while world.saving:
+        world.save()
+    assert call in world.answers
+    world.report_all()
+    assert numbers(world.get("other")) == [5, 6, 7, 8]
+
+
+def test_a_client_that_was_set_aside_may_try_again_at_its_cursor():
+    """An operator has put the binlog files back."""
+    world = restarted()
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    call = subscribe(world, "other", ev.Resume.CURSOR)
+    world.open_all()
+    while world.saving:
+        world.save()
+    assert call in world.answers
+    world.report_all()
+    assert numbers(world.get("other")) == list(range(1, TRANSACTIONS + 1))
+    assert numbers(world.get("app")) == [5, 6, 7, 8]
+
+
+def test_as_long_as_nobody_else_is_hurt_a_purged_client_keeps_its_place():
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
+    world.subscribe("only")
+    world.epoch += 1
+    world.restart()
+    world.start()
+    subscribe(world, "only")
+    let_time_pass(world, "only")
+    assert (phase(world, "only"), list(world.opening)) == ("waiting", [0])
+    call = world.request_get("only")
+    world.tell(ev.GetTimedOut(call, "only"))
+    with pytest.raises(PositionPurged):
+        world.result(call)
+
+
+def test_a_newcomer_begins_where_the_settings_say_if_all_before_it_are_purged():
+    world = restarted()
+    asked = world.opening[0].position
+    for client in ("app", "other"):
+        world.stored[client] = world.stored["other"]
+    world.epoch += 1
+    world.restart()
+    world.start()
+    assert world.opening[0].position == asked
+    open_what_is_left(world)
+    subscribe(world, "new")
+    let_time_pass(world, "new")
+    assert not world.opening
+    assert [phase(world, client) for client in ("app", "other", "new")] == ["purged", "purged", "reading"]
+
+
+def test_who_unsubscribes_instead_lets_the_others_go_on():
+    world = restarted()
+    subscribe(world, "app")
+    subscribe(world, "other")
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "other", world.epochs["other"], world.now_us))
+    assert world.answers[call] is None
+    world.tick(1)
+    open_what_is_left(world)
+    world.report_all()
+    assert numbers(world.get("app")) == [5, 6, 7, 8]
+
+
+def test_who_was_set_aside_and_stays_away_is_dropped_for_good():
+    world = committing(lease_us=1_000_000, drop_after_us=3_000_000)
+    world.epoch += 1
+    world.restart()
+    world.start()
+    open_what_is_left(world)
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    assert phase(world, "other") == "purged"
+    for _ in range(4):
+        let_time_pass(world, "app")
+    assert (phase(world, "other"), world.stored["other"].dropped) == ("dropped", True)
+    with pytest.raises(SubscriptionDropped):
+        world.result(world.request_subscribe("other"))
+
+
+def test_a_span_that_was_purged_is_its_readers_error_alone():
+    """1. A query is restarted with an old checkpoint. 2. It hears that this is purged; `app` goes on."""
+    world = committing()
+    world.ack(world.get("other").batch_id, "other")
+    begin = GroupPosition({"s0": world.sources[0].start})
+    call = world.request_span(Span(begin), "other")
+    open_what_is_left(world)
+    with pytest.raises(PositionPurged):
+        world.result(call)
+    open_what_is_left(world)
+    assert not world.opening
+    world.report_all()
+    assert numbers(world.get("app")) == [5, 6, 7, 8]
+    assert phase(world, "other") == "reading"
+
+
+def test_a_purged_client_that_seeks_what_is_purged_as_well_is_purged_again():
+    world = restarted()
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    subscribe(world, "other")
+    first = GroupPosition({"s0": world.sources[0].ends[0]}, 1)
+    call = world.request_span(Span(first), "other")
+    open_what_is_left(world)
+    with pytest.raises(PositionPurged):
+        world.result(call)
+    open_what_is_left(world)
+    assert (phase(world, "other"), phase(world, "app"), world.opening) == ("purged", "reading", {})
+
+
+def test_a_position_that_only_gtids_can_find_is_of_the_client_that_is_furthest_back():
+    """1. Two servers committed in other orders: the shard is opened after what both clients have.
+    2. That is purged. The one with the smaller key is set aside.
+    """
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    one = Position("bin.000001", 500, parse_gtid_set(f"{uuid}:1-2"), key_us=20, server="a")
+    two = Position("bin.000002", 600, parse_gtid_set(f"{uuid}:1:3"), key_us=30, server="b")
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": one}, 2), "h", 1),
+        ev.ConsumerState("two", "", GroupPosition({"s0": two}, 2), "h", 1),
+    )
+    asked = world.opening[0]
+    assert (str(asked.position.gtid_set), asked.position.server) == (f"{uuid}:1", "*")
+    gone = PositionPurged("It is gone.")
+    world.tell(ev.ShardFailed(0, asked.generation, gone, world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("one", "two")] == ["purged", "waiting"]
+    assert world.opening[0].position == two
+
+
+def test_a_reader_that_would_have_the_sources_read_again_for_too_long_is_refused_alone():
+    hour_us = 3_600_000_000
+    world = World.of(Source(*[Tx(hour_us * n) for n in range(1, 5)]), apart_max_us=2 * hour_us)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1), "spark")
+    world.ack(first.batch_id, "spark")
+    second = world.span(Span(first.end, rows_max=1), "spark")
+    world.ack(second.batch_id, "spark")
+    world.ack(world.get("app").batch_id, "app")
+    with pytest.raises(UsageError, match="asks for what shard s0 committed 10800 s before what client app"):
+        world.span(Span(first.end), "spark")
+    assert not world.opening
+    world.request_span(Span(second.end), "spark")
+    assert not world.opening, "this far it may go, in memory"
+
+
+def test_a_position_without_a_commit_time_is_taken_at_its_word():
+    world = World.of(Source(Tx(10**10), Tx(2 * 10**10)), apart_max_us=1)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    for client in ("app", "spark"):
+        world.ack(world.get(client).batch_id, client)
+    world.request_span(Span(begin), "spark")
+    assert world.opening
+
+
+def test_a_get_that_waits_beside_a_span_keeps_its_turn_and_a_span_from_elsewhere_does_not():
+    """1. A span waits. 2. A later call asks for one that begins elsewhere. 3. The first is refused, and
+    not answered with rows that do not follow its start.
+    """
+    world = World.of(Source(Tx(10), Tx(20), Tx(30), Tx(40)))
+    begin = world.subscribe()
+    world.report(0, 1, 15)
+    first = world.span(Span(begin))
+    world.ack(first.batch_id)
+    waiting = world.request_span(Span(first.end, rows_max=1))
+    third = GroupPosition({"s0": world.sources[0].ends[2]}, 3)
+    other = world.request_span(Span(third, rows_max=1))
+    with pytest.raises(RolledBack, match="another position"):
+        world.result(waiting)
+    world.report_all()
+    assert [place[2] for place in places(world.result(other))] == [4]
