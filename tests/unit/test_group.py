@@ -1017,7 +1017,7 @@ def unsubscribing(world):
 @pytest.mark.parametrize("arrives", [True, False])
 def test_an_unsubscribing_whose_answer_was_lost_is_repeated_until_the_store_confirms_it(arrives):
     """1. The store does not answer; the consumer hears that. 2. It may not go on, nor subscribe, nor is it
-    told that the subscription is gone. 3. The store is asked again. 4. No server finds the subscription any more.
+    told that the subscription is gone. 3. The store is asked again. 4. No server finds the subscription.
     """
     world = World.of(Source(Tx(10), Tx(20)))
     world.subscribe()
