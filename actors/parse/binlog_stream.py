@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pymysql
@@ -50,7 +50,8 @@ class BinlogStream:
         start: where to begin: a transaction's beginning, or rows into it.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
-        clock: the source's clock; `clock` may be set anew at any time between two items.
+        measure: measures the source's clock; called at the beginning, and whenever the last measurement is
+            old.
         margin_us: see `Promises`.
         lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
             `start`; None: at `start`.
@@ -69,14 +70,15 @@ class BinlogStream:
         start: Position,
         select: Select,
         limits: Limits,
-        clock: SourceClock,
+        measure: Callable[[], SourceClock],
         *,
         margin_us: int = MARGIN_US,
         lead_in: str | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
     ) -> None:
-        self._promises = Promises(clock, margin_us)
+        self._measure = measure
+        self._promises = Promises(measure(), margin_us)
         self._address = address
         self._start = start
         self._by_gtid = by_gtid
@@ -100,12 +102,17 @@ class BinlogStream:
 
     @property
     def clock(self) -> SourceClock:
-        """The source's clock."""
+        """The source's clock, as it was measured last."""
         return self._promises.clock
 
-    @clock.setter
-    def clock(self, clock: SourceClock) -> None:
-        self._promises.clock = clock
+    def keep_time(self) -> None:
+        """Measure the source's clock if the last measurement is old.
+
+        Raises:
+            SourceUnavailable: the source does not answer.
+        """
+        if self._promises.clock.stale:
+            self._promises.clock = self._measure()
 
     @property
     def losses(self) -> Losses:
@@ -159,10 +166,10 @@ class BinlogStream:
                 # its way.
                 yield from self._flush()
                 if packets.empty:
-                    now_us = self.clock.source_now_us()
+                    moment_us = self.clock.now_us()
                     # Bytes may have come while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
-                        self._promises.found_empty(now_us)
+                        self._promises.found_empty(moment_us)
             try:
                 packets.fill()
             except SourceUnavailable as error:
@@ -249,6 +256,8 @@ class BinlogStream:
     def _promise(self) -> Iterator[Chunk | CaughtUp]:
         if self._decoder.in_transaction:
             return
+        # Before it promises, not after: what an old measurement says may be false by now.
+        self.keep_time()
         promise = self._promises.make(whole_seconds=self._decoder.whole_seconds)
         if promise is not None:
             yield from self._flush()

@@ -40,8 +40,6 @@ from merge.progress import gtids_after
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
-#: two clocks a hundred millionths apart drift by 1 ms in this time
-_CLOCK_AGE_MAX_US = 10_000_000
 
 
 class Listener(Protocol):
@@ -73,6 +71,9 @@ class Reader(Protocol):
     @property
     def position(self) -> Position | None:
         """Where to go on: behind what the listener took; None: not known yet."""
+
+    def source_now_us(self) -> int | None:
+        """Return the time by the clock that stamps commits, microseconds since 1970 UTC; None: not known."""
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on until `stop`; see `SourceReader.run`."""
@@ -134,6 +135,8 @@ class SourceReader:
         #: from which file's beginning the next stream looks for rows prepared before the position
         self._lead_in: str | None = None
         self._opened = False
+        #: as it was measured last; None: not yet
+        self._clock: SourceClock | None = None
         self._frontier_us = 0
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
@@ -171,6 +174,11 @@ class SourceReader:
             if self._stream is not None:
                 self._stream.interrupt()
 
+    def source_now_us(self) -> int | None:
+        """Return the source's time, see `Reader`; may be called from any thread."""
+        clock = self._clock
+        return None if clock is None else clock.source_now_us()
+
     def _open(self, position: Position) -> None:
         if not self._opened:
             self._opened = True
@@ -194,14 +202,13 @@ class SourceReader:
             if self._by_gtid is None:
                 self._by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
             self.server = facts.identity
-            clock = self._measure(control)
             lead_in, self._lead_in = self._lead_in, None
             stream = BinlogStream(
                 self._address,
                 self.position,
                 self._select,
                 self._limits,
-                clock,
+                lambda: self._measure(control),
                 margin_us=self._margin_us,
                 lead_in=lead_in,
                 by_gtid=self._by_gtid and lead_in is None,
@@ -211,8 +218,8 @@ class SourceReader:
                 with self._lock:
                     self._stream = stream
                 if not self._stopped.is_set():
-                    self._listener.connected(clock.skew_us, facts.version)
-                    self._consume(stream, control)
+                    self._listener.connected(stream.clock.skew_us, facts.version)
+                    self._consume(stream)
             except PositionPurged as error:
                 self._lead_in = self._earlier(error, lead_in, control)
             finally:
@@ -220,16 +227,16 @@ class SourceReader:
                     self._stream = None
                 stream.close()
 
-    def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
+    def _consume(self, stream: BinlogStream) -> None:
         for item in stream:
             self._failures = 0
             if isinstance(item, CaughtUp):
                 # A new connection measures the clock anew and may promise less: what was promised stays.
                 self._frontier_us = max(self._frontier_us, item.frontier_us)
                 self._listener.caught_up(self._frontier_us)
-                if not 0 <= stream.clock.age_us <= _CLOCK_AGE_MAX_US:
-                    stream.clock = self._measure(control)
             else:
+                # A source that is never silent promises nothing, and its clock is known all the same.
+                stream.keep_time()
                 self._listener.chunk_read(item)
                 assert self.position is not None, "it is known where the stream began"
                 self.position = behind(self.position, item, self.server)
@@ -258,7 +265,8 @@ class SourceReader:
 
     def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
         with translated(self._address):
-            return SourceClock.measure(control)
+            self._clock = SourceClock.measure(control)
+        return self._clock
 
     def _require_same_source(self, facts: ServerFacts) -> None:
         """Refuse another server than the one that this reader reads; it takes a new one to go on there."""
