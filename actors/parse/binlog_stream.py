@@ -25,8 +25,16 @@ from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_head
 from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.promises import MARGIN_US, CaughtUp, Promises
-from actors.parse.source import SourceAddress, connect, query, server_error, translated
-from actors.parse.start import explained_by_gtid, oldest_file
+from actors.parse.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    server_error,
+    server_facts,
+    translated,
+)
+from actors.parse.start import explained_by_gtid, oldest_file, require_contained
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
@@ -50,6 +58,8 @@ class BinlogStream:
         start: where to begin: a transaction's beginning, or rows into it.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
+        server: identity of the server that must answer: that of the control connection, by which `start` was
+            judged and the clock is measured. Behind one address there may be several. Empty: anyone may.
         measure: measures the source's clock; called at the beginning, and whenever the last measurement is
             old.
         margin_us: see `Promises`.
@@ -60,8 +70,8 @@ class BinlogStream:
         lookup: who is asked what the columns are that MariaDB's table maps leave open; None: they stay bytes.
 
     Raises:
-        SourceUnavailable: the source does not answer.
-        SourceUnfit: it denies access.
+        SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
+        SourceUnfit: it denies access, or by GTID it has nothing in common with `start`.
     """
 
     def __init__(
@@ -72,13 +82,12 @@ class BinlogStream:
         limits: Limits,
         measure: Callable[[], SourceClock],
         *,
+        server: str = "",
         margin_us: int = MARGIN_US,
         lead_in: str | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
     ) -> None:
-        self._measure = measure
-        self._promises = Promises(measure(), margin_us)
         self._address = address
         self._start = start
         self._by_gtid = by_gtid
@@ -89,9 +98,12 @@ class BinlogStream:
         self._builder = ChunkBuilder(limits)
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
+        self._measure = measure
+        self._promises = Promises(measure(), margin_us)
         self._connection = connect(address)
         try:
-            checksum = self._prepare()
+            facts = self._require(server)
+            checksum = self._prepare(facts)
             self._decoder = BinlogDecoder(
                 address.name, self._place, select, self._builder, checksum=checksum, lookup=lookup
             )
@@ -119,14 +131,29 @@ class BinlogStream:
         """What could not be handed on as it was, since the stream began."""
         return self._builder.losses
 
-    def _prepare(self) -> int:
+    def _require(self, server: str) -> ServerFacts:
+        """Ask who is at the other end, and whether it has all that was read before the start."""
+        address = self._address
+        facts = server_facts(address, self._connection)
+        if server not in ("", facts.identity):
+            raise SourceUnavailable(
+                f"Two servers answer for shard {address.name} at {address}: {server} to the first "
+                f"connection, {facts.identity} to the second, and a binlog is read from one. This passes "
+                "when a server has just taken over; a balancer in front of the source has to keep to one server.",
+                shard=address.name,
+            )
+        if self._by_gtid:
+            require_contained(address, self._connection, facts, self._start)
+        return facts
+
+    def _prepare(self, facts: ServerFacts) -> int:
         address, connection = self._address, self._connection
-        row = query(address, connection, "SELECT @@global.binlog_checksum AS checksum")[0]
         for assignments in session(address.heartbeat_ms):
             query(address, connection, f"SET {assignments}")
         with translated(address):
             register(connection, address)
-        return CHECKSUM_NONE if str(row["checksum"]).upper() == "NONE" else CHECKSUM_CRC32
+        none = facts.variables.get("binlog_checksum", "NONE").upper() == "NONE"
+        return CHECKSUM_NONE if none else CHECKSUM_CRC32
 
     def _dump(self) -> PacketReader:
         """Ask for the dump; what comes before `start` the decoder passes over."""

@@ -26,8 +26,8 @@ already.
 What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
 that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
 long statements. They come late, and whoever merges sees that. Likewise a source whose own clock is set back,
-until it is measured again; and a MariaDB replica that lags, whose transactions have the stamps of their origin
-(a MySQL one stamps its own commit, and that stamp is the one that counts).
+until it is measured again; and a MariaDB replica that lags, whose transactions have the stamps of their
+origin (a MySQL one stamps its own commit, and that stamp is the one that counts).
 """
 
 from __future__ import annotations

@@ -199,9 +199,9 @@ class SourceReader:
             if self.position is None:
                 self.position = self._begin(self._address, control, facts)
                 self._open(self.position)
-            if self._by_gtid is None:
-                self._by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
-            self.server = facts.identity
+            by_gtid = self._by_gtid
+            if by_gtid is None:
+                by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
             lead_in, self._lead_in = self._lead_in, None
             stream = BinlogStream(
                 self._address,
@@ -209,11 +209,14 @@ class SourceReader:
                 self._select,
                 self._limits,
                 lambda: self._measure(control),
+                server=facts.identity,
                 margin_us=self._margin_us,
                 lead_in=lead_in,
-                by_gtid=self._by_gtid and lead_in is None,
+                by_gtid=by_gtid and lead_in is None,
                 lookup=ServerLookup(self._address, control),
             )
+            # Not before: now it is known who sends what comes.
+            self.server, self._by_gtid = facts.identity, by_gtid
             try:
                 with self._lock:
                     self._stream = stream

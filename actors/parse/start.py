@@ -5,7 +5,9 @@ answers: then the set of GTIDs read so far says what is missing, wherever the ne
 default:
 
 - on the server that a position is of, a stream goes on at its file and offset;
-- on any other one it goes on by GTID, and is refused where that cannot be.
+- on any other one it goes on by GTID, and is refused where that cannot be. That server must have all that
+  was read before: it is asked on the connection that dumps. One that lacks some of it lags and is asked
+  again; one that has nothing in common with it is another shard's.
 
 `gtid` goes on by GTID always, `file` never.
 """
@@ -22,7 +24,7 @@ from actors.parse.dump_request import require_readable
 from actors.parse.events import MAGIC
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
-from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, parse_gtid_set
+from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.position import Position
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
@@ -71,6 +73,67 @@ def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
         f"the position {position} stands inside a transaction": position.rows_into_transaction > 0,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def require_contained(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, position: Position
+) -> None:
+    """Return if a server has all transactions before a position.
+
+    Raises:
+        SourceUnavailable: it lacks some of them: it lags, or never gets them.
+        SourceUnfit: it has none of the sources whose transactions they are.
+    """
+    gtids = position.gtid_set
+    executed = _executed(address, connection, facts)
+    if executed.contains(gtids):
+        return
+    if not _sources(gtids) & _known_sources(address, connection, facts, executed):
+        raise SourceUnfit(
+            f"Server {facts.identity}, which answers for shard {address.name} at {address}, has nothing in "
+            f"common with what was read: it executed {executed or 'nothing'}, the position is after {gtids}.",
+            hint="Check host and port: it may be another shard's server. A replica that has not begun to "
+            "replicate is read as soon as it has caught up.",
+            shard=address.name,
+            executed=str(executed),
+            gtid_set=str(gtids),
+        )
+    raise SourceUnavailable(
+        f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks transactions "
+        f"that were read: it executed {executed}, the position is after {gtids}. The shard goes on when the "
+        "server has caught up. If a failover lost them, that is never: begin anew from a position there.",
+        shard=address.name,
+        executed=str(executed),
+        gtid_set=str(gtids),
+    )
+
+
+def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
+    """Return the transactions that a server has; on MariaDB its own and those it replicated."""
+    if not facts.mariadb:
+        return _gtids(query(address, connection, "SELECT @@global.gtid_executed AS gtids")[0]["gtids"])
+    asked = "SELECT @@global.gtid_binlog_pos AS written, @@global.gtid_slave_pos AS replicated"
+    row = query(address, connection, asked)[0]
+    return _gtids(row["written"]).union(_gtids(row["replicated"]))
+
+
+def _sources(gtids: GtidSet) -> set[str]:
+    """Return who numbered the transactions of a set: uuids, or MariaDB's "domain-server"."""
+    if isinstance(gtids, MySqlGtidSet):
+        return {uuid for (uuid, _), _ in gtids.runs}
+    if isinstance(gtids, MariaDbGtidSet):
+        return {f"{domain}-{server}" for domain, server, _ in gtids.domains}
+    return set()
+
+
+def _known_sources(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, executed: GtidSet
+) -> set[str]:
+    """Return whose transactions a server has; MariaDB's set names the last one of a domain, its state all."""
+    if not facts.mariadb:
+        return _sources(executed)
+    state = query(address, connection, "SELECT @@global.gtid_binlog_state AS state")[0]["state"] or ""
+    return _sources(executed) | {each.strip().rpartition("-")[0] for each in state.split(",")}
 
 
 def explained_by_gtid(
@@ -170,8 +233,22 @@ def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) ->
 
 
 def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
-    asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
-    return _gtids(asked[0]["gtids"])
+    """Return the GTIDs before a place of a MariaDB server.
+
+    Raises:
+        SourceUnavailable: it does not say: beyond 4 GiB it cannot, and a purged file it has no more.
+    """
+    text = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")[0]["gtids"]
+    if text is None:
+        raise SourceUnavailable(
+            f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
+            "MariaDB cannot beyond 4 GiB of a file, nor in one that was purged meanwhile. It is asked again; "
+            "its next file begins after the transaction that is being written (FLUSH BINARY LOGS begins it).",
+            shard=address.name,
+            file=file,
+            offset=offset,
+        )
+    return _gtids(text)
 
 
 def _gtids(text: str | None) -> GtidSet:

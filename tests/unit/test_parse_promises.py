@@ -193,8 +193,8 @@ def test_a_step_of_the_time_of_day_changes_no_promise(monkeypatch):
 
 
 def test_an_old_clock_is_measured_before_a_promise_is_made(source):
-    """1. The socket is empty; 2. the process sleeps for an hour, and finds a heartbeat; 3. it measures, and what
-    was found empty an hour ago proves nothing; 4. the next one does, by the new measurement.
+    """1. The socket is empty; 2. the process sleeps for an hour, and finds a heartbeat; 3. it measures, and
+    what was found empty an hour ago proves nothing; 4. the next one does, by the new measurement.
     """
 
     def sleep():
