@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import pymysql
@@ -117,6 +117,35 @@ class BinlogStream:
         """The source's clock, as it was measured last."""
         return self._promises.clock
 
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """File and offset that the source has been read up to; None: it stands inside what is not whole.
+
+        To be asked between two items. What is before it was yielded, or is not wanted.
+        """
+        decoder = self._decoder
+        if decoder.in_transaction or not decoder.passed_start or self._builder.gathers:
+            return None
+        return decoder.file, decoder.offset
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files were created that the dump went through, see `BinlogDecoder.created`."""
+        return self._decoder.created
+
+    def begin(self) -> None:
+        """Read up to the description of the file that the dump begins in.
+
+        Raises:
+            As the iteration.
+        """
+        while not self._decoder.described:
+            packet = self._packets.take()
+            if packet is None:
+                self._fill()
+            else:
+                self._decoder.feed(self._event(packet))
+
     def keep_time(self) -> None:
         """Measure the source's clock if the last measurement is old.
 
@@ -139,7 +168,7 @@ class BinlogStream:
             raise SourceUnavailable(
                 f"Two servers answer for shard {address.name} at {address}: {server} to the first "
                 f"connection, {facts.identity} to the second, and a binlog is read from one. This passes "
-                "when a server has just taken over; a balancer in front of the source has to keep to one server.",
+                "when one has just taken over; a balancer in front of the source has to keep to one server.",
                 shard=address.name,
             )
         if self._by_gtid:
@@ -197,12 +226,16 @@ class BinlogStream:
                     # Bytes may have come while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
                         self._promises.found_empty(moment_us)
-            try:
-                packets.fill()
-            except SourceUnavailable as error:
-                raise self._unavailable(error.message) from error
-            except DataError as error:
-                raise decoder.located(error, "the event behind") from error
+            self._fill()
+
+    def _fill(self) -> None:
+        """Wait for bytes and take them in."""
+        try:
+            self._packets.fill()
+        except SourceUnavailable as error:
+            raise self._unavailable(error.message) from error
+        except DataError as error:
+            raise self._decoder.located(error, "the event behind") from error
 
     def _read(self, event: bytes) -> Generator[Chunk, None, int]:
         """Read one event, yield the chunks it fills, and return its type.

@@ -87,6 +87,8 @@ class FilesReader:
         self._stopped = threading.Event()
         #: where to go on: behind the last chunk that was handed over; None: not known yet
         self.position: Position | None = None
+        #: when the files that were read were created; an entry a file
+        self.created: dict[str, int] = {}
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on (None: from the first file's beginning), then wait for `stop`.
@@ -164,9 +166,11 @@ class FilesReader:
 
     def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
-        for chunk in BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position):
+        read = BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position)
+        for chunk in read:
+            self.created |= read.created
             self._listener.chunk_read(chunk)
-            self.position = behind(self.position, chunk, self.server)
+            self.position = behind(self.position, chunk, self.server, self.created)
             if self._stopped.is_set():
                 return
 

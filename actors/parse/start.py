@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import pymysql
@@ -25,7 +26,7 @@ from actors.parse.events import MAGIC
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
 from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
-from merge.position import Position
+from merge.position import Position, file_order
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
 
@@ -134,6 +135,43 @@ def _known_sources(
         return _sources(executed)
     state = query(address, connection, "SELECT @@global.gtid_binlog_state AS state")[0]["state"] or ""
     return _sources(executed) | {each.strip().rpartition("-")[0] for each in state.split(",")}
+
+
+def past_purged(
+    address: SourceAddress,
+    connection: pymysql.Connection[Any],
+    facts: ServerFacts,
+    position: Position,
+    error: PositionPurged,
+) -> Position:
+    """Return from where to go on instead of a position of this server whose file it no longer has.
+
+    That is the beginning of its oldest file, if every transaction before it is before the position too. A
+    source that only rotated and purged is such a one.
+
+    Raises:
+        PositionPurged: `error`: transactions are missing, or GTIDs do not say that none is.
+        DataError: the file was not purged: it is newer than the oldest one, and was never there.
+    """
+    oldest = earliest_position(address, connection, facts)
+    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
+    if base == oldest_base and number > oldest_number:
+        raise DataError(
+            f"The source of shard {address.name} has no {position.file}, though it has the older "
+            f"{oldest.file}: its binary logs were reset, or another server answers.",
+            hint=_PURGED_HINT,
+            shard=address.name,
+            file=position.file,
+            offset=position.offset,
+            oldest_file=oldest.file,
+        )
+    # Without a GTID of its own a position says nothing, but on MariaDB, where every transaction has one.
+    told = facts.gtids and (bool(position.gtid_set) or facts.mariadb)
+    whole = told and position.gtid_set.contains(oldest.gtid_set) and not position.rows_into_transaction
+    # After a reset the server lacks transactions that were read.
+    if not whole or not _executed(address, connection, facts).contains(position.gtid_set):
+        raise error
+    return replace(position, file=oldest.file, offset=oldest.offset, server=facts.identity, created_s=0)
 
 
 def explained_by_gtid(

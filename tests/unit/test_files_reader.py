@@ -135,7 +135,7 @@ def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
     read = 0
     position = whole.opened_at[0]
     for chunk in whole.chunks:
-        position = behind(position, chunk, "")
+        position = behind(position, chunk, "", whole.created)
         read += int(chunk.headers["rows"].sum())
         assert read_all(tmp_path, position, limits=limits).rows == whole.rows - read
     assert position == whole.position
