@@ -87,7 +87,7 @@ def reading(files, start=None, limits=None, **options):
     try:
         yield told
     finally:
-        told.position = reader.position
+        told.position, told.created = reader.position, reader.created
         reader.stop()
         thread.join(DEADLINE_S)
         assert not thread.is_alive(), "the reader stops"
