@@ -229,7 +229,7 @@ def latest_position(
         raise _no_binlog(address)
     file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
     gtids = (
-        _gtids_at(address, connection, file, offset)
+        gtids_at(address, connection, file, offset)
         if facts.mariadb
         else _gtids(rows[0].get("Executed_Gtid_Set"))
     )
@@ -249,7 +249,7 @@ def earliest_position(
         raise _no_binlog(address)
     file, offset = files[0], len(MAGIC)
     if facts.mariadb:
-        gtids = _gtids_at(address, connection, file, offset)
+        gtids = gtids_at(address, connection, file, offset)
     else:
         gtids = _gtids(query(address, connection, "SELECT @@global.gtid_purged AS gtids")[0]["gtids"])
     return Position(file, offset, gtid_set=gtids, server=facts.identity)
@@ -270,7 +270,7 @@ def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) ->
     return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
 
 
-def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
+def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
     """Return the GTIDs before a place of a MariaDB server.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import pytest
@@ -9,9 +10,11 @@ from integration.test_parse_gtid import MAKES, gtids, ids_of, insert, servers
 from integration.test_parse_reader import await_rows, await_true, reading
 
 from actors.parse.reader import SourceReader
+from actors.parse.source import connect, server_facts
+from actors.parse.start import gtids_at, latest_position
 from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.mysql import MySqlServer
-from merge.errors import DataError, PositionPurged
+from merge.errors import DataError, PositionPurged, SourceUnavailable
 from merge.gtid import NO_GTIDS
 
 NO_GTID_MODE = ["--gtid-mode=OFF", "--enforce-gtid-consistency=OFF"]
@@ -179,3 +182,15 @@ def test_the_creation_of_a_file_survives_rotation_and_restart(make, source_addre
         astray = replace(position, created_s=position.created_s - 1)
         with pytest.raises(DataError, match="or another server answers"):
             read_from(address, astray)
+
+
+@pytest.mark.parametrize("offset", [5 << 30, 4 << 30], ids=["beyond 4 GiB", "at 4 GiB"])
+def test_a_mariadb_that_does_not_say_its_gtids_is_asked_again(mariadb, source_address, offset):
+    """Its answer is NULL beyond 4 GiB: a position without GTIDs could not be found on another server."""
+    address = source_address(mariadb)
+    with contextlib.closing(connect(address)) as connection:
+        facts = server_facts(address, connection)
+        end = latest_position(address, connection, facts)
+        assert end.gtid_set == gtids(mariadb)
+        with pytest.raises(SourceUnavailable, match="does not say which GTIDs are before"):
+            gtids_at(address, connection, end.file, offset)
