@@ -151,6 +151,8 @@ class Follower:
                     now_us(),
                     report.server,
                     report.full,
+                    source_us=report.source_us,
+                    created=report.created,
                 )
             )
 

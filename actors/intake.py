@@ -14,12 +14,14 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from actors.parse.reader import Reader
 from actors.store.ring import RingStore
 from merge.chunk import Chunk, TableName
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
+from merge.header import HeaderRun
 from merge.position import Position
 from merge.shard_keys import END_OF_TIME_US
 
@@ -127,6 +129,19 @@ class Intake:
             position.rows_into_transaction,
         )
 
+    def source_now_us(self) -> int | None:
+        """Return the time by the source's clock, microseconds since 1970 UTC; None: not known."""
+        return self._reader.source_now_us()
+
+    def created(self, run: HeaderRun) -> dict[str, int]:
+        """Return when the binlog files of a run were created, by name, as far as that is known."""
+        files = run.headers["file"]
+        # A shard's files come one after the other: each begins where the index changes.
+        first = np.flatnonzero(np.diff(files, prepend=files[:1] + 1))
+        names = [run.names[index] for index in files[first].tolist()]
+        known = self._reader.created
+        return {name: known[name] for name in names if name in known}
+
     def promise_us(self) -> int | None:
         """Return what the source's quiet promises, if every header before the promise was handed out."""
         promise = self._promise
@@ -150,7 +165,7 @@ class Intake:
     def describe(self) -> dict[str, Any]:
         """Return the intake's state as a JSON object."""
         ack, get, put = self.ring.cursors
-        latest = self.ring.latest_position() or self._opened
+        latest = self._reader.position or self._opened
         return {
             "state": self.state.value,
             "error": str(self.error) if self.error is not None else None,

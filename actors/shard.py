@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -52,12 +52,35 @@ from merge.position import Position
 GATHER_S = 0.1
 #: how long `open` waits for a source to tell where its stream begins
 OPEN_TIMEOUT_S = 20.0
+#: a promise that was reported is reported again so much later, seconds
+REPEAT_S = 1.0
 #: polls that wait at once: of the group, and of the one before it
 POLLS_MAX = 2
 #: how often a shard looks whether its group is silent, seconds; a process that was paused looks at once
 WATCH_S = 1.0
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    """An intake under one term.
+
+    Its first three fields never change: who reads them together acts on one ring. The rest is what was said
+    of it, guarded by `polling`.
+    """
+
+    #: (epoch, generation) of the group that is obeyed
+    term: tuple[int, int]
+    intake: Intake
+    #: of the ring under this term; a later term rolls it back
+    turn: int
+    polling: threading.Lock = field(default_factory=threading.Lock)
+    #: the promise that was reported last, and when, seconds
+    reported_us: int | None = None
+    reported_at_s: float = 0.0
+    #: whether the last report was so large that more is sure to come
+    busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +119,12 @@ class Shard:
         self._pause = threading.Event()
         #: when the group asked last, seconds
         self._asked_at_s = clock_s()
-        self._intake: Intake | None = None
+        #: what is read for the group that is obeyed; None: nothing
+        self._held: _Held | None = None
         #: columns of the tables that were read, as their last rows had them; as many as the source has tables
         self._tables: dict[TableName, pa.Schema] = {}
-        #: (epoch, generation) of the group that is obeyed
+        #: (epoch, generation) of the group that is obeyed, whether or not anything is read for it
         self._term = (0, 0)
-        #: the promise that was reported last
-        self._reported_us: int | None = None
-        #: whether the last report was so large that more is sure to come
-        self._busy = False
         self._asking = threading.Lock()
         self._door: RowDoor | None = None
         self._line_address: LineAddress | None = None
@@ -131,19 +151,24 @@ class Shard:
                     current_epoch=self._term[0],
                 )
             self._asked_at_s = clock_s()
-            again = (epoch, generation) == self._term and self._intake is not None
-            self._term, self._reported_us = (epoch, generation), None
-            if self._intake is not None and not again:
-                if position is not None and self._intake.stands_at(position):
-                    self._intake.ring.rollback()
+            term, held = (epoch, generation), self._held
+            self._term = term
+            if held is not None and held.term != term:
+                if position is not None and held.intake.stands_at(position):
+                    held.intake.ring.rollback()
+                    self._hold(held.intake)
                     return position
                 self._leave()
-            if self._intake is None:
-                self._intake = Intake(
-                    self._name, RingStore(self._wiring.ring), self._reader, position, self._tables
-                )
+                held = None
+            if held is None:
+                ring = RingStore(self._wiring.ring)
+                intake = Intake(self._name, ring, self._reader, position, self._tables)
+            else:
+                intake = held.intake
+            # Also when it is asked again: nothing that was reported before may have arrived.
+            self._hold(intake)
             try:
-                opened = self._intake.opened_at(OPEN_TIMEOUT_S)
+                opened = intake.opened_at(OPEN_TIMEOUT_S)
             finally:
                 self._asked_at_s = clock_s()
             return position or opened
@@ -154,10 +179,13 @@ class Shard:
             if epoch >= self._term[0]:
                 self._leave()
 
+    def _hold(self, intake: Intake) -> None:
+        self._held = _Held(self._term, intake, intake.ring.turn)
+
     def _leave(self) -> None:
-        if self._intake is not None:
-            self._intake.close()
-            self._intake = None
+        held, self._held = self._held, None
+        if held is not None:
+            held.intake.close()
 
     def _watch(self) -> None:
         """Leave the source when no group has asked for long; runs until the process ends."""
@@ -167,7 +195,7 @@ class Shard:
                 self._pause.wait(min(left_s, WATCH_S))
                 continue
             with self._opening:
-                if self._intake is not None and self._silent():
+                if self._held is not None and self._silent():
                     _log.warning("shard=%s leaves its source: its group is silent", self._name)
                     self._leave()
             self._pause.wait(WATCH_S)
@@ -197,31 +225,49 @@ class Shard:
         Raises:
             ShardUnavailable: this shard is not open under that generation.
         """
-        # The turn is read before the term is checked: a rollback that comes later ends this poll's right to
-        # read.
-        turn = self._intake.ring.turn if self._intake is not None else 0
-        intake = self._current(epoch, generation)
+        held = self._current(epoch, generation)
         self._asked_at_s = clock_s()
         if done != NOTHING:
-            intake.ring.ack(done)
+            held.intake.ring.ack(done, held.turn)
+        with held.polling:
+            return self._report(held, items_max, wait_s)
+
+    def _report(self, held: _Held, items_max: int, wait_s: float) -> ShardReport:
+        intake = held.intake
         promise_us = intake.promise_us()
-        news = (promise_us is not None and promise_us != self._reported_us) or (
+        news = (promise_us is not None and promise_us != held.reported_us) or (
             intake.state is IntakeState.STOPPED
         )
-        gather_s = GATHER_S if self._busy else 0.0
+        gather_s = GATHER_S if held.busy else 0.0
+        # A rollback that comes meanwhile ends this poll's right to read.
         run = intake.ring.get_within(
-            0.0 if news else wait_s, items_max=items_max, turn=turn, gather_s=gather_s
+            0.0 if news else wait_s, items_max=items_max, turn=held.turn, gather_s=gather_s
         )
-        self._busy = intake.ring.is_much(run)
+        held.busy = intake.ring.is_much(run)
         error = intake.error if intake.state is IntakeState.STOPPED else None
         if error is not None and not len(run):
             intake.wait_stopped(wait_s)
-        promise_us = intake.promise_us()
-        if promise_us == self._reported_us:
-            promise_us = None
-        else:
-            self._reported_us = promise_us
-        return ShardReport(run if len(run) else None, promise_us, error, intake.server, intake.ring.short)
+        return ShardReport(
+            run if len(run) else None,
+            self._news_of(held),
+            error,
+            intake.server,
+            intake.ring.short,
+            source_us=intake.source_now_us(),
+            created=intake.created(run),
+        )
+
+    @staticmethod
+    def _news_of(held: _Held) -> int | None:
+        """Return the promise if it has to be reported: a new one, and an old one again after a while.
+
+        That of a source that has ended is its last: a group that did not hear it would wait for ever.
+        """
+        promise_us, now_s = held.intake.promise_us(), clock_s()
+        if promise_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
+            return None
+        held.reported_us, held.reported_at_s = promise_us, now_s
+        return promise_us
 
     def line_at(self) -> LineAddress:
         """Return where a group can open the line by which it polls and frees."""
@@ -257,7 +303,7 @@ class Shard:
             ShardUnavailable: this shard is not open under that generation.
             UsageError: a part of them is acknowledged already.
         """
-        ring = self._current(ticket.epoch, ticket.generation).ring
+        ring = self._current(ticket.epoch, ticket.generation).intake.ring
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
     def describe(self, schema: str, table: str) -> bytes | None:
@@ -300,13 +346,14 @@ class Shard:
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""
-        if (epoch, generation) == self._term and self._intake is not None:
-            self._intake.ring.ack(sequence)
+        held = self._held
+        if held is not None and held.term == (epoch, generation):
+            held.intake.ring.ack(sequence, held.turn)
 
     def status(self) -> dict[str, Any]:
         """Return the shard's state as a JSON object."""
-        intake = self._intake
-        state = intake.describe() if intake is not None else {"state": "closed", "error": None}
+        held = self._held
+        state = held.intake.describe() if held is not None else {"state": "closed", "error": None}
         return {
             "shard": self._name,
             "source": self._wiring.source.place,
@@ -315,12 +362,13 @@ class Shard:
             **state,
         }
 
-    def _current(self, epoch: int, generation: int) -> Intake:
-        if (epoch, generation) != self._term or self._intake is None:
+    def _current(self, epoch: int, generation: int) -> _Held:
+        held = self._held
+        if held is None or held.term != (epoch, generation):
             raise ShardUnavailable(
                 f"Shard {self._name} is not open under epoch {epoch}, generation {generation}.",
                 retry_after_s=0.1,
             )
-        if self._intake.ended is not None:
-            raise self._intake.ended
-        return self._intake
+        if held.intake.ended is not None:
+            raise held.intake.ended
+        return held

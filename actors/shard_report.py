@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from merge.errors import CanalGroupError
 from merge.header import HeaderRun
@@ -25,3 +26,8 @@ class ShardReport:
     server: str = ""
     #: whether it reads no further until something is acknowledged
     full: bool = False
+    #: time by the clock that stamps the source's commits when this was said, microseconds since 1970 UTC;
+    #: None: not known
+    source_us: int | None = None
+    #: when the binlog files that `run` names were created, by name, seconds since 1970; those that are known
+    created: Mapping[str, int] = field(default_factory=dict)

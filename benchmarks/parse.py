@@ -182,7 +182,7 @@ def streamed_s(server: DatabaseServer, rows: int) -> float:
     address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
     start = Position(binlogs(server)[0][0], 4)
     began_s = time.monotonic()
-    stream = BinlogStream(address, start, TableName, Limits(), SourceClock(0, 0))
+    stream = BinlogStream(address, start, TableName, Limits(), lambda: SourceClock(0, 0))
     try:
         items = iter(stream)
         while rows > 0:

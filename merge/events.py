@@ -6,7 +6,8 @@ Times are microseconds of the shell's monotonic clock, unless a name says otherw
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -73,6 +74,8 @@ class ShardReported:
     full: bool = False
     #: the source's clock when the report was made, microseconds since 1970 UTC; None: not known
     source_us: int | None = None
+    #: when the binlog files that `run` names were created, by name, seconds since 1970; those that are known
+    created: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

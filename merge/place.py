@@ -114,7 +114,7 @@ class Place:
             ack=stream.settled(self._progress.ack),
             end=stream.settled(self._progress.end),
         )
-        after = before.past(headers, stream.names, stream.shards, stream.servers)
+        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
         batch = self._batch(batch_id, stream, headers, stop, before, after)
         self.go_behind(batch)
         return batch
@@ -175,7 +175,7 @@ class Place:
                 hint="Begin anew from another position.",
             )
         before = Progress.at(start)
-        after = before.past(headers, stream.names, stream.shards, stream.servers)
+        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
         if span.until is not None:
             check_same(span.until, after)
             after = Progress.at(replace(after.end, shards={**after.end.shards, **span.until.shards}))

@@ -68,6 +68,9 @@ class Position:
     rows_into_transaction: int = 0
     #: identity of the server whose binlog `file` and `offset` are places in; empty: not known; `ANY_SERVER`
     server: str = ""
+    #: when `file` was created, as its first event is stamped, seconds since 1970; 0 unknown. It tells the
+    #: file from another one of the same name. Positions compare as places: without it
+    created_s: int = 0
 
     def is_of(self, server: str) -> bool:
         """Return whether `file` and `offset` may be taken for places in the binlog of `server`."""
@@ -98,8 +101,8 @@ class Position:
         return f"{self.file}:{self.offset}{inside}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the position as a JSON object."""
-        return {
+        """Return the position as a JSON object; what is not known of the file's creation is left out."""
+        value: dict[str, Any] = {
             "file": self.file,
             "offset": self.offset,
             "gtid_set": str(self.gtid_set),
@@ -108,6 +111,9 @@ class Position:
             "rows_into_transaction": self.rows_into_transaction,
             "server": self.server,
         }
+        if self.created_s:
+            value["created_s"] = self.created_s
+        return value
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Position:
@@ -125,6 +131,7 @@ class Position:
                 key_us=_whole(value.get("key_us", 0)),
                 rows_into_transaction=_whole(value.get("rows_into_transaction", 0)),
                 server=str(value.get("server", "")),
+                created_s=_whole(value.get("created_s", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
@@ -155,7 +162,13 @@ def oldest(positions: Sequence[Position]) -> Position:
         return min(within, key=lambda position: position.key_us)
     commit_us = min(position.commit_us for position in positions)
     return replace(
-        first, offset=0, gtid_set=shared, commit_us=commit_us, rows_into_transaction=0, server=ANY_SERVER
+        first,
+        offset=0,
+        gtid_set=shared,
+        commit_us=commit_us,
+        rows_into_transaction=0,
+        server=ANY_SERVER,
+        created_s=0,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,6 +35,7 @@ class Progress:
         names: tuple[str, ...],
         shards: tuple[str, ...],
         servers: tuple[str, ...] = (),
+        created: tuple[Mapping[str, int], ...] = (),
     ) -> Progress:
         """Return the progress behind `headers`, which follow this point in merged order.
 
@@ -42,6 +44,7 @@ class Progress:
             names: what their indexes point to.
             shards: names of the shards by shard_index.
             servers: identities of the servers that the headers are of, by shard_index; empty: those before.
+            created: when their binlog files were created, by shard_index; empty: as before, or unknown.
         """
         spans = np.cumsum(headers["row_end"] - headers["row_begin"])
         shard_of, ended = headers["shard"], (headers["flags"] & Flag.END) != 0
@@ -52,16 +55,18 @@ class Progress:
             ends = mine[ended[mine]]
             if len(ends):
                 server = servers[index] if servers else ack[shard].server
-                ack[shard] = end[shard] = _at_end(ack[shard], headers, ends, names, server)
+                at_end = _at_end(ack[shard], headers, ends, names, server)
+                ack[shard] = end[shard] = _stamped(at_end, ack[shard], created[index] if created else {})
             if not ended[mine[-1]]:
                 last = headers[mine[-1]]
-                end[shard] = replace(
+                inside = replace(
                     ack[shard],
                     file=names[last["file"]],
                     offset=int(last["begin_offset"]),
                     rows_into_transaction=int(last["row_end"]),
                     server=servers[index] if servers else ack[shard].server,
                 )
+                end[shard] = _stamped(inside, ack[shard], created[index] if created else {})
         sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
         whole = np.flatnonzero(ended)
         acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
@@ -83,6 +88,12 @@ def gtids_after(
     for source in found[np.argsort(-from_behind)].tolist():
         gtid_set = gtid_set.add(names[source], numbers[sources == source])
     return gtid_set
+
+
+def _stamped(position: Position, before: Position, created: Mapping[str, int]) -> Position:
+    """Return a position with the time when its file was created, which may be that of the position before."""
+    same_file = (before.file, before.server) == (position.file, position.server)
+    return replace(position, created_s=created.get(position.file, before.created_s if same_file else 0))
 
 
 def _at_end(

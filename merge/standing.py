@@ -38,6 +38,8 @@ class ShardStanding:
     clock: tuple[int, int] | None = None
     #: identity of the server that its headers are of; empty: not known
     server: str = ""
+    #: when the binlog files that its headers name were created, by name: an entry a file
+    created: dict[str, int] = field(default_factory=dict)
     #: where it was asked to open; None: where its settings say
     asked_at: Position | None = None
     #: reports that came before merging began; bounded by its ring

@@ -16,7 +16,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,6 +85,11 @@ class Stream(Membership):
     def servers(self) -> tuple[str, ...]:
         """Identities of the servers that the log's headers are of, by shard_index."""
         return tuple(standing.server for standing in self.standings)
+
+    @property
+    def created(self) -> tuple[Mapping[str, int], ...]:
+        """When the binlog files that the log's headers name were created, by shard_index."""
+        return tuple(standing.created for standing in self.standings)
 
     @property
     def draining(self) -> bool:
@@ -390,6 +395,7 @@ class Stream(Membership):
                 self._drained.add(event.shard)
         moved = False
         standing.server = event.server
+        standing.created |= event.created
         if run is not None and len(run):
             timeline.append(event.shard, run)
             standing.taken = int(run.headers["sequence"][-1])
@@ -434,7 +440,7 @@ class Stream(Membership):
         gone = self.log.truncate(done)
         if not len(gone):
             return []
-        self.base = self.base.past(gone, self.names, self.shards, self.servers)
+        self.base = self.base.past(gone, self.names, self.shards, self.servers, self.created)
         freed: list[FreeRing] = []
         for shard in np.unique(gone["shard"]).tolist():
             sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])

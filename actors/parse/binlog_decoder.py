@@ -18,6 +18,7 @@ An event may hold more rows than a chunk should (a compressed transaction, the c
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
 from collections.abc import Callable
 from typing import TypeVar
@@ -58,6 +59,10 @@ _TABLE_HEAD = 8
 _T = TypeVar("_T")
 
 
+def _time_of(seconds: int) -> str:
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 class BinlogDecoder:
     """Reads one shard's events in order.
 
@@ -90,6 +95,11 @@ class BinlogDecoder:
         self.file = start.file
         #: whether commit times are whole seconds only
         self.whole_seconds = True
+        #: whether the format description of a file was read
+        self.described = False
+        #: when each file that was read was created, as its format description is stamped, seconds since 1970:
+        #: what tells a file from another one of its name, after the binary logs were reset
+        self.created: dict[str, int] = {start.file: start.created_s} if start.created_s else {}
         self._shard = shard
         self._start = start
         self._builder = builder
@@ -133,6 +143,11 @@ class BinlogDecoder:
     def prepared(self) -> int:
         """How many XA transactions stand prepared: their rows are handed over when they commit."""
         return self._xa.prepared
+
+    @property
+    def passed_start(self) -> bool:
+        """Whether what comes next stands after the start."""
+        return self._lead_in is None
 
     @property
     def in_transaction(self) -> bool:
@@ -322,6 +337,8 @@ class BinlogDecoder:
             begin, self.offset = len(MAGIC), header.log_pos
         self._last = type_name(header.event_type), begin
         description = parse_format_description(event)
+        self._check_created(header.timestamp, begin)
+        self.described = True
         self._checksum = description.checksum
         self.whole_seconds = description.whole_seconds
         self._tables.begin_file(description)
@@ -331,6 +348,28 @@ class BinlogDecoder:
             checksum=self._checksum == CHECKSUM_CRC32,
             gaps=self.mariadb and not self._on_disk,
         )
+
+    def _check_created(self, created_s: int, begin: int) -> None:
+        """Take note of when the file was created.
+
+        Servers stamp the description so, also the one that leads a stream in that begins inside the file; the
+        time in its body they blank out. A relay log's second description is of its source's file.
+
+        Raises:
+            DataError: it is another file than the one that was read under its name.
+        """
+        if not created_s or (self._on_disk and begin != len(MAGIC)):
+            return
+        before_s = self.created.setdefault(self.file, created_s)
+        if before_s != created_s:
+            raise DataError(
+                f"{self.file} was created at {_time_of(created_s)}, and the one that was read under "
+                f"this name at {_time_of(before_s)}: the binary logs were reset, or another server answers.",
+                hint="What was written before the reset and not read is lost. Load the tables anew, and "
+                "begin at a position of the new binary logs.",
+                created_s=created_s,
+                expected_created_s=before_s,
+            )
 
     def _read_alike(self, kind: int) -> bool:
         """Return whether events of a usual type are written as the lane reads them."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from io import RawIOBase
 from pathlib import Path
 from typing import NoReturn
@@ -121,6 +121,11 @@ class BinlogFiles:
     def prepared(self) -> int:
         """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
         return self._decoder.prepared
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files that were read were created, see `BinlogDecoder.created`."""
+        return self._decoder.created
 
     @property
     def losses(self) -> Losses:

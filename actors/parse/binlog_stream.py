@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import pymysql
@@ -25,8 +25,16 @@ from actors.parse.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_head
 from actors.parse.packets import PacketReader
 from actors.parse.preflight import register
 from actors.parse.promises import MARGIN_US, CaughtUp, Promises
-from actors.parse.source import SourceAddress, connect, query, server_error, translated
-from actors.parse.start import explained_by_gtid, oldest_file
+from actors.parse.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    server_error,
+    server_facts,
+    translated,
+)
+from actors.parse.start import explained_by_gtid, oldest_file, require_contained
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
@@ -50,7 +58,10 @@ class BinlogStream:
         start: where to begin: a transaction's beginning, or rows into it.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
-        clock: the source's clock; `clock` may be set anew at any time between two items.
+        server: identity of the server that must answer: that of the control connection, by which `start` was
+            judged and the clock is measured. Behind one address there may be several. Empty: anyone may.
+        measure: measures the source's clock; called at the beginning, and whenever the last measurement is
+            old.
         margin_us: see `Promises`.
         lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
             `start`; None: at `start`.
@@ -59,8 +70,8 @@ class BinlogStream:
         lookup: who is asked what the columns are that MariaDB's table maps leave open; None: they stay bytes.
 
     Raises:
-        SourceUnavailable: the source does not answer.
-        SourceUnfit: it denies access.
+        SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
+        SourceUnfit: it denies access, or by GTID it has nothing in common with `start`.
     """
 
     def __init__(
@@ -69,14 +80,14 @@ class BinlogStream:
         start: Position,
         select: Select,
         limits: Limits,
-        clock: SourceClock,
+        measure: Callable[[], SourceClock],
         *,
+        server: str = "",
         margin_us: int = MARGIN_US,
         lead_in: str | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
     ) -> None:
-        self._promises = Promises(clock, margin_us)
         self._address = address
         self._start = start
         self._by_gtid = by_gtid
@@ -87,9 +98,12 @@ class BinlogStream:
         self._builder = ChunkBuilder(limits)
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
+        self._measure = measure
+        self._promises = Promises(measure(), margin_us)
         self._connection = connect(address)
         try:
-            checksum = self._prepare()
+            facts = self._require(server)
+            checksum = self._prepare(facts)
             self._decoder = BinlogDecoder(
                 address.name, self._place, select, self._builder, checksum=checksum, lookup=lookup
             )
@@ -100,26 +114,75 @@ class BinlogStream:
 
     @property
     def clock(self) -> SourceClock:
-        """The source's clock."""
+        """The source's clock, as it was measured last."""
         return self._promises.clock
 
-    @clock.setter
-    def clock(self, clock: SourceClock) -> None:
-        self._promises.clock = clock
+    @property
+    def place(self) -> tuple[str, int] | None:
+        """File and offset that the source has been read up to; None: it stands inside what is not whole.
+
+        To be asked between two items. What is before it was yielded, or is not wanted.
+        """
+        decoder = self._decoder
+        if decoder.in_transaction or not decoder.passed_start or self._builder.gathers:
+            return None
+        return decoder.file, decoder.offset
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files were created that the dump went through, see `BinlogDecoder.created`."""
+        return self._decoder.created
+
+    def begin(self) -> None:
+        """Read up to the description of the file that the dump begins in.
+
+        Raises:
+            As the iteration.
+        """
+        while not self._decoder.described:
+            packet = self._packets.take()
+            if packet is None:
+                self._fill()
+            else:
+                self._decoder.feed(self._event(packet))
+
+    def keep_time(self) -> None:
+        """Measure the source's clock if the last measurement is old.
+
+        Raises:
+            SourceUnavailable: the source does not answer.
+        """
+        if self._promises.clock.stale:
+            self._promises.clock = self._measure()
 
     @property
     def losses(self) -> Losses:
         """What could not be handed on as it was, since the stream began."""
         return self._builder.losses
 
-    def _prepare(self) -> int:
+    def _require(self, server: str) -> ServerFacts:
+        """Ask who is at the other end, and whether it has all that was read before the start."""
+        address = self._address
+        facts = server_facts(address, self._connection)
+        if server not in ("", facts.identity):
+            raise SourceUnavailable(
+                f"Two servers answer for shard {address.name} at {address}: {server} to the first "
+                f"connection, {facts.identity} to the second, and a binlog is read from one. This passes "
+                "when one has just taken over; a balancer in front of the source has to keep to one server.",
+                shard=address.name,
+            )
+        if self._by_gtid:
+            require_contained(address, self._connection, facts, self._start)
+        return facts
+
+    def _prepare(self, facts: ServerFacts) -> int:
         address, connection = self._address, self._connection
-        row = query(address, connection, "SELECT @@global.binlog_checksum AS checksum")[0]
         for assignments in session(address.heartbeat_ms):
             query(address, connection, f"SET {assignments}")
         with translated(address):
             register(connection, address)
-        return CHECKSUM_NONE if str(row["checksum"]).upper() == "NONE" else CHECKSUM_CRC32
+        none = facts.variables.get("binlog_checksum", "NONE").upper() == "NONE"
+        return CHECKSUM_NONE if none else CHECKSUM_CRC32
 
     def _dump(self) -> PacketReader:
         """Ask for the dump; what comes before `start` the decoder passes over."""
@@ -159,16 +222,20 @@ class BinlogStream:
                 # its way.
                 yield from self._flush()
                 if packets.empty:
-                    now_us = self.clock.source_now_us()
+                    moment_us = self.clock.now_us()
                     # Bytes may have come while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
-                        self._promises.found_empty(now_us)
-            try:
-                packets.fill()
-            except SourceUnavailable as error:
-                raise self._unavailable(error.message) from error
-            except DataError as error:
-                raise decoder.located(error, "the event behind") from error
+                        self._promises.found_empty(moment_us)
+            self._fill()
+
+    def _fill(self) -> None:
+        """Wait for bytes and take them in."""
+        try:
+            self._packets.fill()
+        except SourceUnavailable as error:
+            raise self._unavailable(error.message) from error
+        except DataError as error:
+            raise self._decoder.located(error, "the event behind") from error
 
     def _read(self, event: bytes) -> Generator[Chunk, None, int]:
         """Read one event, yield the chunks it fills, and return its type.
@@ -249,6 +316,8 @@ class BinlogStream:
     def _promise(self) -> Iterator[Chunk | CaughtUp]:
         if self._decoder.in_transaction:
             return
+        # Before it promises, not after: what an old measurement says may be false by now.
+        self.keep_time()
         promise = self._promises.make(whole_seconds=self._decoder.whole_seconds)
         if promise is not None:
             yield from self._flush()

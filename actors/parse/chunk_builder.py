@@ -72,6 +72,11 @@ class ChunkBuilder:
         return self.gathering.is_open
 
     @property
+    def gathers(self) -> bool:
+        """Whether anything was gathered since the last chunk was closed."""
+        return bool(len(self.gathering)) or self.gathering.is_open
+
+    @property
     def row(self) -> int:
         """Ordinal that the open transaction's next row gets; 0 outside a transaction."""
         return self.gathering.row if self.gathering.is_open else 0

@@ -1,8 +1,12 @@
 """Source clock: the source's time of day, known from here.
 
-The offset between the two clocks is measured by asking the source for its time: the answer was true at some
-moment of the round trip, so half of it bounds the error. Clocks drift; whoever relies on this one for long
-measures again.
+The distance between the source's clock and ours is measured by asking the source for its time: the answer was
+true at some moment of the round trip, so half of it bounds the error. Our clock is the steady one
+(`actors.clock`): nobody sets it, and it counts the time in which this machine slept. The time of day that
+this machine shows is used for people only, see `skew_us`.
+
+Clocks drift, and a source's clock is set by others. So a measurement is good for moments that lie no further
+than `AGE_MAX_US` from it, in either direction; whoever relies on another moment measures again.
 """
 
 from __future__ import annotations
@@ -10,9 +14,14 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pymysql
+
+from actors.clock import clock_us as steady_us
+
+#: two clocks a hundred millionths apart drift by 1 ms in this time, microseconds
+AGE_MAX_US: Final = 10_000_000
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as naive as what the server answers, both UTC
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -20,23 +29,35 @@ _SAMPLES = 3
 
 
 class SourceClock:
-    """A source's clock.
+    """A source's clock, measured at the moment when this object is made.
 
     Args:
-        skew_us: source's time minus ours.
-        uncertainty_us: how far `skew_us` may be off, in either direction.
-        time_ns: our time, nanoseconds since 1970 UTC.
+        offset_us: source's time (microseconds since 1970 UTC) minus that of our steady clock.
+        uncertainty_us: how far `offset_us` may be off, in either direction.
+        clock_us: our steady clock, microseconds since any moment.
+        skew_us: source's time minus the time of day that this machine shows, for people.
     """
 
-    def __init__(self, skew_us: int, uncertainty_us: int, time_ns: Callable[[], int] = time.time_ns) -> None:
-        self.skew_us = skew_us
+    def __init__(
+        self,
+        offset_us: int,
+        uncertainty_us: int,
+        clock_us: Callable[[], int] = steady_us,
+        *,
+        skew_us: int = 0,
+    ) -> None:
         self.uncertainty_us = uncertainty_us
-        self._time_ns = time_ns
-        self._measured_us = self.local_now_us()
+        self.skew_us = skew_us
+        self._offset_us = offset_us
+        self._clock_us = clock_us
+        self._measured_us = clock_us()
 
     @classmethod
     def measure(
-        cls, connection: pymysql.Connection[Any], time_ns: Callable[[], int] = time.time_ns
+        cls,
+        connection: pymysql.Connection[Any],
+        clock_us: Callable[[], int] = steady_us,
+        time_ns: Callable[[], int] = time.time_ns,
     ) -> SourceClock:
         """Return the clock of the source at the other end of a connection.
 
@@ -45,31 +66,40 @@ class SourceClock:
         Raises:
             pymysql.Error: the connection broke.
         """
-        best: tuple[int, int] | None = None
+        best: tuple[int, int, int] | None = None
         for _ in range(_SAMPLES):
             with connection.cursor() as cursor:
-                before_us = time_ns() // 1000
+                before_us = clock_us()
                 cursor.execute("SELECT UTC_TIMESTAMP(6)")
                 row = cursor.fetchone()
-                after_us = time_ns() // 1000
+                after_us = clock_us()
             assert row is not None
             source_us = (row[0] - _EPOCH) // _MICROSECOND
-            # A local clock that was set back in between makes the sample worthless, not negative.
-            uncertainty_us = abs(after_us - before_us + 1) // 2 + 1
-            sample = (uncertainty_us, source_us - (before_us + after_us) // 2)
+            uncertainty_us = (after_us - before_us + 1) // 2 + 1
+            skew_us = source_us - time_ns() // 1000 + uncertainty_us
+            sample = (uncertainty_us, source_us - (before_us + after_us) // 2, skew_us)
             best = min(best, sample) if best else sample
         assert best is not None
-        return cls(best[1], best[0], time_ns)
+        uncertainty_us, offset_us, skew_us = best
+        return cls(offset_us, uncertainty_us, clock_us, skew_us=skew_us)
 
-    def local_now_us(self) -> int:
-        """Return our time in microseconds since 1970 UTC."""
-        return self._time_ns() // 1000
+    def now_us(self) -> int:
+        """Return our steady clock's time, microseconds: a moment that `source_us` understands."""
+        return self._clock_us()
+
+    def source_us(self, moment_us: int) -> int:
+        """Return the source's time at a moment of our steady clock, microseconds since 1970 UTC."""
+        return moment_us + self._offset_us
 
     def source_now_us(self) -> int:
         """Return the source's time in microseconds since 1970 UTC."""
-        return self.local_now_us() + self.skew_us
+        return self.source_us(self._clock_us())
+
+    def knows(self, moment_us: int) -> bool:
+        """Return whether a moment of our steady clock lies so near to the measurement that it may be used."""
+        return abs(moment_us - self._measured_us) <= AGE_MAX_US
 
     @property
-    def age_us(self) -> int:
-        """Microseconds since it was measured, by our clock."""
-        return self.local_now_us() - self._measured_us
+    def stale(self) -> bool:
+        """Whether it has to be measured again before it says anything of this moment."""
+        return not self.knows(self._clock_us())

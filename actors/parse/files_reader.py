@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,8 @@ class FilesReader:
         self._stopped = threading.Event()
         #: where to go on: behind the last chunk that was handed over; None: not known yet
         self.position: Position | None = None
+        #: when the files that were read were created; an entry a file
+        self.created: dict[str, int] = {}
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on (None: from the first file's beginning), then wait for `stop`.
@@ -107,6 +110,10 @@ class FilesReader:
     def stop(self) -> None:
         """End the run soon: at the next chunk."""
         self._stopped.set()
+
+    def source_now_us(self) -> int | None:
+        """Return the time of day of this machine: nobody knows more of the clock that stamped the files."""
+        return time.time_ns() // 1000
 
     def _read_all(self) -> None:
         files = self._files()
@@ -159,9 +166,11 @@ class FilesReader:
 
     def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
-        for chunk in BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position):
+        read = BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position)
+        for chunk in read:
+            self.created |= read.created
             self._listener.chunk_read(chunk)
-            self.position = behind(self.position, chunk, self.server)
+            self.position = behind(self.position, chunk, self.server, self.created)
             if self._stopped.is_set():
                 return
 

@@ -3,7 +3,7 @@
 `CaughtUp(frontier_us)` says: no later transaction of this source will have a smaller commit
 time. It is made only where all of this holds:
 
-1. The socket and our buffer were empty at a moment D (by the source's clock), and we then waited for bytes.
+1. The socket and our buffer were empty at a moment D, and we then waited for bytes.
 2. A heartbeat came after that. A source sends heartbeats only when it has sent all it has. It does not say
    when it sent this one: the time of its arrival proves nothing, because it may have lain behind a backlog in
    the socket for as long as we were busy. But one that was not there at D arrived after D, and everything
@@ -11,10 +11,13 @@ time. It is made only where all of this holds:
 3. So whatever comes now was committed after D, give or take: the heartbeat's own journey and the error of the
    measured clock (`uncertainty_us` covers half a round trip), and commits that were stamped but not yet
    readable (`margin_us`).
+4. The source's clock was measured near D: D is a moment of our steady clock, and a measurement turns it into
+   the source's time. One that is old by then proves nothing (the process slept, the control connection hung):
+   no promise is made until the clock was measured again. The time of day of this machine has no part in it.
 
-Hence frontier = D - margin - uncertainty. Where the source stamps whole seconds only, a commit of the current
-second is stamped with its start: the frontier is floored to the second. It never steps back, and none is made
-inside a transaction.
+Hence frontier = D by the source's clock - margin - uncertainty. Where the source stamps whole seconds only, a
+commit of the current second is stamped with its start: the frontier is floored to the second. It never steps
+back, and none is made inside a transaction.
 
 By GTID a source also sends heartbeats while it passes over transactions that need not be sent. They tell how
 far it came, and what follows may be old: such a stream takes a heartbeat at its word only where it stands
@@ -22,7 +25,9 @@ already.
 
 What a promise cannot cover: a commit that takes longer than the margin from its stamp to the binlog. A disk
 that stalls makes such commits, and on MariaDB, which stamps the start of the statement that commits, so do
-long statements. They come late, and whoever merges sees that.
+long statements. They come late, and whoever merges sees that. Likewise a source whose own clock is set back,
+until it is measured again; and a MariaDB replica that lags, whose transactions have the stamps of their
+origin (a MySQL one stamps its own commit, and that stamp is the one that counts).
 """
 
 from __future__ import annotations
@@ -57,9 +62,9 @@ class Promises:
         self._empty_at_us: int | None = None
         self._frontier_us = 0
 
-    def found_empty(self, now_us: int) -> None:
-        """Take note that nothing had arrived at `now_us`, by the source's clock."""
-        self._empty_at_us = now_us
+    def found_empty(self, moment_us: int) -> None:
+        """Take note that nothing had arrived at a moment of our steady clock, see `SourceClock.now_us`."""
+        self._empty_at_us = moment_us
 
     def make(self, *, whole_seconds: bool) -> CaughtUp | None:
         """Return the promise that a heartbeat proves, once all before it was read; None: it proves none.
@@ -67,9 +72,10 @@ class Promises:
         Args:
             whole_seconds: whether the source stamps commits with whole seconds only.
         """
-        if self._empty_at_us is None:
+        clock, empty_at_us = self.clock, self._empty_at_us
+        if empty_at_us is None or not clock.knows(empty_at_us):
             return None
-        frontier_us = self._empty_at_us - self._margin_us - self.clock.uncertainty_us
+        frontier_us = clock.source_us(empty_at_us) - self._margin_us - clock.uncertainty_us
         if whole_seconds:
             frontier_us -= frontier_us % SECOND_US
         self._frontier_us = max(self._frontier_us, frontier_us)

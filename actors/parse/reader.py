@@ -1,8 +1,12 @@
 """Source reader: follows one shard for as long as it runs, across lost connections.
 
-A lost connection is followed by a new one from the end of the last chunk handed over: each transaction
-reaches the listener once, whole or in fragments, in the order of the binlog. An error that no new connection
-mends is raised.
+A lost connection is followed by a new one from where the source had been read up to: each transaction
+reaches the listener once, whole or in fragments, in the order of the binlog. An error that no new
+connection mends is raised.
+
+A source that is idle rotates and purges its files all the same: its rotations and heartbeats move the
+place. A position whose file was purged nevertheless, because a cursor held it, goes on at the oldest file if
+nothing is missing between them; their GTIDs say that.
 
 One reader reads one server. Where another one answers at a later connection, it ends with ShardUnavailable:
 whoever restarts it starts it at a transaction's end, from where a stream can go on by GTID.
@@ -16,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
@@ -30,7 +34,14 @@ from actors.parse.preflight import preflight, require
 from actors.parse.promises import MARGIN_US, CaughtUp
 from actors.parse.server_lookup import ServerLookup
 from actors.parse.source import ServerFacts, SourceAddress, connect, server_facts, translated
-from actors.parse.start import StartBy, binlog_files, earliest_position, goes_by_gtid, latest_position
+from actors.parse.start import (
+    StartBy,
+    binlog_files,
+    earliest_position,
+    goes_by_gtid,
+    latest_position,
+    past_purged,
+)
 from actors.parse.tables import Select
 from merge.chunk import Chunk
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable
@@ -40,8 +51,6 @@ from merge.progress import gtids_after
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
-#: two clocks a hundred millionths apart drift by 1 ms in this time
-_CLOCK_AGE_MAX_US = 10_000_000
 
 
 class Listener(Protocol):
@@ -73,6 +82,13 @@ class Reader(Protocol):
     @property
     def position(self) -> Position | None:
         """Where to go on: behind what the listener took; None: not known yet."""
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files that were read were created, seconds since 1970; those of the chunks so far."""
+
+    def source_now_us(self) -> int | None:
+        """Return the time by the clock that stamps commits, microseconds since 1970 UTC; None: not known."""
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on until `stop`; see `SourceReader.run`."""
@@ -126,14 +142,18 @@ class SourceReader:
         self._start_by = start_by
         #: identity of the server that is read; empty: none was reached yet
         self.server = ""
-        #: where to go on: behind the last chunk that was handed over; None: not known yet
+        #: up to where the source was read and all was handed over: where to go on; None: not known yet
         self.position: Position | None = None
+        #: when the files that were read were created; an entry a file
+        self.created: dict[str, int] = {}
         #: whether streams are asked for by GTID, once that is known: a server's order may differ from
         #: another's
         self._by_gtid: bool | None = None
         #: from which file's beginning the next stream looks for rows prepared before the position
         self._lead_in: str | None = None
         self._opened = False
+        #: as it was measured last; None: not yet
+        self._clock: SourceClock | None = None
         self._frontier_us = 0
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
@@ -171,6 +191,11 @@ class SourceReader:
             if self._stream is not None:
                 self._stream.interrupt()
 
+    def source_now_us(self) -> int | None:
+        """Return the source's time, see `Reader`; may be called from any thread."""
+        clock = self._clock
+        return None if clock is None else clock.source_now_us()
+
     def _open(self, position: Position) -> None:
         if not self._opened:
             self._opened = True
@@ -190,51 +215,76 @@ class SourceReader:
             self._require_same_source(facts)
             if self.position is None:
                 self.position = self._begin(self._address, control, facts)
-                self._open(self.position)
-            if self._by_gtid is None:
-                self._by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
-            self.server = facts.identity
-            clock = self._measure(control)
+            by_gtid = self._by_gtid
+            if by_gtid is None:
+                by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
             lead_in, self._lead_in = self._lead_in, None
             stream = BinlogStream(
                 self._address,
                 self.position,
                 self._select,
                 self._limits,
-                clock,
+                lambda: self._measure(control),
+                server=facts.identity,
                 margin_us=self._margin_us,
                 lead_in=lead_in,
-                by_gtid=self._by_gtid and lead_in is None,
+                by_gtid=by_gtid and lead_in is None,
                 lookup=ServerLookup(self._address, control),
             )
+            # Not before: now it is known who sends what comes.
+            self.server, self._by_gtid = facts.identity, by_gtid
             try:
                 with self._lock:
                     self._stream = stream
+                if not self._opened:
+                    stream.begin()
+                    self.position = self._created(self.position, stream)
+                    self._open(self.position)
                 if not self._stopped.is_set():
-                    self._listener.connected(clock.skew_us, facts.version)
-                    self._consume(stream, control)
+                    self._listener.connected(stream.clock.skew_us, facts.version)
+                    self._consume(stream)
             except PositionPurged as error:
-                self._lead_in = self._earlier(error, lead_in, control)
+                if "xid" in error.details:
+                    self._lead_in = self._earlier(error, lead_in, control)
+                elif lead_in is None and not by_gtid:
+                    self.position = past_purged(self._address, control, facts, self.position, error)
+                else:
+                    raise
             finally:
                 with self._lock:
                     self._stream = None
                 stream.close()
 
-    def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
+    def _consume(self, stream: BinlogStream) -> None:
         for item in stream:
             self._failures = 0
             if isinstance(item, CaughtUp):
                 # A new connection measures the clock anew and may promise less: what was promised stays.
                 self._frontier_us = max(self._frontier_us, item.frontier_us)
                 self._listener.caught_up(self._frontier_us)
-                if not 0 <= stream.clock.age_us <= _CLOCK_AGE_MAX_US:
-                    stream.clock = self._measure(control)
+                self._move(stream)
             else:
+                # A source that is never silent promises nothing, and its clock is known all the same.
+                stream.keep_time()
+                self.created |= stream.created
                 self._listener.chunk_read(item)
                 assert self.position is not None, "it is known where the stream began"
-                self.position = behind(self.position, item, self.server)
+                self.position = behind(self.position, item, self.server, self.created)
             if self._stopped.is_set():
                 return
+
+    def _move(self, stream: BinlogStream) -> None:
+        """Go where the source stands, though nothing was handed over: files before may be purged."""
+        position, place = self.position, stream.place
+        assert position is not None, "it is known where the stream began"
+        if place is None or place == (position.file, position.offset):
+            return
+        file, offset = place
+        moved = replace(position, file=file, offset=offset, rows_into_transaction=0, server=self.server)
+        self.position = self._created(moved, stream)
+
+    def _created(self, position: Position, stream: BinlogStream) -> Position:
+        return replace(position, created_s=stream.created.get(position.file, 0))
 
     def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
         """Return from which file on the rows of an XA transaction are looked for that a stream lacked.
@@ -242,11 +292,11 @@ class SourceReader:
         First the file that the position is in; then one file further back than the stream began.
 
         Raises:
-            PositionPurged: `error`, if it is about something else or no older file is left.
+            PositionPurged: `error`, if no older file is left.
         """
         position = self.position
         # A place of another server leads nowhere on this one; by GTID nothing was handed over of it yet.
-        if "xid" not in error.details or position is None or not position.is_of(self.server):
+        if position is None or not position.is_of(self.server):
             raise error
         if lead_in is None:
             return position.file
@@ -258,7 +308,8 @@ class SourceReader:
 
     def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
         with translated(self._address):
-            return SourceClock.measure(control)
+            self._clock = SourceClock.measure(control)
+        return self._clock
 
     def _require_same_source(self, facts: ServerFacts) -> None:
         """Refuse another server than the one that this reader reads; it takes a new one to go on there."""
@@ -271,8 +322,16 @@ class SourceReader:
             )
 
 
-def behind(before: Position, chunk: Chunk, server: str) -> Position:
-    """Return where to go on after a chunk of a server, which follows `before`: with all GTIDs up to there."""
+def behind(before: Position, chunk: Chunk, server: str, created: Mapping[str, int]) -> Position:
+    """Return where to go on after a chunk of a server, which follows `before`: with all GTIDs up to there.
+
+    Args:
+        before: where the chunk begins.
+        chunk: what was read.
+        server: identity of the server; empty: not known.
+        created: when the files were created, by name.
+    """
     ends = np.flatnonzero(chunk.headers["flags"] & Flag.END)
     gtids = gtids_after(before.gtid_set, chunk.headers, ends, chunk.names)
-    return replace(resume_after(chunk), gtid_set=gtids, server=server)
+    after = resume_after(chunk)
+    return replace(after, gtid_set=gtids, server=server, created_s=created.get(after.file, 0))

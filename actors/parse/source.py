@@ -213,7 +213,9 @@ class ServerFacts:
 
     version: str
     server_id: int
-    #: equal for as long as it is the same server: MySQL's uuid, or the server id
+    #: equal for as long as it is the same server: MySQL's uuid, or MariaDB's server id. Servers that know
+    #: nothing of each other may share that: what tells their binlogs apart is when a file was created (ADR
+    #: 19)
     identity: str
     #: global variables by lower-case name
     variables: Mapping[str, str]

@@ -5,7 +5,9 @@ answers: then the set of GTIDs read so far says what is missing, wherever the ne
 default:
 
 - on the server that a position is of, a stream goes on at its file and offset;
-- on any other one it goes on by GTID, and is refused where that cannot be.
+- on any other one it goes on by GTID, and is refused where that cannot be. That server must have all that
+  was read before: it is asked on the connection that dumps. One that lacks some of it lags and is asked
+  again; one that has nothing in common with it is another shard's.
 
 `gtid` goes on by GTID always, `file` never.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import pymysql
@@ -22,8 +25,8 @@ from actors.parse.dump_request import require_readable
 from actors.parse.events import MAGIC
 from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
-from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, parse_gtid_set
-from merge.position import Position
+from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
+from merge.position import Position, file_order
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
 
@@ -71,6 +74,104 @@ def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
         f"the position {position} stands inside a transaction": position.rows_into_transaction > 0,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def require_contained(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, position: Position
+) -> None:
+    """Return if a server has all transactions before a position.
+
+    Raises:
+        SourceUnavailable: it lacks some of them: it lags, or never gets them.
+        SourceUnfit: it has none of the sources whose transactions they are.
+    """
+    gtids = position.gtid_set
+    executed = _executed(address, connection, facts)
+    if executed.contains(gtids):
+        return
+    if not _sources(gtids) & _known_sources(address, connection, facts, executed):
+        raise SourceUnfit(
+            f"Server {facts.identity}, which answers for shard {address.name} at {address}, has nothing in "
+            f"common with what was read: it executed {executed or 'nothing'}, the position is after {gtids}.",
+            hint="Check host and port: it may be another shard's server. A replica that has not begun to "
+            "replicate is read as soon as it has caught up.",
+            shard=address.name,
+            executed=str(executed),
+            gtid_set=str(gtids),
+        )
+    raise SourceUnavailable(
+        f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks transactions "
+        f"that were read: it executed {executed}, the position is after {gtids}. The shard goes on when the "
+        "server has caught up. If a failover lost them, that is never: begin anew from a position there.",
+        shard=address.name,
+        executed=str(executed),
+        gtid_set=str(gtids),
+    )
+
+
+def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
+    """Return the transactions that a server has; on MariaDB its own and those it replicated."""
+    if not facts.mariadb:
+        return _gtids(query(address, connection, "SELECT @@global.gtid_executed AS gtids")[0]["gtids"])
+    asked = "SELECT @@global.gtid_binlog_pos AS written, @@global.gtid_slave_pos AS replicated"
+    row = query(address, connection, asked)[0]
+    return _gtids(row["written"]).union(_gtids(row["replicated"]))
+
+
+def _sources(gtids: GtidSet) -> set[str]:
+    """Return who numbered the transactions of a set: uuids, or MariaDB's "domain-server"."""
+    if isinstance(gtids, MySqlGtidSet):
+        return {uuid for (uuid, _), _ in gtids.runs}
+    if isinstance(gtids, MariaDbGtidSet):
+        return {f"{domain}-{server}" for domain, server, _ in gtids.domains}
+    return set()
+
+
+def _known_sources(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, executed: GtidSet
+) -> set[str]:
+    """Return whose transactions a server has; MariaDB's set names the last one of a domain, its state all."""
+    if not facts.mariadb:
+        return _sources(executed)
+    state = query(address, connection, "SELECT @@global.gtid_binlog_state AS state")[0]["state"] or ""
+    return _sources(executed) | {each.strip().rpartition("-")[0] for each in state.split(",")}
+
+
+def past_purged(
+    address: SourceAddress,
+    connection: pymysql.Connection[Any],
+    facts: ServerFacts,
+    position: Position,
+    error: PositionPurged,
+) -> Position:
+    """Return from where to go on instead of a position of this server whose file it no longer has.
+
+    That is the beginning of its oldest file, if every transaction before it is before the position too. A
+    source that only rotated and purged is such a one.
+
+    Raises:
+        PositionPurged: `error`: transactions are missing, or GTIDs do not say that none is.
+        DataError: the file was not purged: it is newer than the oldest one, and was never there.
+    """
+    oldest = earliest_position(address, connection, facts)
+    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
+    if base == oldest_base and number > oldest_number:
+        raise DataError(
+            f"The source of shard {address.name} has no {position.file}, though it has the older "
+            f"{oldest.file}: its binary logs were reset, or another server answers.",
+            hint=_PURGED_HINT,
+            shard=address.name,
+            file=position.file,
+            offset=position.offset,
+            oldest_file=oldest.file,
+        )
+    # Without a GTID of its own a position says nothing, but on MariaDB, where every transaction has one.
+    told = facts.gtids and (bool(position.gtid_set) or facts.mariadb)
+    whole = told and position.gtid_set.contains(oldest.gtid_set) and not position.rows_into_transaction
+    # After a reset the server lacks transactions that were read.
+    if not whole or not _executed(address, connection, facts).contains(position.gtid_set):
+        raise error
+    return replace(position, file=oldest.file, offset=oldest.offset, server=facts.identity, created_s=0)
 
 
 def explained_by_gtid(
@@ -128,7 +229,7 @@ def latest_position(
         raise _no_binlog(address)
     file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
     gtids = (
-        _gtids_at(address, connection, file, offset)
+        gtids_at(address, connection, file, offset)
         if facts.mariadb
         else _gtids(rows[0].get("Executed_Gtid_Set"))
     )
@@ -148,7 +249,7 @@ def earliest_position(
         raise _no_binlog(address)
     file, offset = files[0], len(MAGIC)
     if facts.mariadb:
-        gtids = _gtids_at(address, connection, file, offset)
+        gtids = gtids_at(address, connection, file, offset)
     else:
         gtids = _gtids(query(address, connection, "SELECT @@global.gtid_purged AS gtids")[0]["gtids"])
     return Position(file, offset, gtid_set=gtids, server=facts.identity)
@@ -169,9 +270,23 @@ def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) ->
     return [str(row["Log_name"]) for row in query(address, connection, "SHOW BINARY LOGS")]
 
 
-def _gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
-    asked = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")
-    return _gtids(asked[0]["gtids"])
+def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
+    """Return the GTIDs before a place of a MariaDB server.
+
+    Raises:
+        SourceUnavailable: it does not say: beyond 4 GiB it cannot, and a purged file it has no more.
+    """
+    text = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")[0]["gtids"]
+    if text is None:
+        raise SourceUnavailable(
+            f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
+            "MariaDB cannot beyond 4 GiB of a file, nor in one that was purged meanwhile. It is asked again; "
+            "its next file begins after the transaction that is being written (FLUSH BINARY LOGS begins it).",
+            shard=address.name,
+            file=file,
+            offset=offset,
+        )
+    return _gtids(text)
 
 
 def _gtids(text: str | None) -> GtidSet:

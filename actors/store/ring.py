@@ -271,15 +271,21 @@ class RingStore:
 
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
-    def ack(self, sequence: int) -> None:
+    def ack(self, sequence: int, turn: int | None = None) -> None:
         """Forget everything up to and with `sequence`, which was handed out.
 
-        A sequence that is forgotten already changes nothing.
+        A sequence that is forgotten already changes nothing, and neither does one of an earlier turn.
+
+        Args:
+            sequence: of a header.
+            turn: `turn` when the header was handed out; None: whatever it is.
 
         Raises:
             UsageError: it was not handed out; nothing was changed.
         """
         with self._lock:
+            if turn not in (None, self._turn):
+                return
             if sequence > self._get:
                 raise UsageError(
                     f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out."

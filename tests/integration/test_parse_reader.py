@@ -101,7 +101,7 @@ class Recorder:
 
 
 @contextlib.contextmanager
-def reading(address, start=None, limits=None, select=of_app, **options):
+def reading(address, start=None, limits=None, select=of_app, *, connects=True, **options):
     """Run a reader in a thread; on the way out it is stopped, and its error raised."""
     recorder = Recorder()
     reader = SourceReader(address, select, limits or Limits(), recorder, **options)
@@ -115,7 +115,8 @@ def reading(address, start=None, limits=None, select=of_app, **options):
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        await_true(lambda: recorder.of("connected") or recorder.error, "the reader connects")
+        if connects:
+            await_true(lambda: recorder.of("connected") or recorder.error, "the reader connects")
         yield recorder
     finally:
         recorder.gate.set()

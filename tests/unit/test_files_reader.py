@@ -87,7 +87,7 @@ def reading(files, start=None, limits=None, **options):
     try:
         yield told
     finally:
-        told.position = reader.position
+        told.position, told.created = reader.position, reader.created
         reader.stop()
         thread.join(DEADLINE_S)
         assert not thread.is_alive(), "the reader stops"
@@ -135,7 +135,7 @@ def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
     read = 0
     position = whole.opened_at[0]
     for chunk in whole.chunks:
-        position = behind(position, chunk, "")
+        position = behind(position, chunk, "", whole.created)
         read += int(chunk.headers["rows"].sum())
         assert read_all(tmp_path, position, limits=limits).rows == whole.rows - read
     assert position == whole.position

@@ -8,6 +8,7 @@ import math
 import socket
 import struct
 import threading
+import time
 import zlib
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from actors.parse import binlog_stream
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.binlog_stream import BinlogStream
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.clock import SourceClock
+from actors.parse.clock import AGE_MAX_US, SourceClock
 from actors.parse.event_types import EventType
 from actors.parse.packets import PacketReader
 from actors.parse.promises import CaughtUp, Promises
@@ -68,6 +69,7 @@ class Source:
         self.sock = sock
         self.number = 0
         self.now_us = NOON_US
+        self.measured = 0
         self.when_empty = []
         self.when_lingering = []
         self.timers = []
@@ -83,13 +85,20 @@ class Source:
         self.timers.append(threading.Timer(0.05, self.send, events))
         self.timers[-1].start()
 
-    def time_ns(self):
-        """Be the stream's clock: it is asked for nothing else than when the socket was empty."""
+    def moment_us(self):
+        """Be the steady clock when the socket was found empty."""
         self.now_us += 1_000_000
         asked_us = self.now_us
         if self.when_empty:
             self.when_empty.pop(0)()
-        return asked_us * 1000
+        return asked_us
+
+    def clock(self):
+        """Measure this source's clock, which is SKEW_US ahead of the steady one."""
+        self.measured += 1
+        clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: self.now_us)
+        clock.now_us = self.moment_us
+        return clock
 
 
 @pytest.fixture
@@ -106,9 +115,8 @@ def source():
 def items_of(source, *, by_gtid=False):
     """Return what a stream over the source yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
-    clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: source.now_us * 1000)
-    clock._time_ns = source.time_ns
-    stream._promises = Promises(clock, MARGIN_US)
+    stream._measure = source.clock
+    stream._promises = Promises(source.clock(), MARGIN_US)
     stream._start = Position(FILE, 4)
     stream._by_gtid = by_gtid
     stream._builder = ChunkBuilder()
@@ -148,15 +156,55 @@ def test_a_heartbeat_that_came_before_the_wait_proves_nothing(source):
 
 
 def test_promises_do_not_step_back(source):
-    """The clock is set back by ten seconds after the first promise."""
+    """The clock is set back by two seconds after the first promise."""
 
     def set_back():
-        source.now_us -= 10_000_000
+        source.now_us -= 2_000_000
         source.send_soon(heartbeat())
 
     source.send(FDE, PREVIOUS)
     source.when_empty = [set_back, lambda: source.send_soon(heartbeat())]
     assert items_of(source) == [CaughtUp(frontier(1))] * 2
+
+
+def test_a_clock_that_was_measured_long_ago_promises_nothing():
+    """Whatever made it old: a sleep of the process, or a clock that jumps, in either direction."""
+    moment_us = [NOON_US]
+    clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: moment_us[0])
+    promises = Promises(clock, MARGIN_US)
+    for away_us, made in ((AGE_MAX_US, True), (AGE_MAX_US + 1, False), (3600 * 1_000_000, False)):
+        for sign in (1, -1):
+            moment_us[0] = NOON_US + sign * away_us
+            assert clock.stale is not made
+            promises = Promises(clock, MARGIN_US)
+            promises.found_empty(clock.now_us())
+            assert (promises.make(whole_seconds=False) is not None) is made
+
+
+def test_a_step_of_the_time_of_day_changes_no_promise(monkeypatch):
+    clock = SourceClock(SKEW_US, UNCERTAINTY_US)
+    before_us = clock.source_now_us()
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    promises = Promises(clock, MARGIN_US)
+    promises.found_empty(clock.now_us())
+    made = promises.make(whole_seconds=False)
+    assert before_us <= made.frontier_us + MARGIN_US + UNCERTAINTY_US <= clock.source_now_us()
+
+
+def test_an_old_clock_is_measured_before_a_promise_is_made(source):
+    """1. The socket is empty; 2. the process sleeps for an hour, and finds a heartbeat; 3. it measures, and
+    what was found empty an hour ago proves nothing; 4. the next one does, by the new measurement.
+    """
+
+    def sleep():
+        source.now_us += 3600 * 1_000_000
+        source.send_soon(heartbeat())
+
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [sleep, lambda: source.send_soon(heartbeat())]
+    assert items_of(source) == [CaughtUp(frontier(3602))]
+    assert source.measured == 2
 
 
 def test_whole_seconds_are_promised_from_their_start(source):

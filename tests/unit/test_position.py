@@ -7,6 +7,7 @@ import pytest
 from merge.errors import UsageError
 from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.position import GroupPosition, Position, file_order, oldest
+from merge.span import same_places
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -73,6 +74,19 @@ def test_a_group_position_is_one_json_text():
     assert GroupPosition.from_json(position.to_json().encode()) == position
 
 
+def test_when_its_file_was_created_is_kept_and_does_not_count_for_its_place():
+    """A cursor of before it was kept has none, and its text stays what it was."""
+    known, unknown = Position("bin.000002", 8, created_s=1700000000), Position("bin.000002", 8)
+    assert Position.from_dict(known.to_dict()) == known
+    assert "created_s" not in unknown.to_dict()
+    assert not known < unknown
+    assert not unknown < known
+    assert known <= unknown <= known
+    assert oldest([unknown, known, Position("bin.000003", 4)]).file == "bin.000002"
+    here, there = (GroupPosition({"a": each}) for each in (known, unknown))
+    assert same_places(here, there)
+
+
 def test_what_a_position_does_not_say_is_unknown():
     position = Position.from_dict({"file": "bin.000001", "offset": 4})
     assert position == Position("bin.000001", 4)
@@ -94,6 +108,7 @@ def test_what_a_position_does_not_say_is_unknown():
         {"file": "bin.000001", "offset": -1},
         {"file": "bin.000001", "offset": 4, "commit_us": 1.5},
         {"file": "bin.000001", "offset": 4, "key_us": 1.5},
+        {"file": "bin.000001", "offset": 4, "created_s": -1},
         {"file": "bin.000001", "offset": 4, "rows_into_transaction": 0.5},
         {"file": "bin.000001\n", "offset": 4},
         {"file": "bin", "offset": 4},

@@ -97,3 +97,15 @@ def test_behind_a_fragment_without_rows_it_stands_inside_though_both_positions_a
     assert first.ack == first.end
     assert first.past(no_headers(), names, SHARDS).inside
     assert not first.past(headers[1:2], names, SHARDS).inside
+
+
+def test_positions_tell_when_their_files_were_created():
+    """Of what is told; else of the position before, as long as the file and its server are the same."""
+    headers, names = merged(Source(Tx(10, (3,)), Tx(30, (2, 2))), Source(Tx(20), server=1))
+    known = Progress.at(START).past(headers[:3], names, SHARDS, ("one", "two"), ({"bin.000001": 7}, {}))
+    assert known.end.shards["a"].rows_into_transaction
+    assert [known.end.shards["a"].created_s, known.ack.shards["a"].created_s] == [7, 7]
+    assert known.end.shards["b"].created_s == 0
+    for server, created_s in (("one", 7), ("another", 0)):
+        on = known.past(headers[3:], names, SHARDS, (server, "two"), ({}, {}))
+        assert on.ack.shards["a"].created_s == created_s

@@ -10,15 +10,17 @@ import time
 
 import pytest
 
+from actors import shard as shard_module
 from actors.parse.chunk_builder import Limits
 from actors.parse.files_reader import FilesSource
 from actors.row_ticket import RowTicket
 from actors.shard import Shard, ShardWiring
-from actors.store.ring import BatchMode, RingBounds
+from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, ShardUnavailable
+from merge.timeline import END_OF_TIME_US
 
 DEADLINE_S = 20.0
 OLD, NEW = (1, 7), (2, 1)
@@ -103,3 +105,60 @@ def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(m
     with pytest.raises(ShardUnavailable):
         headers(shard, NEW, 0)
     assert shard.open(NEW[0], NEW[1] + 1, begin) == begin
+
+
+@pytest.mark.parametrize("by_poll", [False, True])
+def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, monkeypatch, by_poll):
+    """1. A group frees what it was given; 2. before that reaches the ring, a newer group opens the shard
+    where the ring begins, and reads; 3. the ring forgets nothing of what the newer one reads.
+    """
+    shard = make()
+    begin = shard.open(*OLD, None)
+    assert len(headers(shard, OLD)) == 10
+    real = RingStore.ack
+
+    def overtaken(ring, *arguments):
+        monkeypatch.undo()
+        shard.open(*NEW, begin)
+        assert len(headers(shard, NEW)) == 10
+        real(ring, *arguments)
+
+    monkeypatch.setattr(RingStore, "ack", overtaken)
+    if by_poll:
+        with pytest.raises(ShardUnavailable):
+            shard.poll(*OLD, 10, 0, 5)
+    else:
+        shard.free(*OLD, 5)
+    assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
+
+
+def test_the_last_promise_of_files_is_said_again(make, monkeypatch):
+    """To the same group, which may not have heard it, and to the next one."""
+    monkeypatch.setattr(shard_module, "REPEAT_S", 0.0)
+    shard = make()
+    begin = shard.open(*OLD, None)
+
+    def promises(term, count):
+        deadline_s, found = time.monotonic() + DEADLINE_S, []
+        while len(found) < count:
+            assert time.monotonic() < deadline_s
+            promise = shard.poll(*term, 1000, 0.05).frontier_us
+            found += [promise] if promise is not None else []
+        return found
+
+    assert promises(OLD, 3) == [END_OF_TIME_US] * 3
+    shard.open(*NEW, begin)
+    monkeypatch.undo()
+    assert promises(NEW, 1) == [END_OF_TIME_US]
+    assert shard.poll(*NEW, 1000, 0).frontier_us is None, "not with each poll"
+
+
+def test_a_report_tells_the_sources_clock_and_when_its_files_were_created(make):
+    shard = make()
+    shard.open(*OLD, None)
+    report = shard.poll(*OLD, 1 << 16, DEADLINE_S)
+    assert abs(report.source_us - time.time_ns() // 1000) < 5_000_000
+    files = {report.run.names[index] for index in report.run.headers["file"]}
+    assert files
+    assert report.created.keys() == files
+    assert all(created_s > 1_700_000_000 for created_s in report.created.values())

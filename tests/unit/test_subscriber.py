@@ -29,6 +29,23 @@ def all_rows(world, rows_max=10_000):
     return found
 
 
+def test_a_cursor_tells_when_its_file_was_created_and_a_shard_is_opened_with_it():
+    """From the report of a shard to the store, and from there to the next server's opening."""
+    source = Source(Tx(10), Tx(20))
+    world = World.of(source)
+    world.subscribe("c")
+    ring = world.rings[0]
+    run = source.run(0, 2, ring.sequence(0))
+    world.tell(ev.ShardReported(0, 1, run, 99, 0, "here", created={"bin.000001": 7}))
+    ring.at = 2
+    world.ack(world.get("c").batch_id, "c")
+    assert world.stored["c"].cursor.shards["s0"].created_s == 7
+    world.epoch += 1
+    world.restart()
+    world.start()
+    assert world.opening[0].position.created_s == 7
+
+
 def test_a_batch_is_bounded_by_rows_asked_for_rows_allowed_and_bytes():
     rows = [Tx(1, (2,)) for _ in range(6)]
     assert all_rows(running(*rows), rows_max=4) == [[2, 2]] * 3
