@@ -24,14 +24,16 @@ def now_us() -> int:
 class Step:
     """One step of a consumer."""
 
-    #: subscribed, delivered, acking, acked, refused, anew, fenced, error
+    #: subscribed, delivered, acking, acked, refused, anew, fenced, error; of spans: read, done, acked
     what: str
     batch_id: int = 0
     consumer_epoch: int = 0
     #: bytes of `ROWS` that a delivery is in
     rows: tuple[int, int] = (0, 0)
-    #: delivered: what it becomes when this is acknowledged; acked: what the server answered
+    #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done: the end
     cursor: str = ""
+    #: read: where the span begins
+    start: str = ""
     error: str = ""
     at_us: int = field(default_factory=now_us)
 
@@ -54,6 +56,14 @@ def steps_of(folder: Path) -> list[Step]:
     except FileNotFoundError:
         return []
     return [Step.parsed(line) for line in text.splitlines()]
+
+
+def rows_of(folder: Path, step: Step) -> pa.Table:
+    """Return the rows that a step of a consumer keeps, see `merge.envelope.ENVELOPE`."""
+    begin, end = step.rows
+    with (folder / ROWS).open("rb") as file:
+        file.seek(begin)
+        return pa.ipc.open_stream(file.read(end - begin)).read_all()
 
 
 @dataclass(slots=True)
@@ -88,10 +98,7 @@ class Delivery:
 
     def rows(self) -> pa.Table:
         """Return its rows, see `merge.envelope.ENVELOPE`."""
-        begin, end = self.step.rows
-        with (self.folder / ROWS).open("rb") as file:
-            file.seek(begin)
-            return pa.ipc.open_stream(file.read(end - begin)).read_all()
+        return rows_of(self.folder, self.step)
 
 
 def deliveries_of(folder: Path) -> Iterator[Delivery]:
