@@ -215,8 +215,9 @@ def _arrivals(rows: Sequence[pa.Table], acked_us: Sequence[int]) -> Iterator[Arr
     """Yield each transaction when it first came; it has come when its last row has."""
     came: dict[tuple[str, str], Arrival] = {}
     for table, at_us in zip(rows, acked_us, strict=True):
-        names = table.select(["shard", "gtid"]).group_by(["shard", "gtid"], use_threads=False).aggregate([])
-        for shard, gtid in zip(names["shard"].to_pylist(), names["gtid"].to_pylist(), strict=True):
+        for shard, gtid in dict.fromkeys(
+            zip(table["shard"].to_pylist(), table["gtid"].to_pylist(), strict=True)
+        ):
             came.setdefault((shard, gtid), Arrival(shard, gtid, at_us))
     yield from came.values()
 

@@ -362,6 +362,8 @@ class World:
 def prepared(source: Source) -> Commits:
     """Make a shard's schema and its empty tables, and return the record that begins behind them."""
     source.server.execute(f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4")
-    source.server.execute(*(table.create(source.index) for table in TABLES), database=schema_name(source.index))
+    source.server.execute(
+        *(table.create(source.index) for table in TABLES), database=schema_name(source.index)
+    )
     prefix, number = source.server.last_gtid()
     return Commits(source.name, prefix, number + 1)
