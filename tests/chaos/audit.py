@@ -1,8 +1,8 @@
 """The audit: whether the streams held, told by what nobody could have made up.
 
-Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by their
-own clock, and what the servers hold. Each client id is judged by itself: one that takes batches, and one that reads
-spans and keeps its place itself.
+Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by
+their own clock, and what the servers hold. Each client id is judged by itself: one that takes batches, and
+one that reads spans and keeps its place itself.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 MariaDB runs with it, a Python process does not (with real monotonic clocks `time.sleep` fails with EINVAL,
 without them its waits hang), Ray's own programs abort, and killed processes leave shared memory behind.
 
-Stepped are the sources, MariaDB and MySQL, and the actors of a raylet, which is a machine here. ZooKeepers and
-Ray's own programs are left alone: their clocks are the machine's.
+Stepped are the sources, MariaDB and MySQL, and the actors of a raylet, which is a machine here. ZooKeepers
+and Ray's own programs are left alone: their clocks are the machine's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Commits: what a writer committed, on which server, and between which two looks at the machine's clock.
 
 This is what the audit knows of commit times. It owes nothing to the product, nor to the sources' stamps: a
-transaction was stamped between the moment at which the writer sent it and the one at which it knew that it was
-committed, by the clock of the server that it was sent to.
+transaction was stamped between the moment at which the writer sent it and the one at which it knew that it
+was committed, by the clock of the server that it was sent to.
 """
 
 from __future__ import annotations

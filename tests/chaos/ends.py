@@ -24,7 +24,7 @@ class End:
 
     @classmethod
     def after(cls, quiet_us: int, furthest_us: int) -> End:
-        """Return the end of a stream whose greatest stamp is `furthest_us`: its key comes when all are there."""
+        """Return the end of a stream whose greatest stamp is `furthest_us`: it comes when all are there."""
         return cls(quiet_us, max(quiet_us, furthest_us) + END_US)
 
 
@@ -44,6 +44,7 @@ def stalls(
             allowed_s = (end.until_us - end.quiet_us) / S_US
             since = f"{(last_us - end.quiet_us) / S_US:+.1f} s" if last_us else "never"
             yield (
-                f"Client {client_id} stalls: {len(missed)} transactions of {record.shard} from {missed[0]} on were not"
-                f" acknowledged within {allowed_s:.0f} s of the end; its last acknowledgement, from there: {since}."
+                f"Client {client_id} stalls: {len(missed)} transactions of {record.shard} from {missed[0]} on"
+                f" were not acknowledged within {allowed_s:.0f} s of the end;"
+                f" its last acknowledgement, from there: {since}."
             )

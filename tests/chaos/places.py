@@ -1,7 +1,8 @@
 """Places of rows that mean the same on every server of a shard.
 
 A shard that another server took over has places in two binlogs. Its writer numbers its transactions: by their
-GTIDs they are put where they stand in what it wrote. Shards of one server keep the places that they came with.
+GTIDs they are put where they stand in what it wrote. Shards of one server keep the places that they came
+with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A source of the world: one shard's address, the server behind it, and the replica that may take its place."""
+"""A source of the world: one shard's address, the server behind it, and its replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from chaos.lateness import Dial
 from chaos.proxy import Proxy
 from merge.gtid import parse_gtid_set
 
-#: beside what a demo's servers have: a replica's binlog holds what it replicates, and it replicates when it is told
+#: beside what a demo's servers have: a replica's binlog holds what it replicates, and it replicates when
+#: it is told
 _PAIRED: Final = ("--log-slave-updates", "--skip-slave-start")
 #: a replica's `server_id` is so much more than its source's
 REPLICA: Final = 100
@@ -123,7 +124,7 @@ class Source:
         )
 
     def fail_over(self, within_s: float) -> Callable[[], None]:
-        """Let the replica take over, once it has everything; return what brings the old server back as replica.
+        """Let the replica take over, once it has everything; return what brings the old server back.
 
         Nobody may write meanwhile.
 

@@ -2,9 +2,9 @@
 
     python -m chaos.spanner --zookeeper HOSTS --destination NAME --client ID --folder F --place FILE
 
-It does what a streaming engine does. What it plans is written down before it is read, that it is done with after
-its rows were kept; its place is a file that outlives it. What was planned and not done with is read again, by the
-one that is started next, and by chance by itself. The audit compares what came each time.
+It does what a streaming engine does. What it plans is written down before it is read, that it is done with
+after its rows were kept; its place is a file that outlives it. What was planned and not done with is read
+again, by the one that is started next, and by chance by itself. The audit compares what came each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Spans: exactly once, for the client that keeps its place itself.
 
-What it did is a chain: each span that it was done with begins where the one before ended, whatever died in between.
-A span that was read again must have the same rows in the same order, in every column but `late`, see ADR 15.
+What it did is a chain: each span that it was done with begins where the one before ended, whatever died
+in between. A span that was read again must have the same rows in the same order, in every column but
+`late`, see ADR 15.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def rereads(spans: Sequence[Span]) -> int:
 
 
 def done_with(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans whose rows were taken: a place beyond one says so, where its death came before the word."""
+    """Return the spans whose rows were taken.
+
+    A process may die between its place and its journal: then the next span, which begins there, says so.
+    """
     taken = []
     for index, span in enumerate(spans):
         following = spans[index + 1] if index + 1 < len(spans) else None
@@ -84,11 +88,11 @@ def not_the_same(spans: Sequence[Span], placed: Callable[[pa.Table], pa.Table]) 
         )
         for number, other in enumerate(others, 2):
             if not other.equals(first):
-                yield f"{span}: reading {number} has other rows than the first one ({len(other)}, {len(first)})."
+                yield f"{span}: reading {number} has other rows than the first ({len(other)}, {len(first)})."
 
 
 def broken(spans: Sequence[Span]) -> Iterator[str]:
-    """Yield the places where the spans that were done with do not follow each other, or miscount their rows."""
+    """Yield the places where the spans that were done with do not follow each other, or miscount rows."""
     at: str | None = None
     for span in spans:
         if at is not None and span.start != at:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.audit import Findings
 from chaos.clocks import S_US, Setting
 from chaos.commits import Commit, Commits
 from chaos.ends import END_US, End, stalls
@@ -64,9 +65,17 @@ def test_a_commit_that_stalls_has_no_order_with_what_was_committed_meanwhile():
 def test_a_shards_own_order_is_never_late_whatever_its_clock_says():
     """1. A clock goes back by ten seconds between two transactions; 2. a third one is of another shard."""
     back = Dial(1, (Setting(0, 0), Setting(BEGIN_US + 2 * S_US, -10 * S_US)))
-    oracle = Oracle([record("a", 1.0, 3.0), record("b", 0.5, server=MARIADB)], {MYSQL: back, MARIADB: Dial(1)})
+    dials = {MYSQL: back, MARIADB: Dial(1)}
+    oracle = Oracle([record("a", 1.0, 3.0), record("b", 0.5, server=MARIADB)], dials)
     assert oracle.judge(came(("b", MARIADB, 1), ("a", MYSQL, 1), ("a", MYSQL, 2))).late == 0
     assert oracle.judge(came(("a", MYSQL, 1), ("a", MYSQL, 2), ("b", MARIADB, 1))).late == 1
+
+
+def test_a_shard_is_not_late_to_itself():
+    """Two transactions of a shard in the wrong order are counted elsewhere, as reordered."""
+    commits = record("a", 1.0, 3.0)
+    oracle = Oracle([commits], DIALS)
+    assert oracle.judge(came(("a", MYSQL, 2), ("a", MYSQL, 1))).late == 0
 
 
 def test_stamps_follow_the_clock_that_was_set():
@@ -118,6 +127,16 @@ def test_what_came_too_late_or_never_stalls_and_is_named():
     assert words.endswith("its last acknowledgement, from there: +2.0 s."), words
     (words,) = stalls("1002", [], [record("a", 1.0)], end)
     assert words.endswith("never."), words
+
+
+def test_each_of_what_the_line_counts_makes_a_seed_fail():
+    assert Findings().ok
+    wrong = ("lost", "duplicated", "reordered", "cursor_regressions", "double_active")
+    for name in (*wrong, "late_beyond", "stalled", "span_faults"):
+        assert not Findings(**{name: 1}).ok, name
+    allowed = Findings(late=3, late_bound=5, span_rereads=2)
+    assert allowed.ok
+    assert (allowed + allowed).late == 6
 
 
 def test_the_end_waits_for_the_furthest_stamp():

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from chaos.test_audit import row
 
 from canal_group.demo.delivered import CELL_END, cell
 from canal_group.demo.workload import Change as Written
@@ -18,6 +17,7 @@ from chaos.journal import Step
 from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
 from chaos.spans import spans_of
+from chaos.test_audit import row
 from merge.envelope import ENVELOPE
 from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
@@ -78,7 +78,8 @@ class Story:
         servers = {}
         for number in range(1, self.rows + 1):
             server = NEW if self.moved_at and number >= self.moved_at else OLD
-            record.commit((Written("orders", "INSERT", 1),), Commit(self.gtid(number), server, number, number))
+            commit = Commit(self.gtid(number), server, number, number)
+            record.commit((Written("orders", "INSERT", 1),), commit)
             image = CELL_END.join([cell("id", str(number)), cell("written_us", "1")])
             servers["orders", cell("id", str(number))] = SHARD, image
         oracle = Oracle([record], {OLD: Dial(1), NEW: Dial(1)})

@@ -102,7 +102,7 @@ class Writer(demo.Writer):
         self._begun_us = 0
 
     def _prefix(self, last: str) -> str:
-        """Return what the GTID begins with that the server gives; the last one may be of the server before."""
+        """Return what the server's next GTID begins with; its last one may be of the server before."""
         if ":" in last:
             return last
         domain, *_ = last.split("-")
