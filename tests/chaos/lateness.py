@@ -137,7 +137,7 @@ class Oracle:
             ahead = max((by for shard, by in newest.items() if shard != one.shard), default=0)
             if ahead > stamped.latest_us + MARGIN_US:
                 late += 1
-                if False:
+                if not why:
                     behind_s = (ahead - stamped.latest_us) / S_US
                     unjustified.append(
                         f"{one.shard} {one.gtid} came behind what was committed {behind_s:.1f} s later."
