@@ -81,6 +81,13 @@ class Delivery:
     #: when it was answered; 0: it was not, or refused
     acked_us: int = 0
     refused: bool = False
+    #: the cursor in that answer; it also holds shards that joined after the delivery
+    answer: str = ""
+
+    @property
+    def cursor(self) -> str:
+        """What its acknowledgement makes the cursor, as far as it is known."""
+        return self.answer or self.step.cursor
 
     @property
     def batch_id(self) -> int:
@@ -120,6 +127,7 @@ def deliveries_of(folder: Path) -> Iterator[Delivery]:
                 asked.asked_us = asked.asked_us or step.at_us
             case "acked":
                 outstanding[step.batch_id].acked_us = step.at_us
+                outstanding[step.batch_id].answer = step.cursor
             case "refused":
                 outstanding[step.batch_id].refused = True
     yield from found

@@ -143,6 +143,16 @@ def test_what_was_answered_and_not_written_is_lost(story: Story):
     assert story.told().lost == 1
 
 
+def test_a_shard_that_joins_between_a_delivery_and_its_acknowledgement_is_in_the_cursor(story: Story):
+    joined = GroupPosition({SHARD: Position(FILE, 700), "shop-1": Position(FILE, 4)}, 7).to_json()
+    batch_id = story.delivered(3, 7)
+    story.note("acking", batch_id=batch_id)
+    story.writes.append(CursorWrite(len(story.writes) + 1, joined, 1, fenced=True))
+    story.note("acked", batch_id=batch_id, cursor=joined)
+    found = story.told()
+    assert found.ok, found.words
+
+
 def test_rows_that_are_acknowledged_twice_are_noticed(story: Story):
     story.acked(story.delivered(3, 5), 5)
     story.note("anew")
