@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test sim chaos bench check fuzz asan format clean
+.PHONY: help setup demo recorded test sim chaos soak bench check fuzz asan format clean
 
 BIN := .venv/bin
 # All tests are shared by two processes, a file as a whole; some do not need what that costs.
@@ -25,6 +25,9 @@ sim: setup ## play a seed's faults around the machines of merge/ (SEED=7; SEEDS=
 
 chaos: setup ## kill, pause and cut off real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
+
+soak: setup ## play chaos over seeds for so long (MINUTES=60 SEED=1, two minutes of faults a seed)
+	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes 2 --soak $(or $(MINUTES),60) $(ARGS)
 
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from itertools import count
 from pathlib import Path
 
 from canal_group.demo.interrupts import Interrupts
@@ -20,13 +22,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first one (default: 1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other (default: 1)")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long faults happen (default: 2)")
+    parser.add_argument(
+        "--soak",
+        type=float,
+        default=0.0,
+        help="play seeds until so many minutes have passed (default: --seeds)",
+    )
     parser.add_argument("--schedule", action="store_true", help="print the schedule, and play nothing")
     parser.add_argument(
         "--keep", type=Path, help="keep journals and logs in a folder, below the seed's number"
     )
     asked = parser.parse_args()
     wrong = False
-    for seed in range(asked.seed, asked.seed + asked.seeds):
+    until_s = time.monotonic() + asked.soak * 60
+    for seed in count(asked.seed):
+        # An hour of a soak is one of faults, starts and proofs; it begins no seed after it.
+        if time.monotonic() >= until_s if asked.soak else seed == asked.seed + asked.seeds:
+            break
         if asked.schedule:
             print(f"seed {seed}, {asked.minutes:g} minutes")
             print("\n".join(map(str, schedule_of(seed, asked.minutes))))

@@ -1,63 +1,84 @@
-"""The audit: whether the stream held, told by what nobody could have made up.
+"""The audit: whether the streams held, told by what nobody could have made up.
 
-Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed, and what the
-servers hold.
+Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by
+their own clock, and what the servers hold. Each client id is judged by itself: one that takes batches, and
+one that reads spans and keeps its place itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby, islice, pairwise
 from statistics import median
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from canal_group.demo.delivered import IDENTITY, Delivered
 from canal_group.demo.proof import prove
 from canal_group.demo.replica import Rows
-from canal_group.demo.writer import Record
+from chaos.clocks import S_US
+from chaos.commits import Commits
 from chaos.cursors import CursorWrite, regressions
+from chaos.ends import End, stalls
 from chaos.journal import Delivery
+from chaos.lateness import Arrival, Oracle
+from chaos.places import Places
+from chaos.spans import Span, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
 from merge.position import file_order
 
 #: faults of each kind that are put into words
 SHOWN_MAX: Final = 5
-_S_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong with a stream, and how long it was held."""
+    """What is wrong with a stream, and how long it was held; several add up."""
 
     #: written and not acknowledged, acknowledged and not durable, or not what the servers hold
-    lost: int
+    lost: int = 0
     #: acknowledged twice, come again as something else, or never written
-    duplicated: int
+    duplicated: int = 0
     #: keys, numbers, or rows of one transaction that do not follow each other
-    reordered: int
+    reordered: int = 0
     #: places where the cursor goes back
-    cursor_regressions: int
+    cursor_regressions: int = 0
     #: acknowledgements accepted under an epoch that was over
-    double_active: int
-    #: for each fault the seconds until the stream was beyond it
-    recovery_s: tuple[float, ...]
+    double_active: int = 0
+    #: transactions behind others that were committed after them; how many the schedule allows to be
+    late: int = 0
+    late_bound: int = 0
+    #: those that are late where nothing justifies it
+    late_beyond: int = 0
+    #: shards that a client id had not acknowledged to their end when it should have
+    stalled: int = 0
+    #: spans that were other rows when they were read again, or do not follow each other
+    span_faults: int = 0
+    #: readings of spans that were read before
+    span_rereads: int = 0
     #: distinct row changes and statements, and batches
-    rows: int
-    batches: int
+    rows: int = 0
+    batches: int = 0
+    #: for each fault the seconds until the stream was beyond it
+    recovery_s: tuple[float, ...] = ()
     #: what is wrong, in words; the first few of each kind
-    words: tuple[str, ...]
+    words: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
-        return not (
-            self.lost + self.duplicated + self.reordered + self.cursor_regressions + self.double_active
-        )
+        order = self.reordered + self.late_beyond + self.span_faults
+        owners = self.cursor_regressions + self.double_active
+        return not (self.lost + self.duplicated + order + owners + self.stalled)
+
+    def __add__(self, other: Self) -> Self:
+        sums: dict[str, Any] = {
+            field.name: getattr(self, field.name) + getattr(other, field.name) for field in fields(self)
+        }
+        return type(self)(**sums)
 
     def to_dict(self) -> dict[str, int | float | None]:
         """Return the counts, and the median and the longest recovery."""
@@ -67,72 +88,162 @@ class Findings:
             "reordered": self.reordered,
             "cursor_regressions": self.cursor_regressions,
             "double_active": self.double_active,
+            "late": self.late,
+            "late_bound": self.late_bound,
+            "late_beyond": self.late_beyond,
+            "stalled": self.stalled,
+            "span_faults": self.span_faults,
+            "span_rereads": self.span_rereads,
             "recovery_s_p50": round(median(self.recovery_s), 1) if self.recovery_s else None,
             "recovery_s_max": round(max(self.recovery_s), 1) if self.recovery_s else None,
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the audit holds the streams against."""
+
+    #: what the writers committed
+    records: Sequence[Commits]
+    #: what the servers hold now
+    servers: Rows
+    oracle: Oracle
+    end: End
+
+
 def audit(
+    client_id: str,
     deliveries: Iterable[Delivery],
     writes: Sequence[CursorWrite],
-    records: Sequence[Record],
-    servers: Rows,
+    truth: Truth,
     over_us: Sequence[int],
 ) -> Findings:
-    """Judge a stream.
+    """Judge the stream of a client id that takes batches.
 
     Args:
+        client_id: its name.
         deliveries: what all consumers got, and what became of it.
         writes: every write of the cursor.
-        records: what the writers committed.
-        servers: what the servers hold now.
+        truth: what it is held against.
         over_us: for each fault from when on recovery is counted, microseconds since 1970.
     """
-    stream = stream_of(deliveries, writes)
+    stream, places = stream_of(deliveries, writes), Places(truth.records)
+    rows = [places.placed(one.rows) for one in stream]
     delivered = Delivered()
-    for _, run in groupby(stream, lambda one: (one.delivery.run, one.delivery.server_epoch)):
-        for one in run:
-            delivered.add(one.delivery.batch_id, one.rows, one.acked_us)
+    each = zip(stream, rows, strict=True)
+    for _, run in groupby(each, lambda one: (one[0].delivery.run, one[0].delivery.server_epoch)):
+        for one, table in run:
+            delivered.add(one.delivery.batch_id, table, one.acked_us)
         delivered.lost()
-    proof = prove(delivered, records, servers)
-    lost, twice, back = list(not_durable(stream)), list(_twice(stream)), list(regressions(writes))
-    disorder, double = list(_disorder(stream)), list(double_active(stream, writes))
+    lost, double = list(not_durable(stream)), list(double_active(stream, writes))
+    twice, disorder = list(_twice(stream, rows, places)), list(_disorder(stream, rows))
+    acked_us = [one.acked_us for one in stream]
+    ours = Findings(
+        lost=len(lost),
+        duplicated=len(twice),
+        reordered=len(disorder),
+        double_active=len(double),
+        batches=len(stream),
+        recovery_s=tuple(_recovery_s(list(_arrivals(rows, acked_us)), truth.oracle, over_us)),
+        words=_first(lost, twice, disorder, double),
+    )
+    return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, acked_us, truth)
+
+
+def audit_spans(
+    client_id: str, spans: Sequence[Span], writes: Sequence[CursorWrite], truth: Truth
+) -> Findings:
+    """Judge what a client id has read that keeps its place itself: each row once, and each time the same.
+
+    Args:
+        client_id: its name.
+        spans: what its processes read.
+        writes: every write of its cursor.
+        truth: what it is held against.
+    """
+    places = Places(truth.records)
+    taken = done_with(spans)
+    rows = [places.placed(span.rows()) for span in taken]
+    delivered = Delivered()
+    for number, (span, table) in enumerate(zip(taken, rows, strict=True)):
+        delivered.add(number, table, span.done_us)
+    wrong, chain = list(not_the_same(spans, places.placed)), list(broken(taken))
+    ours = Findings(
+        span_faults=len(wrong) + len(chain),
+        span_rereads=rereads(spans),
+        batches=len(taken),
+        words=_first(wrong, chain),
+    )
+    done_us = [span.done_us for span in taken]
+    return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, done_us, truth)
+
+
+def _proven(delivered: Delivered, truth: Truth) -> Findings:
+    """Hold what came against what was written, and what the servers hold."""
+    proof = prove(delivered, truth.records, truth.servers)
     return Findings(
         # Tables that differ though nothing is missing are a loss that was not counted otherwise.
-        lost=len(lost) + (proof.missing or int(not proof.tables_equal)),
-        duplicated=len(twice) + proof.duplicates,
-        reordered=len(disorder) + proof.order_violations + proof.split_transactions,
-        cursor_regressions=len(back),
-        double_active=len(double),
-        recovery_s=tuple(_recovery_s(stream, over_us)),
+        lost=proof.missing or int(not proof.tables_equal),
+        duplicated=proof.duplicates,
+        reordered=proof.order_violations + proof.split_transactions,
         rows=proof.rows,
-        batches=len(stream),
-        words=(*proof.words, *_some(lost), *_some(twice), *_some(disorder), *_some(back), *_some(double)),
+        words=proof.words,
     )
 
 
-def _twice(stream: Sequence[Accepted]) -> Iterator[str]:
+def _cursors(writes: Sequence[CursorWrite]) -> Findings:
+    back = list(regressions(writes))
+    return Findings(cursor_regressions=len(back), words=_first(back))
+
+
+def _in_time(client_id: str, rows: Sequence[pa.Table], acked_us: Sequence[int], truth: Truth) -> Findings:
+    """Hold the order against commit times, and the end against its bound."""
+    arrivals = list(_arrivals(rows, acked_us))
+    told = truth.oracle.judge(arrivals)
+    stalled = list(stalls(client_id, arrivals, truth.records, truth.end))
+    unjustified = [f"Client {client_id}: {words}" for words in told.unjustified]
+    return Findings(
+        late=told.late,
+        late_bound=told.bound,
+        late_beyond=len(unjustified),
+        stalled=len(stalled),
+        words=_first(unjustified, stalled),
+    )
+
+
+def _arrivals(rows: Sequence[pa.Table], acked_us: Sequence[int]) -> Iterator[Arrival]:
+    """Yield each transaction when it first came; it has come when its last row has."""
+    came: dict[tuple[str, str], Arrival] = {}
+    for table, at_us in zip(rows, acked_us, strict=True):
+        for shard, gtid in dict.fromkeys(
+            zip(table["shard"].to_pylist(), table["gtid"].to_pylist(), strict=True)
+        ):
+            came.setdefault((shard, gtid), Arrival(shard, gtid, at_us))
+    yield from came.values()
+
+
+def _twice(stream: Sequence[Accepted], rows: Sequence[pa.Table], places: Places) -> Iterator[str]:
     """Yield the rows that the cursor had passed before their batch was acknowledged."""
-    for before, after in pairwise(stream):
-        places = after.rows.group_by(["shard", "file"]).aggregate([("pos", "min")]).to_pylist()
-        for place in places:
+    for (before, _), (after, table) in pairwise(zip(stream, rows, strict=True)):
+        begins = table.group_by(["shard", "file"]).aggregate([("pos", "min")]).to_pylist()
+        for place in begins:
             passed = before.cursor.shards.get(place["shard"])
             if passed is None:
                 continue
             begin = (file_order(place["file"]), place["pos_min"])
-            if begin < (file_order(passed.file), passed.offset):
+            if begin < places.passed(place["shard"], passed):
                 yield (
                     f"{after} holds {place['shard']} {place['file']}:{place['pos_min']},"
                     f" which {before} had acknowledged up to {passed}."
                 )
 
 
-def _disorder(stream: Sequence[Accepted]) -> Iterator[str]:
+def _disorder(stream: Sequence[Accepted], tables: Sequence[pa.Table]) -> Iterator[str]:
     """Yield the places within one server's epoch where the key of a new row goes back."""
     if not stream:
         return
-    rows = pa.concat_tables([one.rows.select([*IDENTITY, "key_us"]) for one in stream])
-    epochs = np.repeat([one.delivery.server_epoch for one in stream], [len(one.rows) for one in stream])
+    rows = pa.concat_tables([table.select([*IDENTITY, "key_us"]) for table in tables])
+    epochs = np.repeat([one.delivery.server_epoch for one in stream], [len(table) for table in tables])
     numbered = rows.append_column("index", pa.array(np.arange(len(rows))))
     first = numbered.group_by(list(IDENTITY)).aggregate([("index", "min")])["index_min"].to_numpy()
     first = np.sort(first)
@@ -142,20 +253,17 @@ def _disorder(stream: Sequence[Accepted]) -> Iterator[str]:
         yield f"{row}: the key goes back from {key_us[index]} within epoch {epoch[index]}."
 
 
-def _recovery_s(stream: Sequence[Accepted], over_us: Sequence[int]) -> Iterator[float]:
-    """Yield for each fault the time until a row was acknowledged that was committed after it.
+def _recovery_s(arrivals: Sequence[Arrival], oracle: Oracle, over_us: Sequence[int]) -> Iterator[float]:
+    """Yield for each fault the time until a transaction was acknowledged that was begun after it.
 
-    Commits are stamped with whole seconds: only those of the next second are known to come after. A fault
-    that nothing was committed after says nothing.
+    A fault that nothing was committed after says nothing.
     """
-    newest_us = [int(pc.max(one.rows["commit_us"]).as_py() or 0) for one in stream]
-    acked = sorted(zip((one.acked_us for one in stream), newest_us, strict=True))
+    acked = sorted((one.acked_us, oracle.begun_us(one)) for one in arrivals)
     for since_us in over_us:
-        beyond_us = (since_us // _S_US + 1) * _S_US
-        until_us = next((at_us for at_us, newest in acked if at_us > since_us and newest >= beyond_us), None)
+        until_us = next((at_us for at_us, begun_us in acked if begun_us > since_us), None)
         if until_us is not None:
-            yield (until_us - since_us) / _S_US
+            yield (until_us - since_us) / S_US
 
 
-def _some(words: Iterable[str]) -> Iterator[str]:
-    yield from islice(words, SHOWN_MAX)
+def _first(*kinds: Iterable[str]) -> tuple[str, ...]:
+    return tuple(words for kind in kinds for words in islice(kind, SHOWN_MAX))

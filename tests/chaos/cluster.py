@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from ray._common.utils import get_default_ray_temp_dir
 from ray.cluster_utils import Cluster
 
 from actors.local_ray import LOOPBACK, loopback_kept
+from chaos.clocks import Clock
 from chaos.process import Program
 from conf.server_settings import ZookeeperCursorSettings
 
@@ -26,14 +28,22 @@ class RayCluster:
 
     Args:
         folder: where Ray keeps what it writes; short, because the paths of its sockets are bounded.
+        clocks: of the actors, one for each raylet.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, clocks: Sequence[Clock]) -> None:
         common = {"num_cpus": 1, "node_ip_address": LOOPBACK, "include_dashboard": False}
+        # Ray notes the newest cluster of the machine there, and expects the folder.
+        Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
+        head, *others = clocks
         with loopback_kept():
-            self._cluster = Cluster(initialize_head=True, head_node_args={**common, "temp_dir": str(folder)})
-            for _ in range(NODES - 1):
-                self._cluster.add_node(**common)
+            with head.of_workers():
+                self._cluster = Cluster(
+                    initialize_head=True, head_node_args={**common, "temp_dir": str(folder)}
+                )
+            for clock in others:
+                with clock.of_workers():
+                    self._cluster.add_node(**common)
 
     @property
     def address(self) -> str:
@@ -67,13 +77,24 @@ class Server:
 
     def __init__(self, number: int, settings: Mapping[str, Any], address: str, folder: Path) -> None:
         self.number = number
-        file = folder / f"server-{number}.yaml"
-        file.write_text(yaml.safe_dump(dict(settings), sort_keys=False))
+        self._file = file = folder / f"server-{number}.yaml"
+        self._settings = dict(settings)
+        self._write()
         self.port = int(settings["gateway"]["port"])
         self.program = Program(
             [sys.executable, "-m", "canal_group.cli", "serve", "-c", str(file), "--address", address],
             folder / f"server-{number}.log",
         )
+
+    def add_shard(self, shard: Mapping[str, Any]) -> None:
+        """Append a shard to the instance file, which the process watches."""
+        self._settings["shards"] = [*self._settings["shards"], dict(shard)]
+        self._write()
+
+    def _write(self) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(yaml.safe_dump(self._settings, sort_keys=False))
+        new.replace(self._file)
 
     @property
     def address(self) -> str:

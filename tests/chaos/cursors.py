@@ -9,7 +9,7 @@ from itertools import pairwise
 from actors.coordination.consumer_nodes import parsed
 from chaos.history import Entry, IncompleteHistoryError, Kind
 from merge.errors import UsageError
-from merge.position import GroupPosition
+from merge.position import GroupPosition, Position
 from merge.tree import Tree
 
 
@@ -73,9 +73,20 @@ def regressions(writes: Sequence[CursorWrite]) -> Iterator[str]:
                 yield f"{where}: the cursor lost shard {shard}."
                 continue
             try:
-                back = now < place
+                back = goes_back(place, now)
             except UsageError as error:
                 yield f"{where}: {shard}: {error}"
                 continue
             if back:
                 yield f"{where}: {shard} goes back from {place} to {now}."
+
+
+def goes_back(place: Position, now: Position) -> bool:
+    """Return whether a shard's position goes back: by GTID where another server took over in between.
+
+    Raises:
+        UsageError: the two do not compare.
+    """
+    if place.server and now.server and place.server != now.server:
+        return not now.gtid_set.contains(place.gtid_set)
+    return now < place

@@ -6,16 +6,21 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from chaos.cluster import Server
 from chaos.ensemble import Member
 from chaos.journal import now_us
+from chaos.operations import Operations
 from chaos.process import Program, Victim
 from chaos.proxy import Proxy
-from chaos.schedule import Happening
+from chaos.schedule import Fault, Happening
+from chaos.sources import Source
 from chaos.world import World
 
+#: operations that may go on at once
+_OPERATIONS_MAX = 8
 #: pause between two looks at the clock, seconds
 _POLL_S = 0.05
 
@@ -34,6 +39,8 @@ class Done:
     mend: Callable[[], None] = field(default=lambda: None)
     #: who is not to be started again meanwhile
     away: object = None
+    #: the source that it happens to; nothing else does meanwhile
+    source: Source | None = None
 
     @property
     def over_us(self) -> int:
@@ -52,23 +59,42 @@ class Faults:
     def __init__(self, world: World, say: Callable[[str], None]) -> None:
         self._world = world
         self._say = say
+        self.operations = Operations(world)
         self.done: list[Done] = []
         self._lasting: list[Done] = []
+        #: operations that are being ended
+        self._ending: dict[Future[None], Done] = {}
 
     def play(self, schedule: tuple[Happening, ...], seconds: float) -> None:
         """Let so many seconds pass with the faults in them; at the end mend all, whatever happened."""
         begin_s = time.monotonic()
         left = list(schedule)
+        with ThreadPoolExecutor(_OPERATIONS_MAX) as self._pool:
+            self._play(left, begin_s, seconds)
+
+    def _play(self, left: list[Happening], begin_s: float, seconds: float) -> None:
         try:
             while (now_s := time.monotonic() - begin_s) < seconds:
                 while left and left[0].at_s <= now_s:
                     self._begin(left.pop(0), now_s)
                 self._mend(lambda one, now_s=now_s: one.happening.at_s + one.happening.lasting_s <= now_s)
-                self._world.check_writers()
-                self._world.tend({one.away for one in self._lasting})
+                self._tend()
+                time.sleep(_POLL_S)
+            # Operations take their time, and what they wait for may end meanwhile.
+            self._mend(lambda _: True)
+            while self._ending:
+                self._tend()
                 time.sleep(_POLL_S)
         finally:
             self._mend(lambda _: True)
+
+    def _tend(self) -> None:
+        """Start again whoever may come back, and take note of operations that have ended."""
+        self._world.check_writers()
+        self._world.tend({one.away for one in self._lasting})
+        for ended in [future for future in self._ending if future.done()]:
+            self._ending.pop(ended)
+            ended.result()
 
     def _begin(self, happening: Happening, now_s: float) -> None:
         done = Done(happening)
@@ -88,7 +114,10 @@ class Faults:
         with contextlib.ExitStack() as stack:
             for one in filter(due, tuple(self._lasting)):
                 self._lasting.remove(one)
-                stack.callback(self._mend_one, one)
+                if one.happening.fault.is_operation and one.whom:
+                    self._ending[self._pool.submit(self._mend_one, one)] = one
+                else:
+                    stack.callback(self._mend_one, one)
 
     @staticmethod
     def _mend_one(one: Done) -> None:
@@ -97,9 +126,15 @@ class Faults:
 
     def _act(self, done: Done) -> str:
         """Do it; return whom it hit."""
-        whom = done.happening.fault.whom
-        if whom in {"source", "coordination"}:
-            return self._part(done, *self._ways(done.happening))
+        fault = done.happening.fault
+        if fault.whom in {"source", "mariadb"}:
+            done.source = self._source(done.happening)
+            if done.source is None:
+                return ""
+        if fault.is_operation:
+            return self._operate(done)
+        if fault.whom in {"source", "coordination"}:
+            return self._part(done, *self._ways(done))
         name, pid, back = self._process(done)
         if pid is None:
             done.away = None
@@ -119,23 +154,42 @@ class Faults:
             case "zookeeper":
                 member = self._member(happening)
                 return f"zookeeper {member.number}", member.pid, member.restart
+            case "spans":
+                spanner = self._world.spanners[0]
+                done.away = spanner
+                return spanner.log.stem, spanner.pid, None
             case "mariadb":
-                source = self._world.sources[happening.whom % len(self._world.sources)]
-                return f"mariadb {source.server_id}", source.pid if source.running else None, source.restart
+                assert done.source is not None
+                server = done.source.server
+                return (
+                    f"{server.engine} {server.server_id}",
+                    server.pid if server.running else None,
+                    server.restart,
+                )
             case "server":
-                server = self._server(happening)
-                done.away = server
-                return f"server {server.number}", server.program.pid, None
+                one = self._server(happening)
+                done.away = one
+                return f"server {one.number}", one.program.pid, None
             case part:
-                server = self._server(happening)
-                actor, pid = self._actor(happening, server, part)
-                return f"{actor} of server {server.number}", pid, None
+                one = self._server(happening)
+                actor, pid = self._actor(happening, one, part)
+                return f"{actor} of server {one.number}", pid, None
 
-    def _ways(self, happening: Happening) -> tuple[str, list[Proxy]]:
-        if happening.fault.whom == "source":
-            shard = happening.whom % len(self._world.sources)
-            return f"the way to source {shard}", [self._world.source_proxies[shard]]
-        server = self._server(happening)
+    def _source(self, happening: Happening) -> Source | None:
+        """Return a source to which nothing else happens; None: there is none."""
+        busy = {id(one.source) for one in (*self._lasting, *self._ending.values())}
+        # A newcomer's writer comes last.
+        sources = self._world.sources[: len(self._world.writers)]
+        first = happening.whom % len(sources)
+        free = [one for one in (*sources[first:], *sources[:first]) if id(one) not in busy]
+        if happening.fault is Fault.FAILOVER_SOURCE:
+            free = [one for one in free if one.paired]
+        return next(iter(free), None)
+
+    def _ways(self, done: Done) -> tuple[str, list[Proxy]]:
+        if done.source is not None:
+            return f"the way to source {done.source.index}", [done.source.proxy]
+        server = self._server(done.happening)
         return f"server {server.number}'s way to ZooKeeper", self._world.coordination_proxies[server.number]
 
     def _server(self, happening: Happening) -> Server:
@@ -161,6 +215,17 @@ class Faults:
         return name, actors[name]
 
     # ---- what ------------------------------------------------------------------------------------------
+
+    def _operate(self, done: Done) -> str:
+        """Begin an operation on a thread of its own, which ends it when it is due."""
+        begun = self._pool.submit(self.operations.begin, done.happening, done.source)
+
+        def mend() -> None:
+            begun.result()()
+
+        done.mend = mend
+        whom = done.source.name if done.source is not None else done.happening.fault.whom
+        return f"{whom} by {done.happening.step_s:+.1f} s" if done.happening.step_s else whom
 
     def _hit(self, done: Done, name: str, victim: Victim, back: Callable[[], object] | None) -> str:
         verb = done.happening.fault.verb

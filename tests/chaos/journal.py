@@ -24,14 +24,17 @@ def now_us() -> int:
 class Step:
     """One step of a consumer."""
 
-    #: subscribed, delivered, acking, acked, refused, anew, fenced, error
+    #: subscribed, delivered, acking, acked, refused, anew, fenced, error; of spans: read, done, acked
     what: str
     batch_id: int = 0
     consumer_epoch: int = 0
     #: bytes of `ROWS` that a delivery is in
     rows: tuple[int, int] = (0, 0)
-    #: delivered: what it becomes when this is acknowledged; acked: what the server answered
+    #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done:
+    #: the end
     cursor: str = ""
+    #: read: where the span begins
+    start: str = ""
     error: str = ""
     at_us: int = field(default_factory=now_us)
 
@@ -56,6 +59,14 @@ def steps_of(folder: Path) -> list[Step]:
     return [Step.parsed(line) for line in text.splitlines()]
 
 
+def rows_of(folder: Path, step: Step) -> pa.Table:
+    """Return the rows that a step of a consumer keeps, see `merge.envelope.ENVELOPE`."""
+    begin, end = step.rows
+    with (folder / ROWS).open("rb") as file:
+        file.seek(begin)
+        return pa.ipc.open_stream(file.read(end - begin)).read_all()
+
+
 @dataclass(slots=True)
 class Delivery:
     """A batch as one consumer got it, and what became of it."""
@@ -70,6 +81,13 @@ class Delivery:
     #: when it was answered; 0: it was not, or refused
     acked_us: int = 0
     refused: bool = False
+    #: the cursor in that answer; it also holds shards that joined after the delivery
+    answer: str = ""
+
+    @property
+    def cursor(self) -> str:
+        """What its acknowledgement makes the cursor, as far as it is known."""
+        return self.answer or self.step.cursor
 
     @property
     def batch_id(self) -> int:
@@ -88,10 +106,7 @@ class Delivery:
 
     def rows(self) -> pa.Table:
         """Return its rows, see `merge.envelope.ENVELOPE`."""
-        begin, end = self.step.rows
-        with (self.folder / ROWS).open("rb") as file:
-            file.seek(begin)
-            return pa.ipc.open_stream(file.read(end - begin)).read_all()
+        return rows_of(self.folder, self.step)
 
 
 def deliveries_of(folder: Path) -> Iterator[Delivery]:
@@ -112,6 +127,7 @@ def deliveries_of(folder: Path) -> Iterator[Delivery]:
                 asked.asked_us = asked.asked_us or step.at_us
             case "acked":
                 outstanding[step.batch_id].acked_us = step.at_us
+                outstanding[step.batch_id].answer = step.cursor
             case "refused":
                 outstanding[step.batch_id].refused = True
     yield from found

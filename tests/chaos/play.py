@@ -13,17 +13,24 @@ from pathlib import Path
 from typing import Final
 
 from canal_group.demo.replica import read_tables
-from chaos.audit import Findings, audit
+from chaos.audit import Findings, Truth, audit, audit_spans
+from chaos.clocks import S_US
 from chaos.cluster import kept_logs
 from chaos.cursors import cursor_writes
+from chaos.ends import End
 from chaos.faults import Done, Faults
 from chaos.history import history
-from chaos.journal import deliveries_of
-from chaos.schedule import Fault, schedule_of
-from chaos.world import CLIENT, NotReadyError, World
+from chaos.journal import deliveries_of, now_us
+from chaos.lateness import Oracle
+from chaos.schedule import Fault, cast_of, schedule_of
+from chaos.spans import spans_of
+from chaos.world import CLIENT, SPANS, NotReadyError, World
 
-#: how long what was written may take to be acknowledged once all faults are over, seconds
-DRAIN_S: Final = 120.0
+CLIENTS: Final = (CLIENT, SPANS)
+#: what the line counts, though it may be none
+OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips")
+#: how long the writers may take for what they have in hand, and the large transaction, seconds
+_WRITERS_S: Final = 60.0
 #: how long the writers go on after the last fault, seconds: something is to come after each
 _AFTERWARDS_S: Final = 5.0
 #: Ray's sockets lie deep in its folder, and their paths may have 107 characters
@@ -35,10 +42,13 @@ class Outcome:
     """What became of a seed."""
 
     seed: int
+    engine: str
     #: how often each fault has hit somebody
     faults: dict[str, int]
+    #: how often each operation was done to its end
+    operations: dict[str, int]
     findings: Findings
-    #: why it was given up before the stream had drained; empty: it was not
+    #: why it was given up before the streams had drained; empty: it was not
     stuck: str
     #: whole time, starting and ending included, seconds
     took_s: float
@@ -50,7 +60,16 @@ class Outcome:
 
     def line(self) -> str:
         """Return the outcome as one line of JSON."""
-        return json.dumps({"seed": self.seed, "faults": self.faults, **self.findings.to_dict()})
+        said = {
+            "seed": self.seed,
+            "engine": self.engine,
+            "clients": len(CLIENTS),
+            "faults": self.faults,
+            **{name: self.operations.get(name, 0) for name in OPERATIONS},
+            **self.findings.to_dict(),
+            "took_s": round(self.took_s),
+        }
+        return json.dumps(said)
 
 
 def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | None = None) -> Outcome:
@@ -73,30 +92,44 @@ def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | 
         world = stack.enter_context(World(folder, ray_folder, seed, minutes * 60 + _AFTERWARDS_S))
         say(f"seed {seed}: everything runs after {time.monotonic() - begun_s:.0f} s")
         faults = Faults(world, say)
-        stuck = ""
+        stuck, quiet_us = "", 0
         try:
             faults.play(schedule_of(seed, minutes), minutes * 60)
-            world.until(world.drained, DRAIN_S, "all that was written to be acknowledged")
+            world.until(world.written, _WRITERS_S, "the writers to end")
+            quiet_us = now_us()
+            truth = _truth(world, faults, quiet_us)
+            wait_s = (truth.end.until_us - quiet_us) / S_US
+            world.until(world.drained, wait_s, "all that was written to be acknowledged by all")
         except NotReadyError as error:
             stuck = str(error)
             say(stuck)
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.end_consumers()
-        findings = _audited(world, faults.done)
+        findings = _audited(world, _truth(world, faults, quiet_us), faults.done)
         for words in findings.words:
             say(f"wrong: {words}")
         hit = Counter(done.happening.fault for done in faults.done if done.whom)
         counts = {fault.value: hit[fault] for fault in Fault if hit[fault]}
         say(f"seed {seed}: {findings.rows} rows in {findings.batches} batches")
-    return Outcome(seed, counts, findings, stuck, time.monotonic() - begun_s)
+    operations, engine = faults.operations.done, cast_of(seed).engine.value
+    return Outcome(seed, engine, counts, operations, findings, stuck, time.monotonic() - begun_s)
 
 
-def _audited(world: World, done: list[Done]) -> Findings:
+def _truth(world: World, faults: Faults, quiet_us: int) -> Truth:
+    """Return what is known of the sources by now."""
+    dials = {number: dial for source in world.sources for number, dial in source.dials.items()}
+    records = [writer.record for writer in world.writers]
+    oracle = Oracle(records, dials, faults.operations.windows)
+    servers = read_tables([source.server for source in world.sources], [record.shard for record in records])
+    return Truth(records, servers, oracle, End.after(quiet_us or now_us(), oracle.furthest_us))
+
+
+def _audited(world: World, truth: Truth, done: list[Done]) -> Findings:
     entries = history(member.folder / "data" for member in world.ensemble.members)
-    return audit(
-        [delivery for folder in world.journals for delivery in deliveries_of(folder)],
-        list(cursor_writes(entries, world.tree, CLIENT)),
-        [writer.record for writer in world.writers],
-        read_tables(world.sources, [writer.record.shard for writer in world.writers]),
-        [one.over_us for one in done if one.whom],
+    over_us = [one.over_us for one in done if one.whom]
+    writes = {client: list(cursor_writes(entries, world.tree, client)) for client in CLIENTS}
+    deliveries = [delivery for folder in world.journals[CLIENT] for delivery in deliveries_of(folder)]
+    spans = spans_of(world.journals[SPANS])
+    return audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_spans(
+        SPANS, spans, writes[SPANS], truth
     )

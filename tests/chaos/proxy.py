@@ -18,8 +18,7 @@ class Proxy:
     """
 
     def __init__(self, hosts: str) -> None:
-        host, _, port = hosts.partition(":")
-        self._target = (host, int(port))
+        self.retarget(hosts)
         self._lock = threading.Lock()
         self._whole = True
         self._flows = threading.Event()
@@ -35,13 +34,23 @@ class Proxy:
         """Where it listens on 127.0.0.1."""
         return int(self._listener.getsockname()[1])
 
+    def retarget(self, hosts: str) -> None:
+        """Lead new connections to another target, "host:port"; those that stand stay with theirs."""
+        host, _, port = hosts.partition(":")
+        self._target = (host, int(port))
+
+    def drop(self) -> None:
+        """Break all connections; new ones come through, if others do."""
+        with self._lock:
+            sockets, self._sockets = self._sockets, []
+        for one in sockets:
+            _close(one)
+
     def cut(self) -> None:
         """Break all connections, and refuse new ones."""
         with self._lock:
             self._whole = False
-            sockets, self._sockets = self._sockets, []
-        for one in sockets:
-            _close(one)
+        self.drop()
 
     def freeze(self) -> None:
         """Hold up whatever comes."""

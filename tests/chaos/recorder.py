@@ -34,7 +34,7 @@ OUTSTANDING_MAX = 3
 TAKEN_OVER = 3
 _GET_S = 1.0
 #: how long one call goes on before it is told that nobody answers, seconds
-_RETRY_S = 20.0
+RETRY_S = 20.0
 
 
 class Journal:
@@ -149,7 +149,7 @@ def main() -> int:
     journal = Journal(Path(asked.folder))
     where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
     # Stands by for as long as another one is active, or nobody serves.
-    with canal_group.connect(**where, retry_s=_RETRY_S) as consumer:
+    with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
         journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
         recorder = Recorder(consumer, journal, Random(asked.folder))
         try:

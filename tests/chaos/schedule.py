@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
+from canal_group.demo.engine import Engine
+
 #: silence after which ZooKeeper gives a server's activity, or a consumer's place, to the next one
 SESSION_S = 4.0
 #: the same of a consumer's own session; the client library's, see `canal_group.discovery`
@@ -19,6 +21,13 @@ AWAY_S = (0.2, 3.0)
 GAP_S = (3.0, 11.0)
 #: undisturbed seconds before the first fault
 CALM_S = 3.0
+#: how long a clock is wrong, a shard skipped, a purged source idle, or a replaced server away, seconds
+ASIDE_S = (2.0, 9.0)
+#: how far a clock steps, in either direction, seconds; small steps are as likely as large ones
+STEP_S = (2.0, 150.0)
+#: shards at the begin, and how many join, at most
+SHARDS = 4
+JOINS_MAX = 2
 
 
 class Fault(StrEnum):
@@ -43,10 +52,18 @@ class Fault(StrEnum):
     FREEZE_SOURCE = "freeze source"
     FREEZE_COORDINATION = "freeze coordination"
     END_SERVER = "end server"
+    KILL_SPANS = "kill spans"
+    PAUSE_SPANS = "pause spans"
+    FAILOVER_SOURCE = "failover source"
+    PURGE_SOURCE = "purge source"
+    STEP_SOURCE = "step source"
+    STEP_ACTORS = "step actors"
+    SKIP_SOURCE = "skip source"
+    JOIN_SHARD = "join shard"
 
     @property
     def verb(self) -> str:
-        """What happens: kill, pause, cut, freeze, end."""
+        """What happens: kill, pause, cut, freeze, end; failover, purge, step, skip, join."""
         return self.value.partition(" ")[0]
 
     @property
@@ -57,7 +74,12 @@ class Fault(StrEnum):
     @property
     def sudden(self) -> bool:
         """Whether recovery is counted from its begin: nothing comes back that was away."""
-        return self.verb in {"kill", "end"}
+        return self.verb in {"kill", "end", "failover"}
+
+    @property
+    def is_operation(self) -> bool:
+        """Whether somebody works on it for a while, beside what else happens."""
+        return self.verb in {"failover", "purge", "step", "skip", "join"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +95,30 @@ class Happening:
     active: bool
     #: until it is mended, or who was killed is started again, seconds
     lasting_s: float
+    #: how far ahead a clock is set, seconds; 0: none is
+    step_s: float = 0.0
 
     def __str__(self) -> str:
         target = "the active one" if self.active else f"number {self.whom}"
-        return f"{self.at_s:7.1f} s  {self.fault:20} {target:15} for {self.lasting_s:4.1f} s"
+        step = f" by {self.step_s:+.1f} s" if self.step_s else ""
+        return f"{self.at_s:7.1f} s  {self.fault:20} {target:15} for {self.lasting_s:4.1f} s{step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays in a seed."""
+
+    #: MariaDB alone, or MariaDB and MySQL by turns
+    engine: Engine
+    #: the shard, of a MariaDB, that has a replica
+    paired: int
+
+
+def cast_of(seed: int) -> Cast:
+    """Return who plays in a seed; half of them have both vendors."""
+    chance = Random(f"canal-group chaos cast {seed}")
+    engine = chance.choice((Engine.MARIADB, Engine.MIXED))
+    return Cast(engine, chance.randrange(0, SHARDS, 2 if engine is Engine.MIXED else 1))
 
 
 def schedule_of(seed: int, minutes: float) -> tuple[Happening, ...]:
@@ -90,18 +132,30 @@ def schedule_of(seed: int, minutes: float) -> tuple[Happening, ...]:
 def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
     at_s, long = CALM_S, chance.random() < 0.5
     kinds: list[Fault] = []
+    joins = 0
     while True:
         if not kinds:
             kinds = chance.sample(list(Fault), len(Fault))
         fault = kinds.pop()
+        if fault is Fault.JOIN_SHARD:
+            if joins == JOINS_MAX:
+                continue
+            joins += 1
+        step_s = 0.0
         if fault.sudden:
             lasting_s = chance.uniform(*AWAY_S)
+        elif fault.is_operation:
+            lasting_s = chance.uniform(*ASIDE_S)
+            if fault.verb == "step":
+                step_s = STEP_S[0] * (STEP_S[1] / STEP_S[0]) ** chance.random() * chance.choice((-1, 1))
         else:
-            session_s = CONSUMER_SESSION_S if fault.whom == "consumer" else SESSION_S
+            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "spans"} else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long
         # Whoever is not active shows less: most faults hit who is.
-        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source"}
-        happening = Happening(round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1))
+        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "spans", "actors"}
+        happening = Happening(
+            round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1), round(step_s, 1)
+        )
         at_s += chance.uniform(*GAP_S)
         if happening.at_s + happening.lasting_s > seconds:
             return

@@ -30,7 +30,7 @@ class Accepted:
     @property
     def cursor(self) -> GroupPosition:
         """What it brought the cursor to."""
-        return GroupPosition.from_json(self.delivery.step.cursor)
+        return GroupPosition.from_json(self.delivery.cursor)
 
     @property
     def acked_us(self) -> int:
@@ -52,7 +52,7 @@ def stream_of(deliveries: Iterable[Delivery], writes: Sequence[CursorWrite]) -> 
     # Those that were answered have made a write; what is left over is of those that were not.
     made: dict[int, CursorWrite | None] = {}
     for one in sorted(asked, key=attrgetter("in_doubt")):
-        made[id(one)] = _claim(free[one.step.cursor], one.server_epoch)
+        made[id(one)] = _claim(free[one.cursor], one.server_epoch)
     found = [
         Accepted(one, made[id(one)], one.rows()) for one in asked if one.acked_us or made[id(one)] is not None
     ]
@@ -81,9 +81,9 @@ def not_durable(stream: Sequence[Accepted]) -> Iterator[str]:
     """Yield the acknowledgements that were answered though nobody had written the cursor."""
     before: str | None = None
     for one in stream:
-        if one.write is None and one.delivery.step.cursor != before:
+        if one.write is None and one.delivery.cursor != before:
             yield f"{one} was acknowledged, and ZooKeeper never held its cursor."
-        before = one.delivery.step.cursor
+        before = one.delivery.cursor
 
 
 def double_active(stream: Sequence[Accepted], writes: Sequence[CursorWrite]) -> Iterator[str]:

@@ -10,17 +10,20 @@ import pytest
 
 from canal_group.demo.delivered import CELL_END, cell
 from canal_group.demo.workload import Change as Written
-from canal_group.demo.writer import Record
-from chaos.audit import Findings, audit
+from chaos.audit import Findings, Truth, audit
+from chaos.clocks import S_US
+from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite, cursor_writes
+from chaos.ends import End
 from chaos.history import Change, Entry, IncompleteHistoryError, Kind
 from chaos.journal import Step, deliveries_of
+from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
 from merge.envelope import ENVELOPE
 from merge.position import GroupPosition, Position
 from merge.tree import Tree
 
-S_US = 1_000_000
+SERVER = 101
 SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"
 
 
@@ -55,9 +58,9 @@ class Story:
             self.note("acked", batch_id=batch_id, cursor=cursor(end))
 
     def told(self) -> Findings:
-        record = Record(SHARD, "0-1-", 1)
-        for _ in range(self.rows):
-            record.add((Written("orders", "INSERT", 1),))
+        record = Commits(SHARD, "0-1-", 1)
+        for number in range(1, self.rows + 1):
+            record.commit((Written("orders", "INSERT", 1),), Commit(f"0-1-{number}", SERVER, number, number))
         servers = {
             ("orders", cell("id", str(n))): (
                 SHARD,
@@ -65,7 +68,9 @@ class Story:
             )
             for n in range(1, self.rows + 1)
         }
-        return audit(list(deliveries_of(self.folder)), self.writes, [record], servers, [])
+        oracle = Oracle([record], {SERVER: Dial(1)})
+        truth = Truth([record], servers, oracle, End.after(self.at_us, 0))
+        return audit(CLIENT, list(deliveries_of(self.folder)), self.writes, truth, [])
 
 
 def cursor(end: int) -> str:
@@ -128,12 +133,24 @@ def test_rows_that_did_not_come_again_are_lost(story: Story):
     story.acked(story.delivered(3, 5), 5, answered=False, durable=False)
     story.note("anew")
     story.acked(story.delivered(5, 7), 7)
-    assert story.told().lost == 2
+    found = story.told()
+    assert found.lost == 2
+    assert found.stalled == 1, "and what does not come does not come in time"
 
 
 def test_what_was_answered_and_not_written_is_lost(story: Story):
     story.acked(story.delivered(3, 7), 7, durable=False)
     assert story.told().lost == 1
+
+
+def test_a_shard_that_joins_between_a_delivery_and_its_acknowledgement_is_in_the_cursor(story: Story):
+    joined = GroupPosition({SHARD: Position(FILE, 700), "shop-1": Position(FILE, 4)}, 7).to_json()
+    batch_id = story.delivered(3, 7)
+    story.note("acking", batch_id=batch_id)
+    story.writes.append(CursorWrite(len(story.writes) + 1, joined, 1, fenced=True))
+    story.note("acked", batch_id=batch_id, cursor=joined)
+    found = story.told()
+    assert found.ok, found.words
 
 
 def test_rows_that_are_acknowledged_twice_are_noticed(story: Story):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,25 +18,29 @@ from kazoo.exceptions import KazooException
 from canal_group.demo.child_process import free_port
 from canal_group.demo.engine import Engine
 from canal_group.demo.instance import shard_name
-from canal_group.demo.server_process import DatabaseServer
-from canal_group.demo.servers import make, start_all
-from canal_group.demo.tables import WHITE, routes
-from canal_group.demo.writer import prepare
-from chaos.cluster import RayCluster, Server, cursor_settings
+from canal_group.demo.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from canal_group.demo.servers import start_all
+from canal_group.demo.tables import TABLES, WHITE, routes, schema_name
+from chaos.clocks import Clock, compiled
+from chaos.cluster import NODES, RayCluster, Server, cursor_settings
+from chaos.commits import Commits
 from chaos.ensemble import Ensemble
 from chaos.journal import steps_of
 from chaos.process import Program
 from chaos.proxy import Proxy
-from chaos.schedule import SESSION_S
+from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
+from chaos.sources import ClockedMariaDb, ClockedMySql, Source
+from chaos.spanner import Place
 from chaos.writer import Writer, workload_of
 from merge.position import GroupPosition
 from merge.tree import Tree
 
-SHARDS: Final = 4
 SERVERS: Final = 2
 CONSUMERS: Final = 2
 DESTINATION: Final = "chaos"
+#: of those that take batches, and of the one that keeps its place itself
 CLIENT: Final = "1001"
+SPANS: Final = "1002"
 #: transactions a second of each shard
 RATE: Final = 8.0
 #: how long the whole may take until the first batch is acknowledged, seconds
@@ -56,7 +61,7 @@ class World:
     Args:
         folder: where everything but Ray writes.
         ray_folder: where Ray does; short, because the paths of its sockets are bounded.
-        seed: of the writers.
+        seed: of the writers, and of who plays.
         seconds: how long they write.
     """
 
@@ -67,16 +72,19 @@ class World:
         self._stack = ExitStack()
         self.tree = Tree(DESTINATION)
         self.ensemble = Ensemble(folder)
-        self.sources: list[DatabaseServer] = []
-        self.source_proxies: list[Proxy] = []
+        self.sources: list[Source] = []
         self.servers: list[Server] = []
         #: by server, one to each ZooKeeper
         self.coordination_proxies: list[list[Proxy]] = []
+        #: of the actors, by raylet
+        self.clocks: list[Clock] = []
         self.consumers: list[Program] = []
-        #: folders of all consumers so far, in the order of their begin
-        self.journals: list[Path] = []
+        #: the one that reads spans
+        self.spanners: list[Program] = []
+        #: folders of all consumers so far, by client id, in the order of their begin
+        self.journals: dict[str, list[Path]] = {CLIENT: [], SPANS: []}
         self.writers: list[Writer] = []
-        self._consumer_number = 0
+        self._begun_s = 0.0
 
     def __enter__(self) -> Self:
         try:
@@ -92,18 +100,20 @@ class World:
     # ---- starting --------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start everything, and wait until the first batch is acknowledged."""
+        """Start everything, and wait until the first batch is acknowledged by each client id."""
+        self._library = compiled(self.folder)
+        self.clocks = [Clock(self.folder / f"clock-ray-{node}", self._library) for node in range(NODES)]
         self._stack.callback(self.ensemble.close)
         self.ensemble.start()
-        self.sources = make(Engine.MARIADB, SHARDS)
-        for source in self.sources:
-            self._stack.callback(source.close)
+        for shard in range(SHARDS):
+            self._add_source(shard)
+        servers: list[DatabaseServer] = [server for source in self.sources for server in source.servers]
         # Ray is started by this thread: it asks for signals.
         with ThreadPoolExecutor(1) as pool:
-            sources = pool.submit(start_all, self.sources)
-            self.ray = RayCluster(self._ray_folder)
+            started = pool.submit(start_all, servers)
+            self.ray = RayCluster(self._ray_folder, self.clocks)
             self._stack.callback(self.ray.close)
-            sources.result()
+            started.result()
         self.ensemble.wait()
         self.zookeeper = KazooClient(self.ensemble.hosts)
         self.zookeeper.start()
@@ -111,9 +121,22 @@ class World:
         self._start_servers()
         self._start_writers()
 
+    def _add_source(self, shard: int) -> Source:
+        cast = cast_of(self._seed)
+        mysql = cast.engine is Engine.MIXED and shard % 2
+        source = Source(
+            shard,
+            shard_name(shard),
+            ClockedMySql if mysql else ClockedMariaDb,
+            self.folder,
+            self._library,
+            paired=shard == cast.paired,
+        )
+        self._stack.callback(source.close)
+        self.sources.append(source)
+        return source
+
     def _start_servers(self) -> None:
-        for source in self.sources:
-            self.source_proxies.append(self._proxy(f"127.0.0.1:{source.port}"))
         for number in range(SERVERS):
             proxies = [self._proxy(member.hosts) for member in self.ensemble.members]
             self.coordination_proxies.append(proxies)
@@ -122,24 +145,33 @@ class World:
             self.servers.append(server)
             self._stack.callback(server.program.end)
             server.program.start()
-        for _ in range(CONSUMERS):
-            self.consumers.append(self._consumer())
-            self._stack.callback(self._end_consumer, len(self.consumers) - 1)
+        for index in range(CONSUMERS):
+            self.consumers.append(self._consumer(CLIENT, "chaos.recorder"))
+            self._stack.callback(self._end, self.consumers, index)
+        self.spanners.append(self._spanner())
+        self._stack.callback(self._end, self.spanners, 0)
 
     def _start_writers(self) -> None:
-        """Begin to write when a consumer is there, so that all that is written belongs to the stream."""
+        """Begin to write when consumers are there, so that all that is written belongs to their streams."""
         with ThreadPoolExecutor(SHARDS) as pool:
-            names = [shard_name(shard) for shard in range(SHARDS)]
-            records = list(pool.map(prepare, self.sources, range(SHARDS), names))
-        self.until(self.subscribed, _START_S, "a consumer to be subscribed")
-        for shard, (source, record) in enumerate(zip(self.sources, records, strict=True)):
-            workload = workload_of(shard, SHARDS, self._seed, rate=RATE, seconds=self._seconds)
-            writer = Writer(source, shard, workload, record, rate=RATE, seconds=self._seconds)
-            self.writers.append(writer)
-            self._stack.callback(writer.join)
-            self._stack.callback(writer.abandon)
-            writer.start()
-        self.until(lambda: self.cursor() is not None, _START_S, "the first acknowledgement")
+            records = list(pool.map(prepared, self.sources))
+        for source in self.sources:
+            if source.paired:
+                source.replicate()
+        self.until(self.subscribed, _START_S, "a consumer of each client id to be subscribed")
+        self._begun_s = time.monotonic()
+        for source, record in zip(self.sources, records, strict=True):
+            self._write(source, record)
+        self.until(lambda: all(self.positions()), _START_S, "the first acknowledgements")
+
+    def _write(self, source: Source, record: Commits) -> None:
+        seconds = self._begun_s + self._seconds - time.monotonic()
+        workload = workload_of(source.index, SHARDS + JOINS_MAX, self._seed, rate=RATE, seconds=seconds)
+        writer = Writer(source, workload, record, rate=RATE, seconds=seconds)
+        self.writers.append(writer)
+        self._stack.callback(writer.join)
+        self._stack.callback(writer.abandon)
+        writer.start()
 
     def _proxy(self, hosts: str) -> Proxy:
         proxy = Proxy(hosts)
@@ -147,25 +179,10 @@ class World:
         return proxy
 
     def _settings(self, hosts: str) -> dict[str, Any]:
-        password = self.folder / "password"
-        shards = []
-        for shard, (source, proxy) in enumerate(zip(self.sources, self.source_proxies, strict=True)):
-            address = source.address()
-            password.touch(mode=0o600)
-            password.write_text(address.password)
-            shards.append(
-                {
-                    "name": shard_name(shard),
-                    "host": "127.0.0.1",
-                    "port": proxy.port,
-                    "user": address.user,
-                    "password_file": str(password),
-                }
-            )
         return {
             "preset": "default",
             "destination": DESTINATION,
-            "shards": shards,
+            "shards": [self._shard(source) for source in self.sources],
             "start": "latest",
             "filter": {"white": WHITE, "routes": routes()},
             "reader": {"read_timeout_s": 3, "connect_timeout_s": 3},
@@ -175,28 +192,59 @@ class World:
             "gateway": {"port": free_port()},
         }
 
-    def _consumer(self) -> Program:
-        """Start a consumer, with a folder of its own."""
-        folder = self.folder / f"consumer-{self._consumer_number}"
-        self._consumer_number += 1
-        self.journals.append(folder)
-        options = {
-            "--zookeeper": self.ensemble.hosts,
-            "--destination": DESTINATION,
-            "--client": CLIENT,
-            "--folder": str(folder),
+    def _shard(self, source: Source) -> dict[str, Any]:
+        password = self.folder / "password"
+        password.touch(mode=0o600)
+        password.write_text(CANAL_PASSWORD)
+        return {
+            "name": source.name,
+            "host": "127.0.0.1",
+            "port": source.proxy.port,
+            "user": CANAL_USER,
+            "password_file": str(password),
         }
-        command = [
-            sys.executable,
-            "-m",
-            "chaos.recorder",
-            *(word for pair in options.items() for word in pair),
-        ]
+
+    def _consumer(self, client_id: str, module: str, **more: str) -> Program:
+        """Start a consumer, with a folder of its own."""
+        folder = self.folder / f"consumer-{client_id}-{len(self.journals[client_id])}"
+        self.journals[client_id].append(folder)
+        options = {
+            "zookeeper": self.ensemble.hosts,
+            "destination": DESTINATION,
+            "client": client_id,
+            "folder": str(folder),
+            **more,
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        command = [sys.executable, "-m", module, *words]
         program = Program(command, folder.with_suffix(".log"), {"PYTHONPATH": str(_TESTS)})
         program.start()
         return program
 
+    def _spanner(self) -> Program:
+        return self._consumer(SPANS, "chaos.spanner", place=str(self._place))
+
+    @property
+    def _place(self) -> Path:
+        return self.folder / "place"
+
     # ---- while it runs ---------------------------------------------------------------------------------
+
+    def join_shard(self) -> Source:
+        """Let one more shard join: its server and its writer begin, and the instance files name it."""
+        source = self._add_source(len(self.sources))
+        source.server.start()
+        # Nothing of this is in its binlog: that begins with what its writer does.
+        with_schema = f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4"
+        tables = (table.create(source.index) for table in TABLES)
+        source.server.execute(
+            "SET SESSION sql_log_bin = 0", with_schema, f"USE {schema_name(source.index)}", *tables
+        )
+        prefix, number = source.server.last_gtid()
+        self._write(source, Commits(source.name, prefix, number + 1))
+        for server in self.servers:
+            server.add_shard({**self._shard(source), "start": "earliest"})
+        return source
 
     def tend(self, away: set[object]) -> None:
         """Start again whatever ended by itself, or was killed and is no longer kept away.
@@ -207,9 +255,13 @@ class World:
         for server in self.servers:
             if server.program.pid is None and server not in away:
                 server.program.start()
-        for index, consumer in enumerate(self.consumers):
-            if consumer.pid is None and consumer not in away:
-                self.consumers[index] = self._consumer()
+        for programs, start in (
+            (self.consumers, partial(self._consumer, CLIENT, "chaos.recorder")),
+            (self.spanners, self._spanner),
+        ):
+            for index, consumer in enumerate(programs):
+                if consumer.pid is None and consumer not in away:
+                    programs[index] = start()
 
     def active_server(self) -> Server | None:
         """Return the server that holds the destination, as far as ZooKeeper answers."""
@@ -217,32 +269,42 @@ class World:
         return next((server for server in self.servers if server.address == address), None)
 
     def active_consumer(self) -> Program | None:
-        """Return the consumer that holds the client id, as far as ZooKeeper answers."""
+        """Return the consumer that takes batches, as far as ZooKeeper answers."""
         holder = self._address(self.tree.client_running(CLIENT)).split(":")
         pids = {str(consumer.pid): consumer for consumer in self.consumers if consumer.pid is not None}
         return pids.get(holder[1]) if len(holder) > 1 else None
 
     def subscribed(self) -> bool:
-        """Return whether a consumer has subscribed: each shard has told where its stream begins."""
-        return any(step.what == "subscribed" for folder in self.journals for step in steps_of(folder))
+        """Return whether each client id has subscribed: each shard has told where its stream begins."""
+        return all(
+            any(step.what == "subscribed" for folder in folders for step in steps_of(folder))
+            for folders in self.journals.values()
+        )
 
-    def cursor(self) -> GroupPosition | None:
-        """Return the cursor; None: there is none, or ZooKeeper does not answer."""
-        found = self._read(f"{self.tree.client(CLIENT)}/cursor")
-        return GroupPosition.from_json(found) if found else None
+    def positions(self) -> list[GroupPosition | None]:
+        """Return where each client id stands, and the place that one keeps itself; None: not known."""
+        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, SPANS)]
+        place = Place.read(self._place).done.encode()
+        return [GroupPosition.from_json(text) if text else None for text in (*cursors, place)]
+
+    def acknowledged(self, source: Source, record: Commits) -> bool:
+        """Return whether all that was written to a shard is acknowledged, and done with, by all."""
+        last = record.commits[-1].gtid_set if record.commits else None
+        return all(
+            position is not None
+            and (at := position.shards.get(source.name)) is not None
+            and (last is None or at.gtid_set.contains(last))
+            for position in self.positions()
+        )
+
+    def written(self) -> bool:
+        """Return whether all writers have ended."""
+        return not any(writer.is_alive() for writer in self.writers)
 
     def drained(self) -> bool:
-        """Return whether everything that was written is acknowledged."""
-        cursor = self.cursor()
-        if cursor is None or any(writer.is_alive() for writer in self.writers):
-            return False
-        for writer in self.writers:
-            record = writer.record
-            source, last = record.gtid_source, record.first + len(record.transactions) - 1
-            place = cursor.shards.get(record.shard)
-            if place is None or f"{source}{last}" not in str(place.gtid_set).split(","):
-                return False
-        return True
+        """Return whether everything that was written is acknowledged by all."""
+        each = zip(self.sources, self.writers, strict=True)
+        return all(self.acknowledged(source, writer.record) for source, writer in each)
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait for something, and tend to what runs meanwhile.
@@ -266,10 +328,14 @@ class World:
 
     def end_consumers(self) -> None:
         """End the consumers in good order: what they have written down is complete."""
-        for consumer in self.consumers:
+        for consumer in self._everyone():
             consumer.end()
 
     # ---- inside ----------------------------------------------------------------------------------------
+
+    def _everyone(self) -> Iterator[Program]:
+        yield from self.consumers
+        yield from self.spanners
 
     def _address(self, path: str) -> str:
         found = self._read(path)
@@ -288,5 +354,16 @@ class World:
         self.zookeeper.stop()
         self.zookeeper.close()
 
-    def _end_consumer(self, index: int) -> None:
-        self.consumers[index].end()
+    @staticmethod
+    def _end(programs: list[Program], index: int) -> None:
+        programs[index].end()
+
+
+def prepared(source: Source) -> Commits:
+    """Make a shard's schema and its empty tables, and return the record that begins behind them."""
+    source.server.execute(f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4")
+    source.server.execute(
+        *(table.create(source.index) for table in TABLES), database=schema_name(source.index)
+    )
+    prefix, number = source.server.last_gtid()
+    return Commits(source.name, prefix, number + 1)

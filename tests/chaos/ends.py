@@ -1,0 +1,50 @@
+"""The end of a stream: once nothing disturbs it any more, everything must be acknowledged within a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from chaos.clocks import S_US
+from chaos.commits import Commits
+from chaos.lateness import Arrival
+
+#: how long the last transactions may take: sessions end, servers start, sources are read again; microseconds
+END_US: Final = 75 * S_US
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """When nothing more happened, and until when all must be acknowledged; microseconds since 1970."""
+
+    #: the last fault was mended, and the last writer was done
+    quiet_us: int
+    until_us: int
+
+    @classmethod
+    def after(cls, quiet_us: int, furthest_us: int) -> End:
+        """Return the end of a stream whose greatest stamp is `furthest_us`: it comes when all are there."""
+        return cls(quiet_us, max(quiet_us, furthest_us) + END_US)
+
+
+def stalls(
+    client_id: str, arrivals: Sequence[Arrival], records: Collection[Commits], end: End
+) -> Iterator[str]:
+    """Yield for each shard what a client id had not acknowledged when it should have."""
+    acked = {(one.shard, one.gtid): one.acked_us for one in arrivals}
+    last_us = max((one.acked_us for one in arrivals if one.acked_us <= end.until_us), default=0)
+    for record in records:
+        missed = [
+            commit.gtid
+            for commit in record.commits
+            if acked.get((record.shard, commit.gtid), end.until_us + 1) > end.until_us
+        ]
+        if missed:
+            allowed_s = (end.until_us - end.quiet_us) / S_US
+            since = f"{(last_us - end.quiet_us) / S_US:+.1f} s" if last_us else "never"
+            yield (
+                f"Client {client_id} stalls: {len(missed)} transactions of {record.shard} from {missed[0]} on"
+                f" were not acknowledged within {allowed_s:.0f} s of the end;"
+                f" its last acknowledgement, from there: {since}."
+            )

@@ -1,0 +1,197 @@
+"""Operations: what somebody does to sources, shards and clocks while the stream goes on, and ends again.
+
+Each takes its time, on a thread of its own, while other faults happen. Nothing else happens to its source
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from canal_group.operator import Operator
+from chaos.clocks import S_US
+from chaos.journal import now_us
+from chaos.lateness import SETTLE_US, Window
+from chaos.schedule import Fault, Happening
+from chaos.sources import Source
+from chaos.world import DESTINATION, World
+from merge.errors import CanalGroupError
+from merge.position import GroupPosition, file_order
+
+#: how long consumers, replicas and servers may take to be where an operation wants them, seconds
+PATIENCE_S: Final = 30.0
+#: how long a newcomer may take to be a member, seconds
+JOIN_S: Final = 90.0
+_POLL_S: Final = 0.1
+
+#: what ends an operation
+Back = Callable[[], None]
+
+
+class Operations:
+    """Operates on a world.
+
+    Args:
+        world: on which.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        #: what they justify of lateness
+        self.windows: list[Window] = []
+        #: how often each was done to its end
+        self.done: dict[str, int] = {}
+
+    def begin(self, happening: Happening, source: Source | None) -> Back:
+        """Do it, which may take long; return what ends it.
+
+        Args:
+            happening: what is to be done.
+            source: to which source, where it is one.
+        """
+        if happening.fault is Fault.STEP_ACTORS:
+            return self._step_actors(happening)
+        if happening.fault is Fault.JOIN_SHARD:
+            return self._join()
+        assert source is not None
+        if happening.fault is Fault.STEP_SOURCE:
+            return self._step(source, happening)
+        purge = self._purge_idle if happening.whom % 2 else self._purge
+        return {
+            Fault.FAILOVER_SOURCE: self._fail_over,
+            Fault.PURGE_SOURCE: purge,
+            Fault.SKIP_SOURCE: self._skip,
+        }[happening.fault](source)
+
+    # ---- sources ---------------------------------------------------------------------------------------
+
+    def _fail_over(self, source: Source) -> Back:
+        """Let the replica answer at the shard's address; the other one comes back as replica."""
+        with self._world.writers[source.index].gate:
+            back = source.fail_over(PATIENCE_S)
+        self._count("failovers")
+        return back
+
+    def _purge(self, source: Source) -> Back:
+        """Begin a new binlog file, and purge the others when nobody needs them any more."""
+        server, file = source.server.server_id, source.rotate()
+
+        def purge() -> None:
+            if self._await(lambda: self._all_in(source, server, file)):
+                self._purged(source, file)
+
+        return purge
+
+    def _purge_idle(self, source: Source) -> Back:
+        """Purge, while nobody writes, all files that were read: also the one that positions name.
+
+        The connection breaks, so that the reader has to find its way without that file.
+        """
+        writer = self._world.writers[source.index]
+        writer.gate.acquire()
+        if self._await(lambda: self._world.acknowledged(source, writer.record)):
+            self._purged(source, source.rotate())
+            source.proxy.drop()
+        return writer.gate.release
+
+    def _purged(self, source: Source, file: str) -> None:
+        if source.paired:
+            source.await_replica(PATIENCE_S)
+        source.purge(file)
+        self._count("purges")
+
+    def _all_in(self, source: Source, server: int, file: str) -> bool:
+        """Return whether all clients stand in a file of a server, or in a later one."""
+        return all(_is_in(position, source, server, file) for position in self._world.positions())
+
+    # ---- clocks ----------------------------------------------------------------------------------------
+
+    def _step(self, source: Source, happening: Happening) -> Back:
+        clock, begin_us = source.server.clock, now_us()
+        step_us = int(happening.step_s * S_US)
+        clock.set(step_us)
+        self._count("clock_steps")
+
+        def back() -> None:
+            clock.set(0)
+            end_us = now_us() + abs(step_us) + SETTLE_US
+            self._justify(source, begin_us, end_us, "its clock stepped")
+
+        return back
+
+    def _step_actors(self, happening: Happening) -> Back:
+        clock = self._world.clocks[happening.whom % len(self._world.clocks)]
+        clock.set(int(happening.step_s * S_US))
+        self._count("clock_steps")
+        return lambda: clock.set(0)
+
+    # ---- shards ----------------------------------------------------------------------------------------
+
+    def _skip(self, source: Source) -> Back:
+        """Cut a source off, and let the others go on without it."""
+        begin_us = now_us()
+        source.proxy.cut()
+        skipped = self._operate(lambda operator: bool(operator.skip(source.name)))
+        self._count("skips", int(skipped))
+
+        def back() -> None:
+            source.proxy.mend()
+            # A server that was elected since knows of no skip: there is nothing to resume, and no harm in it.
+            self._operate(lambda operator: bool(operator.resume(source.name)))
+            self._justify(source, begin_us, now_us() + SETTLE_US, "it was skipped")
+
+        return back
+
+    def _join(self) -> Back:
+        begin_us = now_us()
+        source = self._world.join_shard()
+
+        def joined() -> None:
+            joins = self._operate(lambda operator: operator.joined(source.name, _POLL_S), within_s=JOIN_S)
+            self._count("joins", int(joins))
+            self._justify(source, begin_us, now_us() + SETTLE_US, "it joined")
+
+        return joined
+
+    # ---- inside ----------------------------------------------------------------------------------------
+
+    def _operate(self, ask: Callable[[Operator], bool], within_s: float = PATIENCE_S) -> bool:
+        """Ask whichever server is active, until one has done it; return whether that was in time."""
+
+        def done() -> bool:
+            server = self._world.active_server()
+            if server is None:
+                return False
+            operator = Operator(f"grpc://{server.address}", DESTINATION)
+            try:
+                return ask(operator)
+            except CanalGroupError:
+                return False
+            finally:
+                operator.close()
+
+        return self._await(done, within_s)
+
+    @staticmethod
+    def _await(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
+        deadline_s = time.monotonic() + within_s
+        while not condition():
+            if time.monotonic() > deadline_s:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _justify(self, source: Source, begin_us: int, end_us: int, why: str) -> None:
+        self.windows.append(Window(source.name, begin_us, end_us, why))
+
+    def _count(self, what: str, by: int = 1) -> None:
+        self.done[what] = self.done.get(what, 0) + by
+
+
+def _is_in(position: GroupPosition | None, source: Source, server: int, file: str) -> bool:
+    at = position.shards.get(source.name) if position is not None else None
+    if at is None or (source.paired and at.server != str(server)):
+        return False
+    return file_order(at.file) >= file_order(file)

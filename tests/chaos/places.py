@@ -1,0 +1,57 @@
+"""Places of rows that mean the same on every server of a shard.
+
+A shard that another server took over has places in two binlogs. Its writer numbers its transactions: by their
+GTIDs they are put where they stand in what it wrote. Shards of one server keep the places that they came
+with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from chaos.commits import Commits
+from merge.position import Position, file_order
+
+#: the one file that all transactions of a shard that moved stand in
+FILE = "commits.000001"
+
+
+class Places:
+    """Knows where transactions stand.
+
+    Args:
+        records: what the writers committed.
+    """
+
+    def __init__(self, records: Iterable[Commits]) -> None:
+        self._moved = {record.shard: record for record in records if record.moved}
+        self._ordinals = {
+            (record.shard, commit.gtid): number
+            for record in self._moved.values()
+            for number, commit in enumerate(record.commits)
+        }
+
+    def placed(self, rows: pa.Table) -> pa.Table:
+        """Return rows of an envelope with `file` and `pos` that no failover changes."""
+        if not self._moved:
+            return rows
+        files, places = rows["file"].to_pylist(), rows["pos"].to_pylist()
+        for index, name in enumerate(zip(rows["shard"].to_pylist(), rows["gtid"].to_pylist(), strict=True)):
+            if name in self._ordinals:
+                files[index], places[index] = FILE, self._ordinals[name]
+        for column, values in (("file", files), ("pos", places)):
+            where = rows.schema.get_field_index(column)
+            rows = rows.set_column(
+                where, rows.schema.field(where), pa.array(values, rows.schema.field(where).type)
+            )
+        return rows
+
+    def passed(self, shard: str, position: Position) -> tuple[tuple[str, int], int]:
+        """Return a position as what the places of its shard's rows compare with."""
+        record = self._moved.get(shard)
+        if record is None:
+            return file_order(position.file), position.offset
+        held = sum(position.gtid_set.contains(commit.gtid_set) for commit in record.commits)
+        return file_order(FILE), held

@@ -1,0 +1,185 @@
+"""A source of the world: one shard's address, the server behind it, and its replica."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from canal_group.demo.mariadb import MariaDbServer
+from canal_group.demo.mysql import MySqlServer
+from canal_group.demo.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from chaos.clocks import S_US, Clock
+from chaos.lateness import Dial
+from chaos.proxy import Proxy
+from merge.gtid import parse_gtid_set
+
+#: beside what a demo's servers have: a replica's binlog holds what it replicates, and it replicates when
+#: it is told
+_PAIRED: Final = ("--log-slave-updates", "--skip-slave-start")
+#: a replica's `server_id` is so much more than its source's
+REPLICA: Final = 100
+_POLL_S: Final = 0.05
+
+
+class SourceError(RuntimeError):
+    """A source did not do what it was told."""
+
+
+class ClockedMariaDb(MariaDbServer):
+    """A MariaDB that lives by a clock of its own."""
+
+    resolution_us = S_US
+
+    def __init__(self, clock: Clock, **options: Any) -> None:
+        super().__init__(**options)
+        self.clock = clock
+
+    def program(self) -> list[str]:
+        """Return the server's program, by its clock."""
+        program, *options = super().program()
+        return [*self.clock.command(program), *options]
+
+
+class ClockedMySql(MySqlServer):
+    """A MySQL that lives by a clock of its own."""
+
+    resolution_us = 1
+
+    def __init__(self, clock: Clock, **options: Any) -> None:
+        super().__init__(**options)
+        self.clock = clock
+
+    def program(self) -> list[str]:
+        """Return the server's program, by its clock."""
+        program, *options = super().program()
+        return [*self.clock.command(program), *options]
+
+
+class Source:
+    """One shard's source.
+
+    Args:
+        index: of the shard.
+        name: of the shard.
+        make: makes of server, MariaDB or MySQL.
+        folder: where its clocks stand.
+        library: of the clocks.
+        paired: whether it has a replica, which only a MariaDB has here.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        make: type[ClockedMariaDb | ClockedMySql],
+        folder: Path,
+        library: Path,
+        *,
+        paired: bool,
+    ) -> None:
+        self.index, self.name = index, name
+        ids = [101 + index] + ([101 + index + REPLICA] if paired else [])
+        options = _PAIRED if paired else ()
+        clocks = [Clock(folder / f"clock-{number}", library) for number in ids]
+        self._servers: list[ClockedMariaDb | ClockedMySql] = [
+            make(clock, server_id=number, options=options) for number, clock in zip(ids, clocks, strict=True)
+        ]
+        self.proxy = Proxy("127.0.0.1:0")
+        self._stand_before(self._servers[0])
+
+    @property
+    def server(self) -> ClockedMariaDb | ClockedMySql:
+        """Who answers at the shard's address, and is written to."""
+        return self._servers[0]
+
+    @property
+    def servers(self) -> list[DatabaseServer]:
+        """All of them, the one that serves first."""
+        return list(self._servers)
+
+    @property
+    def paired(self) -> bool:
+        """Whether it has a replica."""
+        return len(self._servers) > 1
+
+    @property
+    def dials(self) -> dict[int, Dial]:
+        """What is known of its servers' clocks, by `server_id`."""
+        return {
+            server.server_id: Dial(server.resolution_us, tuple(server.clock.settings))
+            for server in self._servers
+        }
+
+    def replicate(self) -> None:
+        """Let the replica, which runs, follow the server: from its own last transaction on."""
+        _, replica = self._servers
+        replica.execute(
+            "STOP SLAVE",
+            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={self.server.port},"
+            f" MASTER_USER='{CANAL_USER}', MASTER_PASSWORD='{CANAL_PASSWORD}',"
+            " MASTER_CONNECT_RETRY=1, MASTER_USE_GTID=current_pos",
+            "START SLAVE",
+        )
+
+    def fail_over(self, within_s: float) -> Callable[[], None]:
+        """Let the replica take over, once it has everything; return what brings the old server back.
+
+        Nobody may write meanwhile.
+
+        Raises:
+            SourceError: the replica does not catch up.
+        """
+        old, new = self._servers
+        self.await_replica(within_s)
+        new.execute("STOP SLAVE", "RESET SLAVE ALL")
+        # Whoever reads loses its connection with the old server's death, and finds the new one.
+        self._servers = [new, old]
+        self._stand_before(new)
+        old.kill()
+        self.proxy.drop()
+
+        def back() -> None:
+            old.start()
+            self.replicate()
+
+        return back
+
+    def await_replica(self, within_s: float) -> None:
+        """Return when the replica has all that the server has.
+
+        Raises:
+            SourceError: it has not in time.
+        """
+        server, replica = self._servers
+        ((wanted,),) = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+        deadline_s = time.monotonic() + within_s
+        while True:
+            ((held,),) = replica.execute("SELECT @@GLOBAL.gtid_binlog_pos")
+            if parse_gtid_set(str(held or "")).contains(parse_gtid_set(str(wanted or ""))):
+                return
+            if time.monotonic() > deadline_s:
+                state = replica.execute("SHOW SLAVE STATUS")
+                raise SourceError(f"The replica of {self.name} has {held}, and not {wanted}: {state}")
+            time.sleep(_POLL_S)
+
+    def rotate(self) -> str:
+        """Begin a new binlog file and return its name."""
+        self.server.execute("FLUSH BINARY LOGS")
+        return str(self.server.execute("SHOW BINARY LOGS")[-1][0])
+
+    def purge(self, to: str) -> int:
+        """Remove the binlog files before one; return how many have gone."""
+        before = len(self.server.execute("SHOW BINARY LOGS"))
+        self.server.execute(f"PURGE BINARY LOGS TO '{to}'")
+        return before - len(self.server.execute("SHOW BINARY LOGS"))
+
+    def close(self) -> None:
+        """End its servers."""
+        self.proxy.close()
+        for server in self._servers:
+            server.close()
+
+    def _stand_before(self, server: DatabaseServer) -> None:
+        self.proxy.retarget(f"127.0.0.1:{server.port}")
