@@ -70,6 +70,8 @@ _NEXT: dict[tuple[Phase, Step], Phase] = {
     (Phase.READING, Step.DROP): Phase.DROPPED,
     (Phase.SEEKING, Step.DROP): Phase.DROPPED,
     (Phase.WAITING, Step.PURGE): Phase.PURGED,
+    (Phase.READING, Step.PURGE): Phase.PURGED,
+    (Phase.SEEKING, Step.PURGE): Phase.PURGED,
     (Phase.PURGED, Step.DROP): Phase.DROPPED,
     (Phase.DROPPED, Step.RESUME): Phase.WAITING,
     (Phase.PURGED, Step.RESUME): Phase.WAITING,

@@ -150,9 +150,7 @@ class Stream(Membership):
         return {index for index in range(len(self.members)) if timeline.excluded(index)}
 
     def purged(self) -> list[int]:
-        """Return the members that keep merging from beginning: their sources have purged `asked_at`."""
-        if self._timeline is not None:
-            return []
+        """Return the members that bring nothing because their sources have purged what follows `asked_at`."""
         counted = (index for index, member in enumerate(self.members) if member.counted)
         return [index for index in counted if self.standings[index].purged_us is not None]
 
@@ -338,7 +336,6 @@ class Stream(Membership):
             return False
         standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
         standing.opened_at, standing.error, standing.reason = event.position, None, ""
-        standing.purged_us = None
         if self._timeline is None:
             self._begin_if_known(event.at_us, set())
         elif member.role is Role.JOINING:
@@ -374,7 +371,7 @@ class Stream(Membership):
         if standing.state is not ShardState.FAILED:
             standing.state, standing.since_us = ShardState.FAILED, event.at_us
         standing.error = event.error
-        if standing.opened_at is not None or standing.asked_at is None:
+        if standing.taken >= 0 or standing.asked_at is None:
             return
         if not isinstance(event.error, PositionPurged):
             standing.purged_us = None
@@ -398,7 +395,7 @@ class Stream(Membership):
         standing.created |= event.created
         if run is not None and len(run):
             timeline.append(event.shard, run)
-            standing.taken = int(run.headers["sequence"][-1])
+            standing.taken, standing.purged_us = int(run.headers["sequence"][-1]), None
             moved = True
         if event.shard in self._drained:
             timeline.exclude(event.shard)

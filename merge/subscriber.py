@@ -71,7 +71,9 @@ class Subscriber:
         self._purged: DataError | None = None
         #: its cursor when it gave up what it had missed: it does not go back behind that either
         self._gave_up_at: GroupPosition | None = None
-        #: the cursor before it sought another position, and why it was PURGED; until the other one is reached
+        #: whether it has acknowledged nothing, so that it begins where the log does
+        self.new = True
+        #: the cursor before it sought another position, and why it was PURGED; until rows came from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
         #: the filter that the cursor store has, while another one is being written
         self._stored_filter: str | None = None
@@ -83,7 +85,7 @@ class Subscriber:
         subscriber.filter, subscriber.cursor = state.filter, state.cursor
         subscriber.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         subscriber.lease.give(state.holder, state.epoch, at_us)
-        subscriber.writes.durable = True
+        subscriber.writes.durable, subscriber.new = True, state.cursor is None
         return subscriber
 
     def _go(self, step: Step) -> None:
@@ -211,9 +213,15 @@ class Subscriber:
         """Return whether it is for this subscriber that a shard was asked to open at `position`."""
         return self.kept and self.cursor is not None and self.cursor.shards.get(shard) == position
 
+    def begin_anew(self) -> None:
+        """Begin where the log will begin; a rewind has to follow."""
+        assert self.new, "who has acknowledged something has a place of its own"
+        self.delivery.give_back()
+        self.cursor = None
+
     @property
     def seeks(self) -> bool:
-        """Whether its cursor is a position that its consumer asked for, and that was not reached yet."""
+        """Whether its cursor is a position that its consumer asked for, and nothing came from there yet."""
         return self._came_from is not None
 
     def purge(self, error: DataError) -> list[Instruction]:
@@ -222,6 +230,7 @@ class Subscriber:
         Who sought that position comes back to where it was; a rewind has to follow. Else nothing is kept
         for it until its consumer says where to go on.
         """
+        self.delivery.give_back()
         if self.seeks:
             self._come_back()
         else:
@@ -268,6 +277,7 @@ class Subscriber:
 
     def _acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch: the cursor store has it."""
+        self.new = False
         if self.delivery.acked(batch, stream):
             self.cursor = stream.settled(batch.ack)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
@@ -291,7 +301,6 @@ class Subscriber:
         self._go(Step.PLACE)
         if self._gave_up_at is not None:
             cursor, self._gave_up_at = cursor.further(self._gave_up_at), None
-        self._came_from = None
         settled = stream.settled(cursor)
         self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(settled)
         self.cursor = settled
@@ -357,6 +366,7 @@ class Subscriber:
                 hint="It was finished, or belongs to a run of the consumer that is over.",
             )
         refusals = self.delivery.refuse_spans()
+        self.new = False
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self._purged), sought
         base = stream.base
@@ -418,7 +428,10 @@ class Subscriber:
             return []
         lost = self.writes.acknowledging
         decided = lost is None or self.delivery.ledger.holds(lost)
-        return self.delivery.serve(stream, readable=decided and self.phase is Phase.READING)
+        answers = self.delivery.serve(stream, readable=decided and self.phase is Phase.READING)
+        if any(isinstance(answer, Reply) for answer in answers):
+            self._came_from = None
+        return answers
 
     def rollback(self, request: RollbackRequested) -> list[Instruction]:
         """Take back what its consumer gives back, and answer.

@@ -225,7 +225,8 @@ class Subscribers:
         """Take note that a source has purged what follows `position`, where a shard was asked to open.
 
         One client cannot stop the others: those that need the position are set aside. Who sought it hears of
-        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept.
+        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept. Who has
+        acknowledged nothing needs no position.
 
         Args:
             shard: its name.
@@ -236,10 +237,14 @@ class Subscribers:
         Returns:
             What has to be done; None: nothing yet. A rewind has to follow if nobody needs the position now.
         """
-        need = self._needing(shard, position)
+        found = self._needing(shard, position)
+        need = [subscriber for subscriber in found if not subscriber.new]
         seek = [subscriber for subscriber in need if subscriber.seeks]
         if not seek and need and (not waited or len(need) == len(self._kept)):
             return None
+        for newcomer in found:
+            if newcomer.new:
+                newcomer.begin_anew()
         return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
 
     def needs(self, shard: str, position: Position) -> bool:
