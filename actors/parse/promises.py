@@ -60,7 +60,6 @@ class Promises:
         self.clock = clock
         self._margin_us = margin_us
         self._empty_at_us: int | None = None
-        self._frontier_us = 0
 
     def found_empty(self, moment_us: int) -> None:
         """Take note that nothing had arrived at a moment of our steady clock, see `SourceClock.now_us`."""
@@ -78,5 +77,4 @@ class Promises:
         frontier_us = clock.source_us(empty_at_us) - self._margin_us - clock.uncertainty_us
         if whole_seconds:
             frontier_us -= frontier_us % SECOND_US
-        self._frontier_us = max(self._frontier_us, frontier_us)
-        return CaughtUp(self._frontier_us)
+        return CaughtUp(frontier_us)

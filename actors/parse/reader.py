@@ -154,7 +154,6 @@ class SourceReader:
         self._opened = False
         #: as it was measured last; None: not yet
         self._clock: SourceClock | None = None
-        self._frontier_us = 0
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
 
@@ -259,9 +258,8 @@ class SourceReader:
         for item in stream:
             self._failures = 0
             if isinstance(item, CaughtUp):
-                # A new connection measures the clock anew and may promise less: what was promised stays.
-                self._frontier_us = max(self._frontier_us, item.frontier_us)
-                self._listener.caught_up(self._frontier_us)
+                # Less than before where the source's clock was set back: whoever merges knows what went out.
+                self._listener.caught_up(item.frontier_us)
                 self._move(stream)
             else:
                 # A source that is never silent promises nothing, and its clock is known all the same.
