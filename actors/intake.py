@@ -9,14 +9,15 @@ opened again, from a place that can be found there.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from actors.host import OS_HOST
 from actors.parse.reader import Reader
+from actors.ports import Host
 from actors.store.ring import RingStore
 from merge.chunk import Chunk, TableName
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
@@ -49,6 +50,7 @@ class Intake:
         make_reader: makes a reader that reports to the given listener (this intake).
         start: where to begin; None: at the source's latest position.
         tables: where it is noted what columns a table had last, by the name that consumers know.
+        host: on a thread of which it reads.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Intake:
         make_reader: Callable[[Intake], Reader],
         start: Position | None,
         tables: dict[TableName, pa.Schema] | None = None,
+        host: Host = OS_HOST,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -78,12 +81,11 @@ class Intake:
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
-        self._known = threading.Event()
-        self._closing = threading.Event()
+        self._known = host.event()
+        self._closing = host.event()
         #: a promise, and the ring's put cursor when it was made
         self._promise: tuple[int, int] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"reader-{shard}", daemon=True)
-        self._thread.start()
+        self._thread = host.start(self._run, f"reader-{shard}")
 
     # ---- for the shard -------------------------------------------------------------------------------------
 

@@ -14,16 +14,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from actors.clock import clock_s
 from actors.door_ground import certificate_where_reached, node_host
+from actors.host import OS_HOST
 from actors.imports import settle
 from actors.intake import Intake, IntakeState
 from actors.line import LineAddress
@@ -35,6 +34,7 @@ from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress, connect, server_facts
 from actors.parse.start import StartBy, earliest_position, latest_position
+from actors.ports import Host
 from actors.row_door import RowAddress, RowDoor
 from actors.row_ticket import RowTicket
 from actors.shard_report import NOTHING, ShardReport
@@ -81,21 +81,32 @@ class ShardWiring:
 
 
 class Shard:
-    """One shard; a plain class that `actors.launch` turns into an actor."""
+    """One shard; `ShardActor` is the actor.
 
-    def __init__(self, wiring: ShardWiring) -> None:
-        settle()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    Args:
+        wiring: what it is made of.
+        host: that it runs on.
+        make_reader: makes a reader that reports to an intake; None: as the wiring says.
+    """
+
+    def __init__(
+        self,
+        wiring: ShardWiring,
+        host: Host = OS_HOST,
+        make_reader: Callable[[Intake], Reader] | None = None,
+    ) -> None:
         self._wiring = wiring
+        self._host = host
+        self._make_reader = make_reader or self._reader
         self._name = wiring.source.name
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
-        self._opening = threading.Lock()
+        self._opening = host.lock()
         #: never set: what the watch waits on
-        self._pause = threading.Event()
+        self._pause = host.event()
         #: when the group asked last, seconds
-        self._asked_at_s = clock_s()
+        self._asked_at_s = host.clock_s()
         self._intake: Intake | None = None
         #: columns of the tables that were read, as their last rows had them; as many as the source has tables
         self._tables: dict[TableName, pa.Schema] = {}
@@ -105,10 +116,10 @@ class Shard:
         self._reported_us: int | None = None
         #: whether the last report was so large that more is sure to come
         self._busy = False
-        self._asking = threading.Lock()
+        self._asking = host.lock()
         self._door: RowDoor | None = None
         self._line_address: LineAddress | None = None
-        threading.Thread(target=self._watch, name=f"watch-{self._name}", daemon=True).start()
+        host.start(self._watch, f"watch-{self._name}")
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
         """Hand out what follows `position` (None: where the source stands now) under a new generation.
@@ -130,7 +141,7 @@ class Shard:
                     our_epoch=epoch,
                     current_epoch=self._term[0],
                 )
-            self._asked_at_s = clock_s()
+            self._asked_at_s = self._host.clock_s()
             again = (epoch, generation) == self._term and self._intake is not None
             self._term, self._reported_us = (epoch, generation), None
             if self._intake is not None and not again:
@@ -139,13 +150,12 @@ class Shard:
                     return position
                 self._leave()
             if self._intake is None:
-                self._intake = Intake(
-                    self._name, RingStore(self._wiring.ring), self._reader, position, self._tables
-                )
+                ring = RingStore(self._wiring.ring, self._host)
+                self._intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
             try:
                 opened = self._intake.opened_at(OPEN_TIMEOUT_S)
             finally:
-                self._asked_at_s = clock_s()
+                self._asked_at_s = self._host.clock_s()
             return position or opened
 
     def close(self, epoch: int) -> None:
@@ -162,7 +172,7 @@ class Shard:
     def _watch(self) -> None:
         """Leave the source when no group has asked for long; runs until the process ends."""
         while True:
-            left_s = self._asked_at_s + self._wiring.silence_max_s - clock_s()
+            left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
             if left_s > 0:
                 self._pause.wait(min(left_s, WATCH_S))
                 continue
@@ -173,7 +183,7 @@ class Shard:
             self._pause.wait(WATCH_S)
 
     def _silent(self) -> bool:
-        return clock_s() >= self._asked_at_s + self._wiring.silence_max_s
+        return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
 
     def _reader(self, intake: Intake) -> Reader:
         wiring = self._wiring
@@ -201,7 +211,7 @@ class Shard:
         # read.
         turn = self._intake.ring.turn if self._intake is not None else 0
         intake = self._current(epoch, generation)
-        self._asked_at_s = clock_s()
+        self._asked_at_s = self._host.clock_s()
         if done != NOTHING:
             intake.ring.ack(done)
         promise_us = intake.promise_us()
@@ -324,3 +334,12 @@ class Shard:
         if self._intake.ended is not None:
             raise self._intake.ended
         return self._intake
+
+
+class ShardActor(Shard):
+    """One shard in a process of its own; a plain class that `actors.launch` turns into an actor."""
+
+    def __init__(self, wiring: ShardWiring) -> None:
+        settle()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        super().__init__(wiring)
