@@ -23,7 +23,7 @@ from merge.errors import (
 from merge.events import Resume
 from merge.ledger import Batch
 from simulation.invariants import Invariants
-from simulation.loop import MS, Future, Loop
+from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
 from simulation.server import Server
@@ -130,7 +130,7 @@ class Consumer(Process):
         rows_max = self.loop.chance.randrange(1, 9)
         try:
             batch: Batch | None = await self._ask(
-                "get", self.client_id, self._epoch, rows_max, GET_US, self._seen_id, wait_us=GET_US
+                "get", self.client_id, self._epoch, rows_max, GET_US / 1e6, self._seen_id, wait_us=GET_US
             )
             if batch is None:
                 return None
@@ -205,9 +205,9 @@ class Consumer(Process):
         """Ask the server at the door; next time another one, if this one cannot tell."""
         server = self._servers[self._door]
         away = ServerUnavailable(f"{server.name} did not answer.", retry_after_s=0.3)
-        answer: Future = self._network.ask(self, server, method, *arguments)
+        answer = self._network.ask(self, server, method, *arguments)
         try:
             return await self.within(answer, wait_us + ANSWER_US, away)
         except ServerUnavailable:
-            self._door = self.loop.chance.randrange(len(self._servers))
+            self._door = (self._door + 1) % len(self._servers)
             raise

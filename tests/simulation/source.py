@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from merge.header import HEADER, Flag, HeaderRun
+from merge.header import HEADER, Flag, HeaderRun, Headers
 from merge.position import Position
 from simulation.loop import BEGIN_US, MS, Future, Loop
 
@@ -17,6 +18,7 @@ STAMP_MAX_US = 40 * MS
 #: what every promise stays behind the source's clock
 MARGIN_US = 50 * MS
 SECOND_US = 1_000 * MS
+END = int(Flag.END)
 
 #: one header of a source, whatever delivers it how often: (shard, index)
 Place = tuple[int, int]
@@ -39,14 +41,26 @@ class Source:
     records: list[tuple[int, ...]] = field(default_factory=list)
     #: for each header the index of the first one behind its transaction
     transaction_ends: list[int] = field(default_factory=list)
+    #: for each header the world's time at which it was committed, microseconds
+    committed_us: list[int] = field(default_factory=list)
+    #: for each header the bounds of a key that is right, microseconds since 1970 UTC: what the source's clock
+    #: may have said when it was committed, and the most that it had said by then
+    key_min_us: list[int] = field(default_factory=list)
+    key_max_us: list[int] = field(default_factory=list)
+    #: what its clock was set to, minus the world's: the least, and the most
+    skew_min_us: int = 0
+    skew_max_us: int = 0
     #: whether its clock ever stepped back
     stepped_back: bool = False
     transactions: int = 0
 
     def __post_init__(self) -> None:
+        self.skew_min_us = self.skew_max_us = self.skew_us
         self.uuid = f"3e11fa47-71ca-11e1-9e33-c80aa942956{self.index}"
         self.names = (*(f"bin{self.index}.{number:06}" for number in range(1, 20)), self.uuid)
         self.start = Position(self.names[0], 4)
+        #: identity of the server
+        self.server = self.uuid
         #: is there when the next transaction is
         self.news = Future()
         self._places: dict[tuple[int, int], int] = {(0, 4): 0}
@@ -61,6 +75,11 @@ class Source:
         return now_us // SECOND_US * SECOND_US if self.coarse else now_us
 
     @property
+    def stamp_error_us(self) -> int:
+        """By how much a commit may be stamped too early."""
+        return STAMP_MAX_US + (SECOND_US if self.coarse else 0)
+
+    @property
     def away(self) -> bool:
         """Whether nobody can read from it."""
         return self.away_until_us > self.loop.now_us
@@ -68,6 +87,7 @@ class Source:
     def step_back(self, by_us: int) -> None:
         """Set its clock back."""
         self.skew_us -= by_us
+        self.skew_min_us = min(self.skew_min_us, self.skew_us)
         self.stepped_back = True
 
     def commit(self, rows: tuple[int, ...], *, ddl: bool = False) -> None:
@@ -88,6 +108,11 @@ class Source:
             row += count
         behind = len(self.records)
         self.transaction_ends += [behind] * (behind - first)
+        now_us, parts = self.loop.now_us, behind - first
+        self.committed_us += [now_us] * parts
+        earliest_us = BEGIN_US + now_us + self.skew_us - self.stamp_error_us
+        self.key_min_us += [earliest_us] * parts
+        self.key_max_us += [BEGIN_US + now_us + self.skew_max_us] * parts
         self._places[file, begin] = first
         # The place behind a file's last transaction is the next file's beginning too.
         self._places[file, begin + STEP] = behind
@@ -97,8 +122,19 @@ class Source:
         news.set()
 
     def index_after(self, position: Position) -> int:
-        """Return the index of the first header behind a position between two transactions."""
-        return self._places[int(position.file[-6:]) - 1, position.offset]
+        """Return the index of the first header behind a position."""
+        index = self._places[int(position.file[-6:]) - 1, position.offset]
+        if position.rows_into_transaction:
+            while (
+                self.records[index][5] <= position.rows_into_transaction and not self.records[index][2] & END
+            ):
+                index += 1
+        return index
+
+    def places(self, headers: Headers, names: Sequence[str]) -> list[Place]:
+        """Return which headers of this source these are."""
+        columns = (headers[name].tolist() for name in ("file", "begin_offset", "row_begin", "row_end"))
+        return [(self.index, self.index_of(names[file], *rest)) for file, *rest in zip(*columns, strict=True)]
 
     def index_of(self, file: str, begin_offset: int, row_begin: int, row_end: int) -> int:
         """Return the index of a header."""

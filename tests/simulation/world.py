@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.meta.memory import MemoryCursorStore
 from merge.batch_limits import BatchLimits
 from merge.group import GroupSettings
 from merge.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
-from simulation.cursors import DESTINATION, Cursors
+from simulation.driver import Driver
 from simulation.invariants import Invariants, ViolationError
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
 from simulation.process import Process
-from simulation.schedule import FAULTS_US, Fault, Happening, Schedule, schedule_of
+from simulation.schedule import FAULTS, FAULTS_US, Fault, Happening, Schedule, schedule_of
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
-from simulation.zookeeper import ZooKeeper
+from simulation.zookeeper import DESTINATION, ZooKeeper
 
 #: how long it may take, after the last fault, until everything is delivered
 RECOVERY_MAX_US = 60 * S
 OUTSTANDING_MAX = 3
 #: silence after which a consumer's client id is free
 LEASE_US = 3 * S
+#: how often the bounds of servers are looked at
+LOOK_US = 400 * MS
 #: by how much the world's processes differ in their monotonic clocks
 CLOCK_APART_US = 1_000 * S
 
@@ -73,26 +77,43 @@ class World:
             newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
         )
-        self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected)
-        self.cursors_channel = Channel(loop, self.network, "cursors")
-        if schedule.cursors_in_zookeeper:
-            self.cursors_channel = self.zookeeper.channel
-            cursors = Cursors.in_zookeeper(self.zookeeper, self.invariants)
-        else:
-            cursors = Cursors.beside(self.cursors_channel, self.invariants)
-        around = Surroundings(loop, self.network, self.zookeeper, cursors, self.invariants)
+        self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected, self.invariants.written)
+        medium = None if schedule.cursors_in_zookeeper else MemoryCursorStore()
+        self.cursors_channel = self.zookeeper.channel
+        if medium is not None:
+            self.cursors_channel = Channel(loop, self.network, "cursors")
+        settings = self._settings()
+        around = Surroundings(
+            loop,
+            self.network,
+            self.zookeeper,
+            self.cursors_channel,
+            medium,
+            None,
+            self.invariants,
+            settings,
+            list(settings.shards),
+        )
         self.shards: list[Shard] = []
         self.servers: list[Server] = []
-        shards: list[Shard] = []
+        shards: dict[str, Shard] = {}
         for index in range(schedule.servers):
             if not shards or not schedule.shared_shards:
-                shards = [
-                    Shard(loop, f"s{source.index}@{index}", source, schedule.ring_size)
+                shards = {
+                    f"s{source.index}": Shard(
+                        loop,
+                        f"s{source.index}@{index}",
+                        source,
+                        schedule.ring_size,
+                        loop.chance.randrange(CLOCK_APART_US),
+                    )
                     for source in self.sources
-                ]
-                self.shards += shards
-            offset_us = loop.chance.randrange(CLOCK_APART_US)
-            self.servers.append(Server(around, f"server{index}", shards, self._settings(), offset_us))
+                }
+                self.shards += shards.values()
+            self.servers.append(
+                Server(around, f"server{index}", shards, loop.chance.randrange(CLOCK_APART_US))
+            )
+        self.drivers = [Driver(loop, self.network, server, around.made) for server in self.servers]
         self.consumers = [
             Consumer(
                 loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
@@ -104,13 +125,14 @@ class World:
         self._writes_seen = -1
         #: the shard that nobody waits for in the end
         self._without: int | None = None
-        for process in self.processes:
+        for process in (*self.processes, *self.drivers):
             process.start()
+        loop.after(LOOK_US, self._look)
         for commit in schedule.commits:
             loop.after(commit.at_us, self._committing(commit.shard, commit.rows, ddl=commit.ddl))
         if schedule.joins_at_us is not None:
             newcomer = f"s{schedule.shards - 1}"
-            loop.after(schedule.joins_at_us, lambda: around.joined.append(newcomer))
+            loop.after(schedule.joins_at_us, lambda: self.operator.spawn(self.operator.add(newcomer)))
         for happening in schedule.happenings:
             loop.after(happening.at_us, lambda happening=happening: self._happen(happening))
 
@@ -139,11 +161,19 @@ class World:
     def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
         return lambda: self.sources[shard].commit(rows, ddl=ddl)
 
+    def _look(self) -> None:
+        slots = sum(shard.ring_size for shard in self.servers[0].shards.values())
+        for server in self.servers:
+            if server.machine is not None:
+                self.invariants.bounded(server.machine, slots)
+        self.loop.after(LOOK_US, self._look)
+
     # ---- running ---------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
         """Let everything happen; return what became of it."""
         violation, healed_us = None, 0
+        logging.disable(logging.CRITICAL)  # what the shell logs is in the story
         try:
             self.loop.run(FAULTS_US)
             self.heal()
@@ -156,8 +186,10 @@ class World:
         except AssertionError as error:
             violation = str(error) or "an assertion of the project's own"
             self.loop.note("simulation", "stops: {}", violation)
+        finally:
+            logging.disable(logging.NOTSET)
         self.loop.telling = False
-        for process in self.processes:
+        for process in (*self.processes, *self.drivers):
             process.kill()
         return Outcome(
             self.seed,
@@ -179,8 +211,8 @@ class World:
         dead.away_until_us = self.loop.now_us + 2 * RECOVERY_MAX_US
         skipping = self.operator.spawn(self.operator.skip(f"s{dead.index}"))
         self._without, self._writes_seen = dead.index, -1
-        self.loop.run(self.loop.now_us + RECOVERY_MAX_US, lambda: skipping.ended.done or self._done())
-        if self.missing and not skipping.ended.done:
+        self.loop.run(self.loop.now_us + RECOVERY_MAX_US, lambda: skipping.done() or self._done())
+        if self.missing and not skipping.done():
             raise ViolationError(f"{self.missing} headers wait for a shard that is skipped")
         skipping.cancel()
         self._without, self._writes_seen, dead.away_until_us = None, -1, 0
@@ -202,7 +234,7 @@ class World:
         self.loop.note("simulation", "heals everything")
         self.network.heal()
         for channel in (self.zookeeper.channel, self.cursors_channel):
-            channel.away_until_us, channel.lost, channel.stray = 0, 0.0, 0.0
+            channel.heal()
         for source in self.sources:
             source.away_until_us = 0
         for shard in self.shards:
@@ -254,7 +286,7 @@ def _kill_server(world: World, happening: Happening) -> None:
     world.active(happening).relaunch()
     if not world.schedule.shared_shards:
         index = world.servers.index(world.active(happening))
-        for shard in world.servers[index].shards:
+        for shard in world.servers[index].shards.values():
             shard.restart(500 * MS)
 
 
@@ -324,6 +356,6 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
 }
 
 
-def simulate(seed: int, faults: tuple[Fault, ...] = tuple(Fault), *, telling: bool = False) -> Outcome:
+def simulate(seed: int, faults: tuple[Fault, ...] = FAULTS, *, telling: bool = False) -> Outcome:
     """Run the world of a seed; the same seed gives the same outcome, with or without its story."""
     return World(seed, schedule_of(seed, faults), telling=telling).run()
