@@ -90,6 +90,8 @@ class Consumption:
     #: whether the cursor store says that it was dropped, or a consumer ever heard so
     dropped: bool = False
     was_dropped: bool = False
+    #: whether its consumer gives up the subscription
+    unsubscribes: bool = False
     #: whether its consumer gives up what it missed
     resumes_now: bool = False
 
@@ -118,6 +120,7 @@ class Invariants:
         newcomer: the shard that joins the others; None: none does.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
         exact_removals: whether a removal goes by the source's clock, and not by ours.
+        at_once: whether an acknowledgement is durable when it is answered, and not a while later.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class Invariants:
         newcomer: int | None,
         elections_fence: bool,
         exact_removals: bool = False,
+        at_once: bool = True,
     ) -> None:
         self._loop = loop
         self._sources = sources
@@ -144,6 +148,9 @@ class Invariants:
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
         self._exact_removals = exact_removals
+        self._at_once = at_once
+        #: client ids whose cursor is before what a source has forgotten
+        self._stranded: set[str] = set()
         self._epoch = 0
         #: the newest epoch that the cursor store has seen
         self._fence = 0
@@ -151,7 +158,17 @@ class Invariants:
         #: writes that came through
         self.writes = 0
         #: what happened how often
-        happened = "elections", "batches", "acks", "again", "late", "removed", "policies", "dropped"
+        happened = (
+            "elections",
+            "batches",
+            "acks",
+            "again",
+            "late",
+            "removed",
+            "policies",
+            "dropped",
+            "forgotten",
+        )
         self.counts = dict.fromkeys(happened, 0)
 
     def _of(self, client_id: str) -> Consumption:
@@ -187,6 +204,8 @@ class Invariants:
         for subscription in subscriptions:
             consumption = self._of(subscription.client_id)
             self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
+            # What was acknowledged and not written comes again.
+            consumption.known, consumption.passed_us = [], 0
             self._know(consumption, subscription.cursor)
 
     def bounded(self, group: Group, ring_slots: int) -> None:
@@ -213,7 +232,30 @@ class Invariants:
 
     def forgotten(self, client_id: str) -> None:
         """Note that a subscription is gone with its cursor."""
+        self._loop.note("cursors", "forget {}", client_id)
+        self._require(self._of(client_id).unsubscribes, "a subscription is forgotten that nobody gave up")
         self._consumptions.pop(client_id, None)
+        self.counts["forgotten"] += 1
+
+    def unsubscribes(self, client_id: str) -> None:
+        """Note that a consumer is about to give its subscription up."""
+        self._of(client_id).unsubscribes = True
+
+    def unsubscribed(self, client_id: str) -> None:
+        """Check that a subscription is gone whose consumer was told so."""
+        held = self._of(client_id).cursor is not None
+        self._require(not held, "a subscription is held that was given up")
+
+    def purged(self, source: Source) -> None:
+        """Note that a source has forgotten what some have not read."""
+        for client_id, consumption in self._consumptions.items():
+            durable = consumption.durable
+            if not durable or durable[source.index] < source.purged:
+                self._stranded.add(client_id)
+
+    def stranded(self, client_id: str, why: str) -> None:
+        """Check that a client is told of a purge that concerns it."""
+        self._require(client_id in self._stranded, f"another client's purge: {why}")
 
     def removed(self, epoch: int, shard: int, *, now: bool) -> None:
         """Note that a server lets a shard leave."""
@@ -250,7 +292,8 @@ class Invariants:
         least_us = self._check_order(consumption, before, batch, places)
         self._check_whole(before, batch, places)
         for shard, index in places:
-            self._require(index >= consumption.known[shard], "what the cursor has passed is delivered again")
+            known = consumption.known[shard] if consumption.known else 0
+            self._require(index >= known, "what the cursor has passed is delivered again")
             self._check_stays(batch.server_epoch, shard, index)
         flags = int(batch.headers["flags"][-1])
         delivery = Delivery(batch, places, least_us, bool(flags & END))
@@ -332,7 +375,8 @@ class Invariants:
         """
         consumption = self._of(client_id)
         for shard, index in places:
-            known = max(upto[shard], consumption.durable[shard])
+            durable = consumption.durable[shard] if consumption.durable else 0
+            known = max(upto[shard], durable)
             before = (shard, index - 1)
             self._require(
                 index <= known or before in consumption.finished, "a consumer receives what comes later"
@@ -341,7 +385,7 @@ class Invariants:
 
     def behind(self, client_id: str) -> list[int]:
         """Return for each shard the index behind what the active server knows to be durable."""
-        return list(self._of(client_id).known)
+        return list(self._of(client_id).known or [0] * len(self._sources))
 
     def finished(self, client_id: str, places: list[Place]) -> None:
         """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""
@@ -400,14 +444,19 @@ class Invariants:
         others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
         for shard, (old, new) in enumerate(zip(consumption.durable, behind, strict=True)):
             for other in others:
-                passed = new <= old or not other.durable or new <= other.durable[shard]
+                behind_other = other.durable if self._at_once else other.known
+                passed = new <= old or not behind_other or new <= behind_other[shard]
                 self._require(passed, "a consumer misses what nobody has behind it")
             consumption.finished.update((shard, index) for index in range(old, new))
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
         """Note that a consumer is told where it begins."""
         consumption = self._of(client_id)
-        same = self._indexes(cursor, consumption) == consumption.durable
+        begins = self._indexes(cursor, consumption)
+        same = begins == consumption.durable
+        if not self._at_once and not same:
+            # It was acknowledged, and is not written yet.
+            same = begins == consumption.known
         self._require(same, "a consumer begins at another cursor")
         self._know(consumption, cursor)
         consumption.begun = True
@@ -416,18 +465,21 @@ class Invariants:
         """Check an acknowledgement that is answered."""
         self._require(batch_id >> 32 == self._epoch, "a server accepts that is not the active one")
         consumption = self._of(client_id)
-        delivery = consumption.delivered[batch_id]
+        delivery = consumption.delivered.get(batch_id)
+        if delivery is None:
+            return  # its subscription was given up meanwhile
         self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
         self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
         consumption.accepted_id = batch_id
         behind = self._indexes(delivery.batch.ack, consumption)
         for shard, (durable, accepted) in enumerate(zip(consumption.durable, behind, strict=True)):
-            done = durable >= accepted or shard in self._left
+            done = durable >= accepted or shard in self._left or not self._at_once
             self._require(done, "an acknowledgement is accepted before it is durable")
         flags = delivery.batch.headers["flags"].tolist()
         for flag, place in zip(flags, delivery.places, strict=True):
             whole = flag & BEGIN and flag & END
-            self._require(not whole or place not in consumption.accepted, "a transaction is accepted twice")
+            twice = self._at_once and whole and place in consumption.accepted
+            self._require(not twice, "a transaction is accepted twice")
             consumption.accepted.add(place)
         self._know(consumption, delivery.batch.ack)
         self.counts["acks"] += 1
@@ -466,6 +518,8 @@ class Invariants:
         """
         count = 0
         for client_id in client_ids:
+            if client_id in self._stranded:
+                continue
             consumption = self._of(client_id)
             durable = consumption.durable or [0] * len(self._sources)
             left = consumption.cursor.retired if consumption.cursor is not None else ()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actors.intake import Intake
 from actors.parse.reader import behind
 from merge.chunk import Chunk
-from merge.errors import RetryableError, ShardUnavailable, SourceUnavailable
+from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.position import Position
 from simulation.loop import MS
 from simulation.source import Source
@@ -78,6 +78,8 @@ class BinlogReader:
             self.position = source.start
             self._open(self.position)
         at = source.index_after(self.position)
+        if at < source.purged:
+            raise PositionPurged(f"The source of {self._process.name} has no {self.position} any more.")
         self.server = source.server
         self._listener.connected(0, "simulated")
         heard_us = self._process.loop.now_us - HEARTBEAT_US

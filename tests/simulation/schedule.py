@@ -44,10 +44,22 @@ class Fault(StrEnum):
     CONSUMER_AWAY = "consumers of a client id away"
     SHARD_POLICY = "operator skips or holds a shard"
     SHARD_LEAVES = "operator removes a shard"
+    CURSORS_TWICE = "requests to the cursor store come twice"
+    CLOCK_FORWARD = "clock steps forward"
+    CLOCK_FAR = "clock steps by up to two minutes, either way"
+    FUTURE_STAMP = "a transaction is stamped hours ahead"
+    UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
+    PURGE = "source forgets what a client has not read"
+    SHARD_LEAVES_EXACTLY = "operator removes a shard whose clock is ahead"
 
 
 #: what the product is not known to stand; not among the faults of a seed, unless asked for
-PENDING: tuple[Fault, ...] = ()
+PENDING: tuple[Fault, ...] = (
+    Fault.FUTURE_STAMP,
+    Fault.UNSUBSCRIBE,
+    Fault.PURGE,
+    Fault.SHARD_LEAVES_EXACTLY,
+)
 FAULTS = tuple(fault for fault in Fault if fault not in PENDING)
 
 
@@ -89,6 +101,8 @@ class Schedule:
     shared_shards: bool = True
     #: whether cursors are ZooKeeper's nodes; else in a store that fences by itself
     cursors_in_zookeeper: bool = True
+    #: how often cursors are written, seconds; None: each before its acknowledgement is answered
+    flush_s: float | None = None
     #: by shard: clock minus the world's, whole seconds only, GTIDs
     skews_us: tuple[int, ...] = (0, 0)
     coarse: tuple[bool, ...] = (False, False)
@@ -151,6 +165,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         joins_at_us=chance.randrange(FAULTS_US) if shards > 1 and chance.random() < 0.4 else None,
         drop_after_us=chance.choice((None, 500 * MS, 500 * MS)),
         ends_without_one=shards > 1 and chance.random() < 0.2,
+        flush_s=chance.choice((None, None, None, 0.5)),
     )
 
 

@@ -179,6 +179,10 @@ class Server(Process):
         """Take back a batch and every later one, or all."""
         return await self.calls.rollback(client_id, epoch, batch_id)
 
+    async def unsubscribe(self, client_id: str, epoch: int) -> None:
+        """Give up a subscription with its cursor."""
+        await self.calls.unsubscribe(client_id, epoch)
+
     async def release(self, client_id: str, epoch: int) -> None:
         """Let the consumer go; subscription and cursor stay."""
         await self.calls.release(client_id, epoch)

@@ -53,6 +53,8 @@ class Source:
     #: whether its clock ever stepped back
     stepped_back: bool = False
     transactions: int = 0
+    #: index of the first header that can still be read
+    purged: int = 0
 
     def __post_init__(self) -> None:
         self.skew_min_us = self.skew_max_us = self.skew_us
@@ -84,17 +86,29 @@ class Source:
         """Whether nobody can read from it."""
         return self.away_until_us > self.loop.now_us
 
-    def step_back(self, by_us: int) -> None:
-        """Set its clock back."""
-        self.skew_us -= by_us
+    def step(self, by_us: int) -> None:
+        """Set its clock forward, or back."""
+        self.skew_us += by_us
+        self.skew_max_us = max(self.skew_max_us, self.skew_us)
         self.skew_min_us = min(self.skew_min_us, self.skew_us)
-        self.stepped_back = True
+        self.stepped_back |= by_us < 0
 
-    def commit(self, rows: tuple[int, ...], *, ddl: bool = False) -> None:
-        """Commit a transaction with so many row changes in each of its fragments."""
+    def purge(self) -> None:
+        """Forget all but the last file."""
+        file = max(0, self.transactions - 1) // TRANSACTIONS_A_FILE
+        self.purged = self._places[file, 4]
+
+    def commit(self, rows: tuple[int, ...], *, ddl: bool = False, ahead_us: int = 0) -> None:
+        """Commit a transaction with so many row changes in each of its fragments.
+
+        Args:
+            rows: row changes of each fragment.
+            ddl: whether it is a statement.
+            ahead_us: by how much its stamp is ahead of the clock, as SET TIMESTAMP makes it.
+        """
         file, place = divmod(self.transactions, TRANSACTIONS_A_FILE)
         self.transactions += 1
-        commit_us = self._clock_us(self.loop.chance.randrange(STAMP_MAX_US))
+        commit_us = self._clock_us(self.loop.chance.randrange(STAMP_MAX_US)) + ahead_us
         begin, row, first = 4 + place * STEP, 0, len(self.records)
         for part, count in enumerate(rows):
             last = part == len(rows) - 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from actors.meta.memory import MemoryCursorStore
 from merge.batch_limits import BatchLimits
+from merge.errors import CanalGroupError
 from merge.group import GroupSettings
 from merge.member import Policy
 from simulation.channel import Channel
@@ -19,7 +20,7 @@ from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
 from simulation.process import Process
-from simulation.schedule import FAULTS, FAULTS_US, Fault, Happening, Schedule, schedule_of
+from simulation.schedule import FAULTS, FAULTS_US, LASTING_MAX_US, Fault, Happening, Schedule, schedule_of
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
@@ -34,6 +35,23 @@ LEASE_US = 3 * S
 LOOK_US = 400 * MS
 #: by how much the world's processes differ in their monotonic clocks
 CLOCK_APART_US = 1_000 * S
+
+
+_shell = logging.getLogger("actors")
+
+
+class _Listening(logging.Handler):
+    """Ends the simulation when the shell logs a defect of ours, after which its process ends, or goes on."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look whether an error is a defect."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, CanalGroupError):
+            self._loop.defect(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +94,16 @@ class World:
             late=schedule.skip_after_us is not None,
             newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
+            exact_removals=any(each.fault is Fault.SHARD_LEAVES_EXACTLY for each in schedule.happenings),
+            at_once=schedule.flush_s is None,
         )
-        self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected, self.invariants.written)
+        self.zookeeper = ZooKeeper(
+            loop,
+            self.network,
+            self.invariants.elected,
+            self.invariants.written,
+            self.invariants.forgotten,
+        )
         medium = None if schedule.cursors_in_zookeeper else MemoryCursorStore()
         self.cursors_channel = self.zookeeper.channel
         if medium is not None:
@@ -89,7 +115,7 @@ class World:
             self.zookeeper,
             self.cursors_channel,
             medium,
-            None,
+            schedule.flush_s,
             self.invariants,
             settings,
             list(settings.shards),
@@ -173,14 +199,17 @@ class World:
     def run(self) -> Outcome:
         """Let everything happen; return what became of it."""
         violation, healed_us = None, 0
-        logging.disable(logging.CRITICAL)  # what the shell logs is in the story
+        listening = _Listening(self.loop)
+        _shell.addHandler(listening)
+        _shell.propagate = False
+        logging.disable(logging.WARNING)
         try:
             self.loop.run(FAULTS_US)
             self.heal()
             if self.schedule.ends_without_one:
                 self._end_without_one()
             healed_us = self.loop.now_us
-            self.loop.run(healed_us + RECOVERY_MAX_US, self._done)
+            self.loop.run(healed_us + self._recovery_max_us, self._done)
             if self.missing:
                 raise ViolationError(f"{self.missing} headers are not delivered long after the last fault")
         except AssertionError as error:
@@ -188,6 +217,8 @@ class World:
             self.loop.note("simulation", "stops: {}", violation)
         finally:
             logging.disable(logging.NOTSET)
+            _shell.propagate = True
+            _shell.removeHandler(listening)
         self.loop.telling = False
         for process in (*self.processes, *self.drivers):
             process.kill()
@@ -216,6 +247,12 @@ class World:
             raise ViolationError(f"{self.missing} headers wait for a shard that is skipped")
         skipping.cancel()
         self._without, self._writes_seen, dead.away_until_us = None, -1, 0
+
+    @property
+    def _recovery_max_us(self) -> int:
+        """How long recovery may take: a shard whose clock is ahead waits until the others' are there."""
+        ahead_us = max(source.skew_max_us for source in self.sources)
+        return RECOVERY_MAX_US + ahead_us - min(source.skew_us for source in self.sources)
 
     def _done(self) -> bool:
         """Return whether everything is delivered; looks only after a cursor was written."""
@@ -309,6 +346,19 @@ def _consumer_away(world: World, happening: Happening) -> None:
             consumer.restart(LEASE_US + happening.lasting_us)
 
 
+def _unsubscribe(world: World, happening: Happening) -> None:
+    consumer = _one(world.consumers, happening)
+    # With another consumer of the same id, either's subscription is the other's.
+    if sum(other.client_id == consumer.client_id for other in world.consumers) == 1:
+        consumer.unsubscribes = True
+
+
+def _purge(world: World, happening: Happening) -> None:
+    source = _one(world.sources, happening)
+    source.purge()
+    world.invariants.purged(source)
+
+
 def _shard_policy(world: World, happening: Happening) -> None:
     name = f"s{_one(world.sources, happening).index}"
     policy = (Policy.SKIP, Policy.HOLD)[happening.lasting_us % 2]
@@ -348,7 +398,16 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.NETWORK_DELAYS: lambda w, h: w.set_for(w.network, "stray", 0.3, h),
     Fault.SOURCE_AWAY: lambda w, h: _away(_one(w.sources, h), w, h),
     Fault.SHARD_SLOW: _slow,
-    Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step_back(h.lasting_us // 3),
+    Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step(-h.lasting_us // 3),
+    Fault.CLOCK_FORWARD: lambda w, h: _one(w.sources, h).step(h.lasting_us // 3),
+    Fault.CLOCK_FAR: lambda w, h: _one(w.sources, h).step((h.lasting_us - LASTING_MAX_US // 2) * 40),
+    Fault.FUTURE_STAMP: lambda w, h: _one(w.sources, h).commit((1,), ahead_us=2 * 3600 * S),
+    Fault.CURSORS_TWICE: lambda w, h: (
+        w.zookeeper.channel is w.cursors_channel or w.set_for(w.cursors_channel, "twice", 0.5, h)
+    ),
+    Fault.UNSUBSCRIBE: _unsubscribe,
+    Fault.PURGE: _purge,
+    Fault.SHARD_LEAVES_EXACTLY: _shard_leaves,
     Fault.FICKLE: _fickle,
     Fault.CONSUMER_AWAY: _consumer_away,
     Fault.SHARD_POLICY: _shard_policy,

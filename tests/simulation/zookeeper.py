@@ -84,6 +84,7 @@ class ZooKeeper:
         network: between it and the servers.
         elected: is told each epoch and who won it.
         written: is told of each subscription that was written, and the epoch.
+        forgotten: is told of each client id of which a subscription was removed.
     """
 
     def __init__(
@@ -92,11 +93,13 @@ class ZooKeeper:
         network: Network,
         elected: Callable[[int, str], None],
         written: Callable[[Subscription, int], None],
+        forgotten: Callable[[str], None],
     ) -> None:
         self._loop = loop
         self._network = network
         self._elected = elected
         self._written = written
+        self._forgotten = forgotten
         self._sessions: dict[int, Session] = {}
         self._numbers = 0
         self._nodes: dict[str, Node] = {}
@@ -220,7 +223,9 @@ class ZooKeeper:
             if kind == "set_data" and path == TREE.epoch:
                 self._elected(self.epoch, session.owner)
             parent, _, name = path.rpartition("/")
-            if kind != "check" and name in {"filter", "cursor", "dropped"}:
+            if kind == "delete" and name == "filter":
+                self._forgotten(parent.rpartition("/")[2])
+            elif kind != "check" and name in {"filter", "cursor", "dropped"}:
                 clients[parent.rpartition("/")[2]] = None
         for subscription in self.store.load() if clients else ():
             if subscription.client_id in clients:
