@@ -90,6 +90,8 @@ class Consumption:
     #: whether the cursor store says that it was dropped, or a consumer ever heard so
     dropped: bool = False
     was_dropped: bool = False
+    #: whether its consumer keeps its place itself, and may go back
+    keeps_place: bool = False
     #: whether its consumer gives up the subscription
     unsubscribes: bool = False
     #: whether its consumer gives up what it missed
@@ -169,7 +171,7 @@ class Invariants:
             "dropped",
             "forgotten",
         )
-        self.counts = dict.fromkeys(happened, 0)
+        self.counts = dict.fromkeys((*happened, "spans", "spans again"), 0)
 
     def _of(self, client_id: str) -> Consumption:
         if client_id not in self._consumptions:
@@ -383,6 +385,31 @@ class Invariants:
             )
             upto[shard] = max(upto[shard], index + 1)
 
+    def read_span(
+        self, client_id: str, start: GroupPosition, places: list[Place], end: GroupPosition
+    ) -> None:
+        """Check that a span is what stands between its ends, in each shard's order."""
+        self._loop.note(client_id, "reads {}", places)
+        consumption = self._of(client_id)
+        consumption.keeps_place = True
+        begin, behind = self._indexes(start, consumption), self._indexes(end, consumption)
+        for source, first, last in zip(self._sources, begin, behind, strict=True):
+            found = [index for shard, index in places if shard == source.index]
+            found = [index for index in found if source.records[index][3]]
+            there = [index for index in range(first, last) if source.records[index][3]]
+            self._require(found == there, "a span is not what stands between its ends")
+            consumption.finished.update((source.index, index) for index in range(first, last))
+        self.counts["spans"] += 1
+
+    def same_span(self, expected: list[Place], found: list[Place]) -> None:
+        """Check that a span that was read again has the same rows in the same order."""
+        with_rows = [
+            [(shard, index) for shard, index in places if self._sources[shard].records[index][3]]
+            for places in (expected, found)
+        ]
+        self._require(with_rows[0] == with_rows[1], "a span is another one when it is read again")
+        self.counts["spans again"] += 1
+
     def behind(self, client_id: str) -> list[int]:
         """Return for each shard the index behind what the active server knows to be durable."""
         return list(self._of(client_id).known or [0] * len(self._sources))
@@ -401,7 +428,7 @@ class Invariants:
         assert cursor is not None
         self.writes += 1
         behind = self._indexes(cursor, consumption)
-        if consumption.cursor is not None:
+        if consumption.cursor is not None and not consumption.keeps_place:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
         if not subscription.dropped and consumption.resumes_now:
@@ -412,7 +439,7 @@ class Invariants:
         for shard, (old, new) in enumerate(
             zip(consumption.durable, behind, strict=bool(consumption.durable))
         ):
-            self._require(old <= new, "a cursor moves backwards")
+            self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
             for index in range(old, new) if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
         consumption.durable, consumption.cursor = behind, cursor
@@ -457,7 +484,7 @@ class Invariants:
         if not self._at_once and not same:
             # It was acknowledged, and is not written yet.
             same = begins == consumption.known
-        self._require(same, "a consumer begins at another cursor")
+        self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
         self._know(consumption, cursor)
         consumption.begun = True
 

@@ -50,6 +50,7 @@ class Fault(StrEnum):
     FUTURE_STAMP = "a transaction is stamped hours ahead"
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
     PURGE = "source forgets what a client has not read"
+    SPANS = "a reader of spans begins again at its checkpoint"
     SHARD_LEAVES_EXACTLY = "operator removes a shard whose clock is ahead"
 
 
@@ -58,6 +59,7 @@ PENDING: tuple[Fault, ...] = (
     Fault.FUTURE_STAMP,
     Fault.UNSUBSCRIBE,
     Fault.PURGE,
+    Fault.SPANS,
     Fault.SHARD_LEAVES_EXACTLY,
 )
 FAULTS = tuple(fault for fault in Fault if fault not in PENDING)
@@ -103,6 +105,8 @@ class Schedule:
     cursors_in_zookeeper: bool = True
     #: how often cursors are written, seconds; None: each before its acknowledgement is answered
     flush_s: float | None = None
+    #: whether one more client reads spans
+    spans: bool = False
     #: by shard: clock minus the world's, whole seconds only, GTIDs
     skews_us: tuple[int, ...] = (0, 0)
     coarse: tuple[bool, ...] = (False, False)
@@ -147,12 +151,13 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         )
         for _ in range(chance.randrange(1, 10))
     ]
+    ring_size = chance.choice((4, 8, 32))
     return Schedule(
         shards=shards,
         servers=chance.choice((1, 2, 2, 3)),
         consumers=chance.choice((("one",), ("one", "one"), ("one", "two"), ("one", "two"))),
         depth=chance.choice((1, 2, 3, 5)),
-        ring_size=chance.choice((4, 8, 32)),
+        ring_size=ring_size,
         skip_after_us=chance.choice((None, None, 2_000 * MS)),
         ddl_isolation=chance.random() < 0.3,
         shared_shards=chance.random() < 0.6,
@@ -166,6 +171,8 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         drop_after_us=chance.choice((None, 500 * MS, 500 * MS)),
         ends_without_one=shards > 1 and chance.random() < 0.2,
         flush_s=chance.choice((None, None, None, 0.5)),
+        # A span holds whole transactions, which a small ring cannot.
+        spans=Fault.SPANS in faults and ring_size > max(map(len, ROWS)),
     )
 
 

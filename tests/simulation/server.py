@@ -31,6 +31,7 @@ from merge.group import Group, GroupSettings
 from merge.ledger import Batch
 from merge.member import Policy, Role
 from merge.position import GroupPosition, Position
+from merge.span import Span
 from simulation.channel import Channel
 from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
@@ -143,6 +144,10 @@ class Server(Process):
         if batch is not None:
             self.around.invariants.delivered(client_id, batch)
         return batch
+
+    async def span(self, client_id: str, epoch: int, span: Span, timeout_s: float) -> Batch | None:
+        """Deliver a span, waiting so long until it is there."""
+        return await self.calls.span(client_id, epoch, span, may_rewind=True, timeout_s=timeout_s)
 
     async def rows(self, client_id: str, epoch: int, batch_id: int) -> list[Place]:
         """Return which rows of the sources an outstanding batch holds, in merged order."""

@@ -60,11 +60,11 @@ class Source:
         self.skew_min_us = self.skew_max_us = self.skew_us
         self.uuid = f"3e11fa47-71ca-11e1-9e33-c80aa942956{self.index}"
         self.names = (*(f"bin{self.index}.{number:06}" for number in range(1, 20)), self.uuid)
-        self.start = Position(self.names[0], 4)
         #: identity of the server
         self.server = self.uuid
         #: is there when the next transaction is
         self.news = Future()
+        self._first_file = 0
         self._places: dict[tuple[int, int], int] = {(0, 4): 0}
 
     @property
@@ -86,6 +86,11 @@ class Source:
         """Whether nobody can read from it."""
         return self.away_until_us > self.loop.now_us
 
+    @property
+    def start(self) -> Position:
+        """The earliest position that can be read from."""
+        return Position(self.names[self._first_file], 4)
+
     def step(self, by_us: int) -> None:
         """Set its clock forward, or back."""
         self.skew_us += by_us
@@ -96,7 +101,7 @@ class Source:
     def purge(self) -> None:
         """Forget all but the last file."""
         file = max(0, self.transactions - 1) // TRANSACTIONS_A_FILE
-        self.purged = self._places[file, 4]
+        self.purged, self._first_file = self._places[file, 4], file
 
     def commit(self, rows: tuple[int, ...], *, ddl: bool = False, ahead_us: int = 0) -> None:
         """Commit a transaction with so many row changes in each of its fragments.

@@ -24,6 +24,7 @@ from simulation.schedule import FAULTS, FAULTS_US, LASTING_MAX_US, Fault, Happen
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
+from simulation.span_reader import SpanReader
 from simulation.zookeeper import DESTINATION, ZooKeeper
 
 #: how long it may take, after the last fault, until everything is delivered
@@ -140,12 +141,14 @@ class World:
                 Server(around, f"server{index}", shards, loop.chance.randrange(CLOCK_APART_US))
             )
         self.drivers = [Driver(loop, self.network, server, around.made) for server in self.servers]
-        self.consumers = [
+        self.consumers: list[Consumer | SpanReader] = [
             Consumer(
                 loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
             )
             for index, client in enumerate(schedule.consumers)
         ]
+        if schedule.spans:
+            self.consumers.append(SpanReader(loop, self.network, self.invariants, self.servers))
         self.operator = Operator(loop, self.network, self.servers)
         #: writes of cursors after which it was looked whether everything is delivered
         self._writes_seen = -1
@@ -173,6 +176,7 @@ class World:
                 outstanding_max=OUTSTANDING_MAX,
                 ddl_isolation=schedule.ddl_isolation,
                 empty_headers_max=2,
+                ring_headers_max=schedule.ring_size,
             ),
             LEASE_US,
             schedule.skip_after_us,
@@ -264,7 +268,9 @@ class World:
     @property
     def missing(self) -> int:
         """Headers with rows that somebody has not acknowledged."""
-        return self.invariants.missing(list(dict.fromkeys(self.schedule.consumers)), self._without)
+        return self.invariants.missing(
+            list(dict.fromkeys(consumer.client_id for consumer in self.consumers)), self._without
+        )
 
     def heal(self) -> None:
         """End every fault."""
@@ -405,6 +411,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.CURSORS_TWICE: lambda w, h: (
         w.zookeeper.channel is w.cursors_channel or w.set_for(w.cursors_channel, "twice", 0.5, h)
     ),
+    Fault.SPANS: lambda w, h: w.schedule.spans and w.consumers[-1].restart(h.lasting_us // 4),
     Fault.UNSUBSCRIBE: _unsubscribe,
     Fault.PURGE: _purge,
     Fault.SHARD_LEAVES_EXACTLY: _shard_leaves,
