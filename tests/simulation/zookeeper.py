@@ -227,8 +227,9 @@ class ZooKeeper:
                 self._forgotten(parent.rpartition("/")[2])
             elif kind != "check" and name in {"filter", "cursor", "dropped"}:
                 clients[parent.rpartition("/")[2]] = None
-        for subscription in self.store.load() if clients else ():
-            if subscription.client_id in clients:
+        for client_id in clients:
+            subscription = self.store._load(client_id)
+            if subscription is not None:
                 self._written(subscription, self.epoch)
 
     # ---- what is there, for the store of a subscription's state ----------------------------------------
