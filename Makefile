@@ -20,7 +20,7 @@ recorded: setup ## record the binlogs anew that `canal-group demo --files` reads
 test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(or $(ARGS),$(SHARED))
 
-sim: setup ## play a seed's faults around the machines of merge/ (SEED=7; SEEDS=1000 for as many from there on)
+sim: setup ## play a seed's faults around the real shell in simulated time (SEED=7; SEEDS=1000 for as many from there on)
 	@PYTHONPATH=tests $(BIN)/python -m simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1) $(ARGS)
 
 chaos: setup ## kill, pause and cut off real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")

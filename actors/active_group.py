@@ -17,12 +17,10 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, assert_never
 
-from ray.actor import ActorHandle
-
-from actors.follower import now_us
 from actors.group_shards import GroupShards
 from actors.leases import Leases
-from actors.ports import Coordinator, CursorStore, Subscription
+from actors.ports import Coordinator, CursorStore, Host, Subscription
+from actors.shard_ports import ShardChannel
 from actors.standby import Standby
 from merge import events as ev
 from merge import instructions as do
@@ -38,23 +36,25 @@ class ActiveGroup:
 
     Args:
         machine: the group, with the epoch that was won; nothing was told to it.
-        actors: name and actor of each of its shards, by shard_index.
+        shards: name of each of its shards and the way to it, by shard_index.
         coordinator: knows whether the server is still the active one.
         store: of the cursors, claimed for the epoch.
         leases: of the consumers.
         standby: says what callers are told once it is over.
         broke: called with the reason when work broke that nobody waits for.
+        host: has the clock that events carry, and waits for what blocks.
     """
 
     def __init__(
         self,
         machine: Group,
-        actors: Sequence[tuple[str, ActorHandle]],
+        shards: Sequence[tuple[str, ShardChannel]],
         coordinator: Coordinator,
         store: CursorStore,
         leases: Leases,
         standby: Standby,
         broke: Callable[[BaseException], None],
+        host: Host,
     ) -> None:
         self.machine = machine
         self.leases = leases
@@ -64,10 +64,12 @@ class ActiveGroup:
         self._store = store
         self._standby = standby
         self._broke = broke
-        self._shards = GroupShards(actors, machine.epoch, self.tell, self._chore)
+        self._host = host
+        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, host)
         self._calls = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._chores: set[asyncio.Task[None]] = set()
+        #: in the order of their start
+        self._chores: dict[asyncio.Task[None], None] = {}
         #: why this server may not go on, learnt from a refused write
         self._fenced: FencedError | None = None
         self._over = False
@@ -85,13 +87,13 @@ class ActiveGroup:
         if self._fenced is not None:
             raise self._fenced
         self._coordinator.check_active()
-        self.tell(ev.Ticked(now_us(), reachable))
+        self.tell(ev.Ticked(self._host.now_us(), reachable))
         self.publish()
 
     def publish(self) -> None:
         """Make the state of now the `snapshot`."""
         if not self._over:
-            self.snapshot = self.machine.describe(now_us())
+            self.snapshot = self.machine.describe(self._host.now_us())
 
     def check_active(self) -> float:
         """Return for how many seconds this server may deliver.
@@ -113,7 +115,7 @@ class ActiveGroup:
         """Stop serving: whoever waits is told to come again."""
         self._over = True
         self.snapshot = None
-        for task in self._chores:
+        for task in list(self._chores):
             task.cancel()
         for answer in self._answers.values():
             if not answer.done():
@@ -150,9 +152,9 @@ class ActiveGroup:
 
     def release_gone(self, client_id: str, epoch: int) -> None:
         """Let a consumer go that is gone; nobody waits for an answer."""
-        self.tell(ev.ReleaseRequested(next(self._calls), client_id, epoch, now_us()))
+        self.tell(ev.ReleaseRequested(next(self._calls), client_id, epoch, self._host.now_us()))
 
-    async def add_shard(self, name: str, actor: ActorHandle, start: Position | None) -> None:
+    async def add_shard(self, name: str, channel: ShardChannel, start: Position | None) -> None:
         """Let a shard that has an actor join.
 
         It is heard whether we are active or not: what was appended here is the machine's shard, or is undone.
@@ -160,8 +162,8 @@ class ActiveGroup:
         Raises:
             UsageError: the machine refuses it; nothing was changed.
         """
-        self._shards.append(name, actor)
-        _, answer = self._request(lambda call: ev.ShardAdded(call, name, start, now_us()))
+        self._shards.append(name, channel)
+        _, answer = self._request(lambda call: ev.ShardAdded(call, name, start, self._host.now_us()))
         try:
             await answer
         except UsageError:
@@ -170,7 +172,7 @@ class ActiveGroup:
 
     def state_of_shard(self, name: str) -> dict[str, Any]:
         """Return a shard's state as `status` shows it; its name alone when the machine does not know it."""
-        shards = self.machine.describe(now_us())["shards"]
+        shards = self.machine.describe(self._host.now_us())["shards"]
         return next((shard for shard in shards if shard["shard"] == name), {"shard": name})
 
     def state_of_client(self, client_id: str) -> dict[str, Any] | None:
@@ -179,7 +181,7 @@ class ActiveGroup:
         Raises as `check_active`.
         """
         self.check_active()
-        clients = self.machine.describe(now_us())["clients"]
+        clients = self.machine.describe(self._host.now_us())["clients"]
         return next((client for client in clients if client["client_id"] == client_id), None)
 
     def _request(self, make: Callable[[int], ev.Event]) -> tuple[int, asyncio.Future[Any]]:
@@ -238,7 +240,7 @@ class ActiveGroup:
 
     async def _save(self, call: int, subscription: Subscription) -> None:
         try:
-            await asyncio.to_thread(self._store.save, subscription, self.machine.epoch)
+            await self._host.blocking(self._store.save, subscription, self.machine.epoch)
         except FencedError as error:
             self.tell(ev.CursorNotSaved(call, subscription.client_id, self._deposed(error)))
         except CanalGroupError as error:
@@ -248,7 +250,7 @@ class ActiveGroup:
 
     async def _forget(self, call: int, client_id: str) -> None:
         try:
-            await asyncio.to_thread(self._store.forget, client_id, self.machine.epoch)
+            await self._host.blocking(self._store.forget, client_id, self.machine.epoch)
         except FencedError as error:
             self.tell(ev.ClientNotForgotten(call, client_id, self._deposed(error)))
         except CanalGroupError as error:
@@ -264,7 +266,7 @@ class ActiveGroup:
         except CanalGroupError as error:
             self.tell(ev.LeaseFailed(call, client_id, error))
         else:
-            self.tell(ev.ConsumerLeased(call, client_id, lease.epoch, now_us()))
+            self.tell(ev.ConsumerLeased(call, client_id, lease.epoch, self._host.now_us()))
 
     async def _release(self, client_id: str, session: str) -> None:
         try:
@@ -283,12 +285,12 @@ class ActiveGroup:
     def _chore(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work that ends by itself; should it break, so does the process: nothing ends silently."""
         task = self._loop.create_task(work)
-        self._chores.add(task)
+        self._chores[task] = None
         task.add_done_callback(self._chore_done)
         return task
 
     def _chore_done(self, task: asyncio.Task[None]) -> None:
-        self._chores.discard(task)
+        self._chores.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._broke(error)

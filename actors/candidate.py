@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from actors import wiring
 from actors.active_group import ActiveGroup
 from actors.enrolment import ENROL_WAIT_S, Enrolment
-from actors.follower import now_us
 from actors.leases import Leases
-from actors.ports import ConsumerLease, Coordinator, CursorStore, Subscription
+from actors.ports import ConsumerLease, Coordinator, CursorStore, Host, Subscription
 from actors.standby import Standby
+from conf.settings import InstanceSettings
 from merge import events as ev
 from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
-from merge.group import Group
+from merge.group import Group, GroupSettings
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +31,21 @@ TICK_S = 0.2
 LEAVE_S = 5.0
 
 
+class Parts(Protocol):
+    """What a server is made of, by the settings; `actors.wiring` is it."""
+
+    def coordinator(
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, host: Host
+    ) -> Coordinator:
+        """Return what elects."""
+
+    def cursor_store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
+        """Return what keeps cursors."""
+
+    def group_settings(self, settings: InstanceSettings) -> GroupSettings:
+        """Return what the group's state machine is made of."""
+
+
 class Candidate:
     """One server that may become the active one of a destination; its methods run on one loop.
 
@@ -40,16 +53,25 @@ class Candidate:
         enrolment: the shards of the destination.
         identity: of this server.
         reachable: says whether consumers have a way to it.
+        host: that it runs on.
+        parts: what it is made of.
     """
 
     def __init__(
-        self, enrolment: Enrolment, identity: wiring.ServerIdentity, reachable: Callable[[], bool]
+        self,
+        enrolment: Enrolment,
+        identity: wiring.ServerIdentity,
+        reachable: Callable[[], bool],
+        host: Host,
+        parts: Parts = wiring,
     ) -> None:
         #: what it serves; None: it stands by
         self.group: ActiveGroup | None = None
         self._enrolment = enrolment
         self._identity = identity
         self._reachable = reachable
+        self._host = host
+        self._parts = parts
         self._destination = enrolment.settings.destination
         self._standby = Standby(self._destination, identity.address)
         self._coordinator: Coordinator | None = None
@@ -88,21 +110,21 @@ class Candidate:
         if group is not None and self._coordinator is not None and self._store is not None:
             await self._hand_over(group, self._coordinator, self._store)
         if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+            await self._host.blocking(self._store.close)
         if self._coordinator is not None:
-            await asyncio.to_thread(self._coordinator.close)
+            await self._host.blocking(self._coordinator.close)
 
     # ---- being elected ---------------------------------------------------------------------------------
 
     async def _live(self) -> None:
         """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
         try:
-            self._coordinator = wiring.coordinator(self._enrolment.settings, self._identity)
+            self._coordinator = self._parts.coordinator(self._enrolment.settings, self._identity, self._host)
             self._standby = Standby(self._destination, self._identity.address, self._coordinator)
-            leases = Leases(self._coordinator)
-            self._store = wiring.cursor_store(self._enrolment.settings, self._coordinator)
+            leases = Leases(self._coordinator, self._host)
+            self._store = self._parts.cursor_store(self._enrolment.settings, self._coordinator, self._host)
             while True:
-                epoch = await asyncio.to_thread(self._coordinator.campaign)
+                epoch = await self._host.blocking(self._coordinator.campaign)
                 _log.info("destination=%s epoch=%d active", self._destination, epoch)
                 try:
                     group = await self._begin(epoch, self._coordinator, self._store, leases)
@@ -136,13 +158,12 @@ class Candidate:
         self._stand_down()
         if self._coordinator is not None:
             with contextlib.suppress(Exception):
-                await asyncio.wait_for(asyncio.to_thread(self._coordinator.close), LEAVE_S)
+                await asyncio.wait_for(self._host.blocking(self._coordinator.close), LEAVE_S)
         self._end()
 
     def _end(self) -> NoReturn:
         """End the process; Ray starts it again."""
-        logging.shutdown()
-        os._exit(1)
+        self._host.end()
 
     def _broke(self, error: BaseException) -> None:
         """Let the process end: something broke that nobody waits for."""
@@ -163,15 +184,17 @@ class Candidate:
             FencedError: somebody else was elected.
             CoordinatorUnavailable: somebody else may have been elected.
         """
-        await asyncio.to_thread(store.claim, epoch)
-        subscriptions = await asyncio.to_thread(store.load)
+        await self._host.blocking(store.claim, epoch)
+        subscriptions = await self._host.blocking(store.load)
         held = await leases.restore([found.client_id for found in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
-        actors = self._enrolment.keep_those_with_actors()
-        machine = Group(wiring.group_settings(self._enrolment.settings), epoch)
-        self.group = ActiveGroup(machine, actors, coordinator, store, leases, self._standby, self._broke)
+        shards = self._enrolment.keep_those_with_actors()
+        machine = Group(self._parts.group_settings(self._enrolment.settings), epoch)
+        self.group = ActiveGroup(
+            machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
+        )
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
-        self.group.tell(ev.Started(now_us(), consumers))
+        self.group.tell(ev.Started(self._host.now_us(), consumers))
         return self.group
 
     async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:
@@ -179,9 +202,9 @@ class Candidate:
 
         The cursors hold them and they have actors, but nobody has told this process of them yet.
         """
-        until_s = time.monotonic() + ENROL_WAIT_S
+        until_s = self._loop.time() + ENROL_WAIT_S
         held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
-        while time.monotonic() < until_s and self._enrolment.untold(held):
+        while self._loop.time() < until_s and self._enrolment.untold(held):
             await asyncio.sleep(TICK_S)
             coordinator.check_active()
 
@@ -205,10 +228,10 @@ class Candidate:
         self._stand_down()
         group.close_shards()
         try:
-            await asyncio.to_thread(store.flush, epoch)
+            await self._host.blocking(store.flush, epoch)
         except CanalGroupError as error:
             _log.warning("destination=%s cursors not flushed: %s", self._destination, error)
-        await asyncio.to_thread(coordinator.resign)
+        await self._host.blocking(coordinator.resign)
 
     def _stand_down(self) -> None:
         if self.group is not None:

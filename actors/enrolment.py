@@ -16,10 +16,8 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-import ray
-from ray.actor import ActorHandle
-
 from actors.active_group import ActiveGroup
+from actors.shard_ports import ShardChannel, ShardDirectory
 from conf.changes import added_shard, is_same_shard
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
@@ -37,13 +35,13 @@ class Enrolment:
 
     Args:
         settings: of the instance, as it was launched.
-        shard_actors: what the shard actors' names begin with; the shard's name follows.
+        directory: finds the shards that have an actor.
     """
 
-    def __init__(self, settings: InstanceSettings, shard_actors: str) -> None:
+    def __init__(self, settings: InstanceSettings, directory: ShardDirectory) -> None:
         #: of the instance, with the shards that are known
         self.settings = settings
-        self._shard_actors = shard_actors
+        self._directory = directory
         #: shards that are to be added once they have an actor, where they begin, and who waits for it
         self._wanted: dict[str, tuple[ShardSettings, Position | None, asyncio.Future[Any]]] = {}
 
@@ -61,16 +59,16 @@ class Enrolment:
         """Return those of `names` that have an actor, and that nobody has told of."""
         return [name for name in names if name not in self.known and self._has_actor(name)]
 
-    def keep_those_with_actors(self) -> list[tuple[str, ActorHandle]]:
-        """Forget shards that have no actor, for they were removed; return names and actors of the others."""
+    def keep_those_with_actors(self) -> list[tuple[str, ShardChannel]]:
+        """Forget shards that have no actor, for they were removed; return the others, and the way to each."""
         found = []
         for shard in self.settings.shards:
             try:
-                found.append((shard, self._actor_of(shard.name)))
+                found.append((shard, self._directory.find(shard.name)))
             except ShardUnavailable as error:
                 _log.warning("destination=%s goes on without it: %s", self.settings.destination, error)
         self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
-        return [(shard.name, actor) for shard, actor in found]
+        return [(shard.name, channel) for shard, channel in found]
 
     async def want(
         self, definition: dict[str, Any], start: Position | None, group: ActiveGroup
@@ -129,10 +127,10 @@ class Enrolment:
         if group is None:
             self.settings = with_it
             return None
-        actor = self._actor_of(shard.name)
+        channel = self._directory.find(shard.name)
         self.settings = with_it
         try:
-            await group.add_shard(shard.name, actor, start)
+            await group.add_shard(shard.name, channel, start)
         except UsageError as error:
             self.settings = before
             return error
@@ -140,13 +138,7 @@ class Enrolment:
 
     def _has_actor(self, shard: str) -> bool:
         try:
-            self._actor_of(shard)
+            self._directory.find(shard)
         except ShardUnavailable:
             return False
         return True
-
-    def _actor_of(self, shard: str) -> ActorHandle:
-        try:
-            return ray.get_actor(self._shard_actors + shard)
-        except ValueError as error:
-            raise ShardUnavailable(f"Shard {shard} has no actor: it was removed.") from error

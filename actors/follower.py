@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
-from typing import Any
 
-from ray.actor import ActorHandle
-
-from actors.line_caller import Line
-from actors.ray_errors import translated
+from actors.ports import Host
+from actors.shard_ports import ShardChannel, ShardLine
 from actors.shard_report import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
@@ -40,28 +36,31 @@ class Follower:
     Args:
         shard: its shard_index.
         name: its name.
-        handle: of its actor.
+        channel: to it.
         term: (epoch, generation) of the group.
         tell: takes the events.
+        host: has the clock that they carry.
     """
 
     def __init__(
         self,
         shard: int,
         name: str,
-        handle: ActorHandle,
+        channel: ShardChannel,
         term: tuple[int, int],
         tell: Callable[[ev.Event], None],
+        host: Host,
     ) -> None:
         self._shard = shard
         self._name = name
-        self._handle = handle
+        self._channel = channel
         self._epoch, self._generation = term
         self._tell = tell
+        self._now_us = host.now_us
         #: what the ring may forget, and what it was told to
         self._done = self._told = NOTHING
         #: to the shard, once it is opened
-        self._line: Line | None = None
+        self._line: ShardLine | None = None
         #: runs while the ring is to be told
         self._telling: asyncio.TimerHandle | None = None
 
@@ -72,9 +71,9 @@ class Follower:
             FencedError: the shard obeys a newer group.
         """
         opened = await self._open(position)
-        self._tell(ev.ShardOpened(self._shard, self._generation, opened, now_us()))
+        self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
         try:
-            line = await Line.open(await self._ask("line_at", "status"), f"Shard {self._name}")
+            line = await self._channel.line()
             self._line = line
             try:
                 await self._poll_on(line)
@@ -83,7 +82,7 @@ class Follower:
                 line.close()
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
-            self._tell(ev.ShardLost(self._shard, self._generation, str(error), now_us()))
+            self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
 
     def free(self, sequence: int) -> None:
         """Let the ring forget everything up to and with `sequence`, soon."""
@@ -95,9 +94,7 @@ class Follower:
         """Tell the ring now what it may forget, if it does not know."""
         done = self._to_tell()
         if done != NOTHING and self._line is not None:
-            told = self._line.ask("free", self._epoch, self._generation, done)
-            # A line that breaks meanwhile is the poll's to tell of.
-            told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+            self._line.free(self._epoch, self._generation, done)
 
     def _to_tell(self) -> int:
         """Return what the ring may forget and was not told to; it counts as told."""
@@ -112,35 +109,33 @@ class Follower:
     async def _open(self, position: Position | None) -> Position:
         while True:
             try:
-                opened: Position = await self._ask("open", None, self._epoch, self._generation, position)
+                opened = await self._channel.open(self._epoch, self._generation, position)
             except FencedError:
                 raise
             except DataError as error:
-                self._tell(ev.ShardFailed(self._shard, self._generation, error, now_us()))
+                self._tell(ev.ShardFailed(self._shard, self._generation, error, self._now_us()))
             except CanalGroupError as error:
                 _log.info("shard=%s opening: %s", self._name, error)
             else:
                 return opened
             await asyncio.sleep(REOPEN_S)
 
-    async def _poll_on(self, line: Line) -> None:
+    async def _poll_on(self, line: ShardLine) -> None:
         """Pass on what the shard reports, for ever.
 
         Raises:
             CanalGroupError: the shard is lost.
         """
         while True:
-            asked_us = now_us()
+            asked_us = self._now_us()
             self._pass_on(
-                await line.ask(
-                    "poll", self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell()
-                )
+                await line.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell())
             )
-            await asyncio.sleep(max(0.0, POLL_EVERY_S - (now_us() - asked_us) / 1e6))
+            await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 
     def _pass_on(self, report: ShardReport) -> None:
         if report.error is not None:
-            self._tell(ev.ShardFailed(self._shard, self._generation, report.error, now_us()))
+            self._tell(ev.ShardFailed(self._shard, self._generation, report.error, self._now_us()))
         if report.run is not None or report.frontier_us is not None or report.full:
             self._tell(
                 ev.ShardReported(
@@ -148,22 +143,10 @@ class Follower:
                     self._generation,
                     report.run,
                     report.frontier_us,
-                    now_us(),
+                    self._now_us(),
                     report.server,
                     report.full,
                     source_us=report.source_us,
                     created=report.created,
                 )
             )
-
-    async def _ask(self, method: str, concurrency_group: str | None, *arguments: Any) -> Any:
-        call = getattr(self._handle, method)
-        if concurrency_group is not None:
-            call = call.options(concurrency_group=concurrency_group)
-        with translated(f"Shard {self._name}"):
-            return await call.remote(*arguments)
-
-
-def now_us() -> int:
-    """Return microseconds on the clock that the group's events carry; it never steps back."""
-    return time.monotonic_ns() // 1000

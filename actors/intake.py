@@ -9,7 +9,6 @@ opened again, from a place that can be found there.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -17,12 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from actors.host import OS_HOST
 from actors.parse.reader import Reader
+from actors.ports import Host
 from actors.store.ring import RingStore
 from merge.chunk import Chunk, TableName
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.header import HeaderRun
-from merge.position import Position
+from merge.position import ANY_SERVER, Position
 from merge.shard_keys import END_OF_TIME_US
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Intake:
         make_reader: makes a reader that reports to the given listener (this intake).
         start: where to begin; None: at the source's latest position.
         tables: where it is noted what columns a table had last, by the name that consumers know.
+        host: on a thread of which it reads.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Intake:
         make_reader: Callable[[Intake], Reader],
         start: Position | None,
         tables: dict[TableName, pa.Schema] | None = None,
+        host: Host = OS_HOST,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -80,12 +83,11 @@ class Intake:
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
-        self._known = threading.Event()
-        self._closing = threading.Event()
+        self._known = host.event()
+        self._closing = host.event()
         #: a promise, and the ring's put cursor when it was made
         self._promise: tuple[int, int] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"reader-{shard}", daemon=True)
-        self._thread.start()
+        self._thread = host.start(self._run, f"reader-{shard}")
 
     # ---- for the shard -------------------------------------------------------------------------------------
 
@@ -123,11 +125,13 @@ class Intake:
         first = first or self._opened
         if first is None or self.ended is not None or self._closing.is_set():
             return False
+        # Two positions that only GTIDs can find may name one place.
+        by_gtid = position.server == ANY_SERVER
         return (first.file, first.offset, first.rows_into_transaction) == (
             position.file,
             position.offset,
             position.rows_into_transaction,
-        )
+        ) and not (by_gtid and first.gtid_set != position.gtid_set)
 
     def source_now_us(self) -> int | None:
         """Return the time by the source's clock, microseconds since 1970 UTC; None: not known."""

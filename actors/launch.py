@@ -20,7 +20,7 @@ from actors.gateway_address import GatewayAddress
 from actors.group import GroupActor
 from actors.instance import Instance
 from actors.roster import Roster
-from actors.shard import Shard
+from actors.shard import ShardActor
 from actors.shard_wiring import shard_wiring
 from actors.zookeepers import ZooKeepers
 from conf.settings import InstanceSettings
@@ -115,7 +115,7 @@ def launch(
         places = _places(len(settings.shards))
         shards = {
             shard.name: _actor(
-                Shard,
+                ShardActor,
                 names.shards + shard.name,
                 _SHARD | _at(places, index),
                 shard_wiring(settings, shard),
@@ -165,7 +165,7 @@ def launch(
 def _late_shard(settings: InstanceSettings, names: _ActorNames, shard: ShardSettings) -> ActorHandle:
     """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
     options = {**_SHARD, "scheduling_strategy": "SPREAD"}
-    return _actor(Shard, names.shards + shard.name, options, shard_wiring(settings, shard))
+    return _actor(ShardActor, names.shards + shard.name, options, shard_wiring(settings, shard))
 
 
 def _places(count: int) -> PlacementGroup:

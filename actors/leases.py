@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 
-from actors.ports import ConsumerLease, Coordinator
+from actors.ports import ConsumerLease, Coordinator, Host
 
 
 class Leases:
@@ -16,9 +16,11 @@ class Leases:
 
     Args:
         coordinator: keeps them.
+        host: waits for it.
     """
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, host: Host) -> None:
+        self._host = host
         self._coordinator = coordinator
         #: ZooKeeper sessions of the consumers that keep their running nodes themselves, by client id
         self._sessions: dict[str, str] = {}
@@ -32,12 +34,12 @@ class Leases:
         Args:
             client_ids: the subscriptions there are.
         """
-        found = await asyncio.to_thread(self._coordinator.consumers)
+        found = await self._host.blocking(self._coordinator.consumers)
         leases = {lease.client_id: lease for lease in found if lease.client_id in client_ids}
         self._sessions = {lease.client_id: lease.session for lease in leases.values() if lease.session}
         for lease in leases.values():
             if lease.holder and not lease.session:
-                await asyncio.to_thread(self._coordinator.keep_consumer, lease.client_id, lease.holder)
+                await self._host.blocking(self._coordinator.keep_consumer, lease.client_id, lease.holder)
         return leases
 
     def want(self, client_id: str, holder: str, session: str) -> None:
@@ -52,7 +54,7 @@ class Leases:
         """Make `holder` the consumer; raises as `Coordinator.lease_consumer`."""
         session = self._wanted.get((client_id, holder), "")
         async with self._locks[client_id]:
-            lease = await asyncio.to_thread(self._coordinator.lease_consumer, client_id, holder, session)
+            lease = await self._host.blocking(self._coordinator.lease_consumer, client_id, holder, session)
         self._sessions[client_id] = session
         return lease
 
@@ -63,8 +65,8 @@ class Leases:
     async def release(self, client_id: str, session: str) -> None:
         """Take a released consumer's node away; raises as `Coordinator.release_consumer`."""
         async with self._locks[client_id]:
-            await asyncio.to_thread(self._coordinator.release_consumer, client_id, session)
+            await self._host.blocking(self._coordinator.release_consumer, client_id, session)
 
     async def gone(self, client_id: str, session: str) -> ConsumerLease | None:
         """Return the last holder if it is known to be gone; raises as `Coordinator.gone_consumer`."""
-        return await asyncio.to_thread(self._coordinator.gone_consumer, client_id, session)
+        return await self._host.blocking(self._coordinator.gone_consumer, client_id, session)

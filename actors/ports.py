@@ -1,16 +1,100 @@
-"""Ports: what the group actor needs of the world, whoever provides it.
+"""Ports: what the group and its shards need of the world, whoever provides it.
 
-`actors.coordination` and `actors.meta` hold the adapters. All calls block; the group actor makes them from a
-thread of its own.
+`actors.coordination` and `actors.meta` hold the adapters of coordinator and cursor store, whose calls block:
+the group makes them by `Host.blocking`. `actors.host` is the host. A shard's ports are in
+`actors.shard_ports`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import NoReturn, Protocol, TypeVar
 
 from merge.position import GroupPosition
 from merge.stop_mark import StopMark
+
+_T = TypeVar("_T")
+
+
+class Lock(Protocol):
+    """Lets one thread in at a time."""
+
+    def __enter__(self) -> bool:
+        """Wait until nobody else is in."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let the next one in."""
+
+
+class Condition(Protocol):
+    """Lets threads wait under a lock that they hold, until one of them says that something changed."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds to be notified; return whether that happened."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait so many seconds until `predicate` holds; return whether it does."""
+
+    def notify_all(self) -> None:
+        """Wake everybody who waits."""
+
+
+class ThreadEvent(Protocol):
+    """A flag that threads wait for."""
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+
+    def set(self) -> None:
+        """Set it and wake everybody who waits."""
+
+    def clear(self) -> None:
+        """Take it back."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait so many seconds until it is set; return whether it is."""
+
+
+class Thread(Protocol):
+    """A thread that runs."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait so many seconds until it has ended."""
+
+
+class Host(Protocol):
+    """The machine that a process runs on."""
+
+    def now_us(self) -> int:
+        """Return microseconds on the clock that the group's events carry; it never steps back."""
+
+    def clock_s(self) -> float:
+        """Return seconds on the clock of what must not act late; it never steps back."""
+
+    def lock(self) -> Lock:
+        """Return a lock that is free."""
+
+    def condition(self, lock: Lock) -> Condition:
+        """Return a condition under a lock that `lock` made."""
+
+    def event(self) -> ThreadEvent:
+        """Return an event that is not set."""
+
+    def start(self, run: Callable[[], None], name: str) -> Thread:
+        """Run `run` on a thread of its own, which does not keep the process from ending."""
+
+    async def blocking(self, run: Callable[..., _T], *arguments: object) -> _T:
+        """Return what `run` returns, which blocks a thread and not the loop."""
+
+    def end(self) -> NoReturn:
+        """End the process at once; whoever started it starts it again."""
 
 
 @dataclass(frozen=True, slots=True)

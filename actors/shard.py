@@ -14,16 +14,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from actors.clock import clock_s
 from actors.door_ground import certificate_where_reached, node_host
+from actors.host import OS_HOST
 from actors.imports import settle
 from actors.intake import Intake, IntakeState
 from actors.line import LineAddress
@@ -35,6 +34,7 @@ from actors.parse.files_reader import FilesReader, FilesSource
 from actors.parse.reader import Reader, SourceReader
 from actors.parse.source import SourceAddress, connect, server_facts
 from actors.parse.start import StartBy, earliest_position, latest_position
+from actors.ports import Host, Lock
 from actors.row_door import RowAddress, RowDoor
 from actors.row_ticket import RowTicket
 from actors.shard_report import NOTHING, ShardReport
@@ -75,7 +75,7 @@ class _Held:
     intake: Intake
     #: of the ring under this term; a later term rolls it back
     turn: int
-    polling: threading.Lock = field(default_factory=threading.Lock)
+    polling: Lock
     #: the promise that was reported last, and when, seconds
     reported_us: int | None = None
     reported_at_s: float = 0.0
@@ -104,31 +104,42 @@ class ShardWiring:
 
 
 class Shard:
-    """One shard; a plain class that `actors.launch` turns into an actor."""
+    """One shard; `ShardActor` is the actor.
 
-    def __init__(self, wiring: ShardWiring) -> None:
-        settle()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    Args:
+        wiring: what it is made of.
+        host: that it runs on.
+        make_reader: makes a reader that reports to an intake; None: as the wiring says.
+    """
+
+    def __init__(
+        self,
+        wiring: ShardWiring,
+        host: Host = OS_HOST,
+        make_reader: Callable[[Intake], Reader] | None = None,
+    ) -> None:
         self._wiring = wiring
+        self._host = host
+        self._make_reader = make_reader or self._reader
         self._name = wiring.source.name
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
-        self._opening = threading.Lock()
+        self._opening = host.lock()
         #: never set: what the watch waits on
-        self._pause = threading.Event()
+        self._pause = host.event()
         #: when the group asked last, seconds
-        self._asked_at_s = clock_s()
+        self._asked_at_s = host.clock_s()
         #: what is read for the group that is obeyed; None: nothing
         self._held: _Held | None = None
         #: columns of the tables that were read, as their last rows had them; as many as the source has tables
         self._tables: dict[TableName, pa.Schema] = {}
         #: (epoch, generation) of the group that is obeyed, whether or not anything is read for it
         self._term = (0, 0)
-        self._asking = threading.Lock()
+        self._asking = host.lock()
         self._door: RowDoor | None = None
         self._line_address: LineAddress | None = None
-        threading.Thread(target=self._watch, name=f"watch-{self._name}", daemon=True).start()
+        host.start(self._watch, f"watch-{self._name}")
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
         """Hand out what follows `position` (None: where the source stands now) under a new generation.
@@ -150,7 +161,7 @@ class Shard:
                     our_epoch=epoch,
                     current_epoch=self._term[0],
                 )
-            self._asked_at_s = clock_s()
+            self._asked_at_s = self._host.clock_s()
             term, held = (epoch, generation), self._held
             self._term = term
             if held is not None and held.term != term:
@@ -161,8 +172,8 @@ class Shard:
                 self._leave()
                 held = None
             if held is None:
-                ring = RingStore(self._wiring.ring)
-                intake = Intake(self._name, ring, self._reader, position, self._tables)
+                ring = RingStore(self._wiring.ring, self._host)
+                intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
             else:
                 intake = held.intake
             # Also when it is asked again: nothing that was reported before may have arrived.
@@ -170,7 +181,7 @@ class Shard:
             try:
                 opened = intake.opened_at(OPEN_TIMEOUT_S)
             finally:
-                self._asked_at_s = clock_s()
+                self._asked_at_s = self._host.clock_s()
             return position or opened
 
     def close(self, epoch: int) -> None:
@@ -180,7 +191,7 @@ class Shard:
                 self._leave()
 
     def _hold(self, intake: Intake) -> None:
-        self._held = _Held(self._term, intake, intake.ring.turn)
+        self._held = _Held(self._term, intake, intake.ring.turn, self._host.lock())
 
     def _leave(self) -> None:
         held, self._held = self._held, None
@@ -190,7 +201,7 @@ class Shard:
     def _watch(self) -> None:
         """Leave the source when no group has asked for long; runs until the process ends."""
         while True:
-            left_s = self._asked_at_s + self._wiring.silence_max_s - clock_s()
+            left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
             if left_s > 0:
                 self._pause.wait(min(left_s, WATCH_S))
                 continue
@@ -201,7 +212,7 @@ class Shard:
             self._pause.wait(WATCH_S)
 
     def _silent(self) -> bool:
-        return clock_s() >= self._asked_at_s + self._wiring.silence_max_s
+        return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
 
     def _reader(self, intake: Intake) -> Reader:
         wiring = self._wiring
@@ -226,7 +237,7 @@ class Shard:
             ShardUnavailable: this shard is not open under that generation.
         """
         held = self._current(epoch, generation)
-        self._asked_at_s = clock_s()
+        self._asked_at_s = self._host.clock_s()
         if done != NOTHING:
             held.intake.ring.ack(done, held.turn)
         with held.polling:
@@ -257,13 +268,12 @@ class Shard:
             created=intake.created(run),
         )
 
-    @staticmethod
-    def _news_of(held: _Held) -> int | None:
+    def _news_of(self, held: _Held) -> int | None:
         """Return the promise if it has to be reported: a new one, and an old one again after a while.
 
         That of a source that has ended is its last: a group that did not hear it would wait for ever.
         """
-        promise_us, now_s = held.intake.promise_us(), clock_s()
+        promise_us, now_s = held.intake.promise_us(), self._host.clock_s()
         if promise_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
             return None
         held.reported_us, held.reported_at_s = promise_us, now_s
@@ -372,3 +382,12 @@ class Shard:
         if held.intake.ended is not None:
             raise held.intake.ended
         return held
+
+
+class ShardActor(Shard):
+    """One shard in a process of its own; a plain class that `actors.launch` turns into an actor."""
+
+    def __init__(self, wiring: ShardWiring) -> None:
+        settle()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        super().__init__(wiring)

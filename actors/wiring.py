@@ -13,7 +13,7 @@ from actors.meta.file import FileCursorStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import Coordinator, CursorStore
+from actors.ports import Coordinator, CursorStore, Host
 from conf.server_settings import (
     EmbeddedSettings,
     FileCursorSettings,
@@ -44,7 +44,7 @@ class ServerIdentity:
     zookeeper_hosts: str
 
 
-def coordinator(settings: InstanceSettings, identity: ServerIdentity) -> Coordinator:
+def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
     """Return the adapter that elects, as the settings say."""
     chosen = settings.coordination
     if isinstance(chosen, LocalSettings):
@@ -57,16 +57,17 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity) -> Coordin
         prefix=chosen.prefix,
         session_timeout_s=chosen.session_timeout_s,
         login=zookeeper_login(chosen),
+        host=host,
     )
 
 
-def cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
+def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
     """Return the adapter that keeps cursors, as the settings say."""
     chosen = settings.cursor
     store = _cursor_store(settings, elected_by)
     if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
         return store
-    return PeriodicCursorStore(store, chosen.flush_s)
+    return PeriodicCursorStore(store, chosen.flush_s, host)
 
 
 def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:

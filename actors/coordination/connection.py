@@ -68,6 +68,7 @@ class Connection:
             not block and not call ZooKeeper.
         on_lost: likewise, when the session has ended and its ephemeral nodes are gone.
         login: who we are. Every node that is made belongs to its user alone.
+        make_client: makes the client of ZooKeeper.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Connection:
         on_change: Callable[[], None],
         on_lost: Callable[[], None],
         login: ZooKeeperLogin = NOBODY,
+        make_client: Callable[..., Any] = KazooClient,
     ) -> None:
         self.tree = tree
         self._hosts = hosts
@@ -90,7 +92,7 @@ class Connection:
         # The default waits up to an hour between two attempts to connect.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10))
         try:
-            self._client = KazooClient(
+            self._client = make_client(
                 hosts=hosts,
                 timeout=session_timeout_s,
                 connection_retry=retry,

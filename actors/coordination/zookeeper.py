@@ -12,16 +12,17 @@ Rules:
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from actors.clock import clock_s
+from kazoo.client import KazooClient
+
 from actors.coordination.connection import Connection, Refused
 from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
 from actors.coordination.held_tenure import HeldTenure
 from actors.coordination.registration import Registration
-from actors.ports import ConsumerLease
+from actors.host import OS_HOST
+from actors.ports import ConsumerLease, Host, Thread
 from merge.epoch import Tenure, fenced
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
 from merge.stop_mark import StopMark
@@ -61,8 +62,10 @@ class ZooKeeperCoordinator:
             the time between `check_active` and the delivery, and half a tick in which a ZooKeeper follower
             passes on that the session is alive.
         connect_timeout_s: seconds that the first connection may take.
-        clock: seconds on a clock that never steps back.
+        clock: seconds on a clock that never steps back; None: the host's.
         login: who we are to ZooKeeper; its user owns the destination's nodes.
+        host: on threads of which it campaigns and asks.
+        make_client: makes the client of ZooKeeper.
 
     Raises:
         ConfigError: hosts, destination or prefix cannot be.
@@ -79,8 +82,10 @@ class ZooKeeperCoordinator:
         session_timeout_s: float = 10.0,
         margin_s: float | None = None,
         connect_timeout_s: float = 15.0,
-        clock: Callable[[], float] = clock_s,
+        clock: Callable[[], float] | None = None,
         login: ZooKeeperLogin = NOBODY,
+        host: Host = OS_HOST,
+        make_client: Callable[..., Any] = KazooClient,
     ) -> None:
         self._tree = Tree(destination, prefix)
         self._destination = destination
@@ -88,14 +93,15 @@ class ZooKeeperCoordinator:
         self._owner = owner
         self._margin_s = margin_s
         self._connect_timeout_s = connect_timeout_s
-        self._clock = clock
-        self._tenure = HeldTenure(destination, clock)
-        self._closed = threading.Event()
+        self._host = host
+        self._clock = clock or host.clock_s
+        self._tenure = HeldTenure(destination, self._clock)
+        self._closed = host.event()
         #: wakes a waiting campaign
-        self._changed = threading.Event()
+        self._changed = host.event()
         #: wakes the keeper before its time
-        self._beat_due = threading.Event()
-        self._keeper: threading.Thread | None = None
+        self._beat_due = host.event()
+        self._keeper: Thread | None = None
         #: an operator's mark, as it was last seen
         self._stop_mark: StopMark | None = None
         #: whether `running` was changed to say that it is active no more, and until when others go first
@@ -104,7 +110,7 @@ class ZooKeeperCoordinator:
         #: "host:port" of the active server, as it was last seen
         self._active_address = ""
         self.connection = Connection(
-            hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login
+            hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login, make_client
         )
         self._consumers = ConsumerNodes(self.connection)
         self._registration = Registration(self.connection, self._tree, address)
@@ -246,10 +252,7 @@ class ZooKeeperCoordinator:
         self.connection.open(self._connect_timeout_s)
         if self._keeper is None:
             self.connection.protect(self._tree.destination)
-            self._keeper = threading.Thread(
-                target=self._keep, name=f"zookeeper-keeper-{self._destination}", daemon=True
-            )
-            self._keeper.start()
+            self._keeper = self._host.start(self._keep, f"zookeeper-keeper-{self._destination}")
 
     def _try_to_win(self) -> int | None:
         """Return the new epoch, or None while another is active; `_changed` is set when that changes."""

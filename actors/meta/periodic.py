@@ -9,10 +9,9 @@ Rules:
 from __future__ import annotations
 
 import logging
-import threading
-import time
 
-from actors.ports import CursorStore, Subscription
+from actors.host import OS_HOST
+from actors.ports import CursorStore, Host, Subscription
 from merge.epoch import refuse_older
 from merge.errors import CanalGroupError, FencedError
 
@@ -35,24 +34,25 @@ class PeriodicCursorStore:
     Args:
         store: where to write.
         flush_s: seconds between two flushes.
+        host: on a thread of which it writes.
     """
 
-    def __init__(self, store: CursorStore, flush_s: float) -> None:
+    def __init__(self, store: CursorStore, flush_s: float, host: Host = OS_HOST) -> None:
+        self._clock_s = host.clock_s
         self._store = store
         self._flush_s = flush_s
-        self._lock = threading.Lock()
+        self._lock = host.lock()
         #: held while the store is written, so that an older cursor never follows a newer one
-        self._writing = threading.Lock()
+        self._writing = host.lock()
         self._epoch = 0
         #: what was saved last, by client id
         self._known: dict[str, Subscription] = {}
-        #: client ids whose last save is not in the store, and since when, seconds of the monotonic clock
+        #: client ids whose last save is not in the store, and since when, seconds of the host's clock
         self._waiting: dict[str, float] = {}
         #: why the store takes no more of this epoch
         self._fenced: FencedError | None = None
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="cursor-flush", daemon=True)
-        self._thread.start()
+        self._closing = host.event()
+        self._thread = host.start(self._run, "cursor-flush")
 
     def claim(self, epoch: int) -> None:
         """Claim the epoch at the store; what waits under an older one is forgotten. Raises as the store's."""
@@ -80,9 +80,9 @@ class PeriodicCursorStore:
             known = self._known.get(client_id)
             may_wait = known is not None and _only_moved(known, subscription)
             if may_wait:
-                since = self._waiting.setdefault(client_id, time.monotonic())
+                since = self._waiting.setdefault(client_id, self._clock_s())
                 self._known[client_id] = subscription
-                may_wait = time.monotonic() - since < OVERDUE_FLUSHES * self._flush_s
+                may_wait = self._clock_s() - since < OVERDUE_FLUSHES * self._flush_s
         if may_wait:
             return
         with self._writing:
@@ -156,7 +156,7 @@ class PeriodicCursorStore:
                 if self._known[client_id] is subscription:
                     del self._waiting[client_id]
                 else:
-                    self._waiting[client_id] = time.monotonic()
+                    self._waiting[client_id] = self._clock_s()
 
     def _run(self) -> None:
         while not self._closing.wait(self._flush_s):

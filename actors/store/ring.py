@@ -20,7 +20,6 @@ Rules:
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from actors.host import OS_HOST
+from actors.ports import Host
 from merge.chunk import Chunk
 from merge.cut import cut
 from merge.errors import ShardUnavailable, StoreFull, UsageError
@@ -79,18 +80,23 @@ class Stored:
 
 
 class RingStore:
-    """A bounded queue of chunks that forgets only what is acknowledged; see the module's rules."""
+    """A bounded queue of chunks that forgets only what is acknowledged; see the module's rules.
 
-    def __init__(self, bounds: RingBounds) -> None:
+    Args:
+        bounds: how much it holds.
+        host: whose threads use it.
+    """
+
+    def __init__(self, bounds: RingBounds, host: Host = OS_HOST) -> None:
         if bounds.size < 1 or bounds.size & (bounds.size - 1):
             raise UsageError(f"The ring's size is {bounds.size}; it must be a power of two.")
         self._bounds = bounds
         self._ring = np.zeros(bounds.size, dtype=HEADER)
         self._mask = bounds.size - 1
         self._names = Names()
-        self._lock = threading.Lock()
-        self._not_full = threading.Condition(self._lock)
-        self._not_empty = threading.Condition(self._lock)
+        self._lock = host.lock()
+        self._not_full = host.condition(self._lock)
+        self._not_empty = host.condition(self._lock)
         self._closed = False
         #: whether a put waits for room
         self._short = False

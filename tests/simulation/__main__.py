@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
 import time
+from functools import partial
 
+from simulation.schedule import FAULTS, Fault
 from simulation.world import Outcome, simulate
+
+#: seeds that a process is given at once
+A_TIME = 20
 
 
 def main() -> int:
@@ -15,22 +22,49 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first one (default: 1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many (default: 1)")
     parser.add_argument("--story", action="store_true", help="tell the story of the first seed in any case")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        choices=[fault.name for fault in Fault],
+        help="let nothing else happen; may be repeated (default: all that the product is known to stand)",
+    )
+    parser.add_argument(
+        "--more",
+        action="append",
+        choices=[fault.name for fault in Fault],
+        help="let this happen too; may be repeated",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="processes (default: one a processor)"
+    )
     asked = parser.parse_args()
+    faults = tuple(Fault[name] for name in asked.fault) if asked.fault else FAULTS
+    faults += tuple(Fault[name] for name in asked.more or ())
     begun_s = time.monotonic()
-    outcomes = [simulate(seed) for seed in range(asked.seed, asked.seed + asked.seeds)]
+    outcomes = played(range(asked.seed, asked.seed + asked.seeds), faults, asked.jobs)
     failed = [outcome for outcome in outcomes if outcome.violation is not None]
     told = failed[:1] or (outcomes[:1] if asked.story else [])
     for outcome in told:
-        print(story_of(outcome))
+        print(story_of(outcome, faults))
     for outcome in failed:
         print(f"seed {outcome.seed}: {outcome.violation}")
     print(summary(outcomes, time.monotonic() - begun_s))
     return 1 if failed else 0
 
 
-def story_of(outcome: Outcome) -> str:
+def played(seeds: range, faults: tuple[Fault, ...], jobs: int) -> list[Outcome]:
+    """Simulate seeds on so many processes; return their outcomes in the order of the seeds."""
+    play = partial(simulate, faults=faults)
+    if jobs <= 1 or len(seeds) <= A_TIME:
+        return [play(seed) for seed in seeds]
+    # Threads run simulated ones: a process that was forked would lack them.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        return pool.map(play, seeds, A_TIME)
+
+
+def story_of(outcome: Outcome, faults: tuple[Fault, ...]) -> str:
     """Return the story of a seed, a line for everything that happened."""
-    again = simulate(outcome.seed, telling=True)
+    again = simulate(outcome.seed, faults, telling=True)
     assert again.violation == outcome.violation, "a seed does not replay"
     lines = [f"seed {outcome.seed}: {outcome.schedule}"]
     lines += [f"{now_us / 1e6:9.4f} s  {who:12} {what}" for now_us, who, what in again.story]
@@ -47,7 +81,8 @@ def summary(outcomes: list[Outcome], took_s: float) -> str:
     failed = sum(outcome.violation is not None for outcome in outcomes)
     counted = ", ".join(f"{count} {what}" for what, count in totals.items())
     return (
-        f"{len(outcomes)} seeds, {failed} failed; {counted}; recovery_s_max={longest_s:.1f}; {took_s:.1f} s"
+        f"{len(outcomes)} seeds, {failed} failed; {counted}; recovery_s_max={longest_s:.1f}; "
+        f"{took_s:.1f} s, {len(outcomes) / took_s:.1f} seeds/s"
     )
 
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from merge.errors import CanalGroupError, CoordinatorUnavailable
 from simulation.loop import MS, Future, Loop
-from simulation.network import STRAY_MAX_US, Network
+from simulation.network import STRAY_MAX_US, Line, Network
 from simulation.process import Process
 
 #: what a client waits for an answer
 ANSWER_MAX_US = 2_000 * MS
 
 
-@dataclass
-class Line:
-    """One client's connection."""
-
-    #: when its last request arrives
-    arrives_us: int = 0
+class NoAnswerError(Exception):
+    """A request was lost, or its answer."""
 
 
 class Channel:
     """Carries requests to a service and their answers.
 
-    A request fails with CoordinatorUnavailable if it is unknown whether it ran: it was lost, or its answer.
+    A request fails with NoAnswerError if it is unknown whether it ran: it was lost, or its answer.
     """
 
     def __init__(self, loop: Loop, network: Network, name: str) -> None:
@@ -35,10 +29,16 @@ class Channel:
         self.name = name
         #: until when nobody is answered
         self.away_until_us = 0
-        #: how likely a request is lost, or its answer
+        #: how likely a request is lost, or its answer; that the client's process hears of it, and goes on
         self.lost = 0.0
         #: how likely a request is held up on its way, with those behind it
         self.stray = 0.0
+        #: how likely a request comes twice, and the second answer is the one that is read
+        self.twice = 0.0
+
+    def heal(self) -> None:
+        """End every fault."""
+        self.away_until_us, self.lost, self.stray, self.twice = 0, 0.0, 0.0, 0.0
 
     @property
     def away(self) -> bool:
@@ -51,7 +51,7 @@ class Channel:
         delay_us = self._network.delay_us()
         if self._loop.chance.random() < self.stray:
             delay_us = self._loop.chance.randrange(STRAY_MAX_US)
-        arrives_us = line.arrives_us = max(self._loop.now_us + delay_us, line.arrives_us)
+        arrives_us = line.arrival_us(self._loop.now_us + delay_us)
         if self._loses(client):
             self._loop.note(client.name, "request to {} gets lost", self.name)
             self._fail(answer)
@@ -65,20 +65,29 @@ class Channel:
         if self.away:
             self._fail(answer)
             return
-        reply = Future()
-        try:
-            reply.set(act())
-        except CanalGroupError as error:
-            reply.fail(error)
+        reply = self._run(act)
+        if self.twice and self._loop.chance.random() < self.twice:
+            self._loop.note(self.name, "a request of {} comes twice", client.name)
+            reply = self._run(act)
         if self._loses(client):
             self._loop.note(self.name, "answer to {} gets lost", client.name)
             self._fail(answer)
         else:
             self._loop.after(self._network.delay_us(), lambda: reply.pass_on(answer))
 
+    def _run(self, act: Callable[[], Any]) -> Future:
+        reply = Future()
+        try:
+            reply.set(act())
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001  the client hears of it
+            reply.fail(error)
+        return reply
+
     def _loses(self, client: Process) -> bool:
         return self._network.is_cut(client.name, self.name) or self._loop.chance.random() < self.lost
 
     def _fail(self, answer: Future) -> None:
-        unknown = CoordinatorUnavailable(f"{self.name} did not answer.")
+        unknown = NoAnswerError(f"{self.name} did not answer.")
         self._loop.after(self._loop.chance.randrange(ANSWER_MAX_US), lambda: answer.fail(unknown))

@@ -14,6 +14,7 @@ from merge.errors import (
     CanalGroupError,
     FencedError,
     NotSubscribed,
+    PositionPurged,
     RetryableError,
     RolledBack,
     ServerUnavailable,
@@ -23,7 +24,7 @@ from merge.errors import (
 from merge.events import Resume
 from merge.ledger import Batch
 from simulation.invariants import Invariants
-from simulation.loop import MS, Future, Loop
+from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
 from simulation.server import Server
@@ -66,6 +67,8 @@ class Consumer(Process):
         self._depth = depth
         #: how likely it changes its mind, instead of acknowledging
         self.fickle = 0.0
+        #: whether it is about to give up its subscription
+        self.unsubscribes = False
 
     def begin(self) -> None:
         """Forget everything, under a new name."""
@@ -92,6 +95,26 @@ class Consumer(Process):
                 await self.sleep(5 * RETRY_US)
             except RetryableError:
                 await self.sleep(RETRY_US)
+            except PositionPurged as error:
+                self._invariants.stranded(self.client_id, error.message)
+                await self.sleep(5 * RETRY_US)
+
+    async def _unsubscribe(self) -> None:
+        """Give up the subscription, whatever it takes to be sure of it."""
+        self.note("unsubscribes")
+        self._invariants.unsubscribes(self.client_id)
+        while True:
+            try:
+                await self._ask("unsubscribe", self.client_id, self._epoch)
+                break
+            except RetryableError:
+                await self.sleep(RETRY_US)
+            except NotSubscribed:
+                break
+        self.note("is not subscribed any more")
+        self._invariants.unsubscribed(self.client_id)
+        self.unsubscribes = False
+        await self.sleep(5 * RETRY_US)
 
     async def _subscribe(self) -> None:
         self._epoch, self._held = 0, deque()
@@ -119,6 +142,9 @@ class Consumer(Process):
     async def _turn(self) -> None:
         """Get a batch; acknowledge the oldest when enough are held, or when there is nothing to get."""
         batch = None
+        if self.unsubscribes:
+            await self._unsubscribe()
+            raise NotSubscribed("It unsubscribed.")
         if len(self._held) < self._depth:
             batch = await self._get()
         if self.loop.chance.random() < self.fickle:
@@ -130,7 +156,7 @@ class Consumer(Process):
         rows_max = self.loop.chance.randrange(1, 9)
         try:
             batch: Batch | None = await self._ask(
-                "get", self.client_id, self._epoch, rows_max, GET_US, self._seen_id, wait_us=GET_US
+                "get", self.client_id, self._epoch, rows_max, GET_US / 1e6, self._seen_id, wait_us=GET_US
             )
             if batch is None:
                 return None
@@ -205,9 +231,9 @@ class Consumer(Process):
         """Ask the server at the door; next time another one, if this one cannot tell."""
         server = self._servers[self._door]
         away = ServerUnavailable(f"{server.name} did not answer.", retry_after_s=0.3)
-        answer: Future = self._network.ask(self, server, method, *arguments)
+        answer = self._network.ask(self, server, method, *arguments)
         try:
             return await self.within(answer, wait_us + ANSWER_US, away)
         except ServerUnavailable:
-            self._door = self.loop.chance.randrange(len(self._servers))
+            self._door = (self._door + 1) % len(self._servers)
             raise

@@ -1,4 +1,4 @@
-"""The cursor store: a real adapter behind a channel that may lose a request, or its answer."""
+"""The cursor stores of a server's process: real ones, by a channel that may lose a request, or its answer."""
 
 from __future__ import annotations
 
@@ -6,71 +6,104 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.meta.memory import MemoryCursorStore
-from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import CursorStore, Subscription
-from merge.tree import Tree
-from simulation.channel import Channel, Line
+from merge.errors import CoordinatorUnavailable
+from simulation.channel import Channel, NoAnswerError
 from simulation.invariants import Invariants
-from simulation.loop import Future
+from simulation.network import Line
 from simulation.process import Process
-from simulation.zookeeper import Session, ZooKeeper
-
-DESTINATION = "shop"
 
 
-class Cursors:
-    """Keeps the subscriptions of all servers.
+class CursorsBeside:
+    """A store that knows of epochs only what is claimed and written, as a file does.
+
+    Implements `actors.ports.CursorStore`.
 
     Args:
-        store: a real store; it stands for the medium, not for a server's view of it.
-        invariants: are told of each write that came through.
-        send: carries what is done to the store: (client, its session, what).
+        medium: what all processes write to.
+        channel: to it.
+        process: whose way to it this is.
+        invariants: are told of what comes through.
     """
 
     def __init__(
-        self,
-        store: CursorStore,
-        invariants: Invariants,
-        send: Callable[[Process, Session, Callable[[], Any]], Future],
+        self, medium: MemoryCursorStore, channel: Channel, process: Process, invariants: Invariants
     ) -> None:
-        self._store = store
+        self._medium = medium
+        self._channel = channel
+        self._process = process
+        self._line = Line()
         self._invariants = invariants
-        self._send = send
 
-    @classmethod
-    def in_zookeeper(cls, zookeeper: ZooKeeper, invariants: Invariants) -> Cursors:
-        """Return a store whose writes are ZooKeeper's transactions."""
-        return cls(ZooKeeperCursorStore(zookeeper, Tree(DESTINATION)), invariants, zookeeper.request)
-
-    @classmethod
-    def beside(cls, channel: Channel, invariants: Invariants) -> Cursors:
-        """Return a store that knows of epochs only what is claimed and written, as a file does."""
-        lines: dict[int, Line] = {}
-
-        def send(client: Process, session: Session, act: Callable[[], Any]) -> Future:
-            return channel.request(client, lines.setdefault(id(session), Line()), act)
-
-        return cls(MemoryCursorStore(), invariants, send)
-
-    async def claim(self, server: Process, session: Session, epoch: int) -> None:
+    def claim(self, epoch: int) -> None:
         """Let nobody older write."""
 
         def act() -> None:
-            self._store.claim(epoch)
+            self._medium.claim(epoch)
             self._invariants.claimed(epoch)
 
-        await self._send(server, session, act)
+        self._ask(act)
 
-    async def load(self, server: Process, session: Session) -> list[Subscription]:
+    def load(self) -> list[Subscription]:
         """Return every subscription."""
-        subscriptions: list[Subscription] = await self._send(server, session, self._store.load)
+        subscriptions: list[Subscription] = self._ask(self._medium.load)
         return subscriptions
 
-    async def save(self, server: Process, session: Session, subscription: Subscription, epoch: int) -> None:
+    def save(self, subscription: Subscription, epoch: int) -> None:
         """Write a subscription."""
 
         def act() -> None:
-            self._store.save(subscription, epoch)
+            self._medium.save(subscription, epoch)
             self._invariants.written(subscription, epoch)
 
-        await self._send(server, session, act)
+        self._ask(act)
+
+    def forget(self, client_id: str, epoch: int) -> None:
+        """Remove a subscription."""
+
+        def act() -> None:
+            self._medium.forget(client_id, epoch)
+            self._invariants.forgotten(client_id)
+
+        self._ask(act)
+
+    def flush(self, epoch: int) -> None:
+        """Do nothing: what was saved is written."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def _ask(self, act: Callable[[], Any]) -> Any:
+        answer = self._channel.request(self._process, self._line, act)
+        self._process.host.wait_for(answer)
+        try:
+            return answer.result()
+        except NoAnswerError as error:
+            raise CoordinatorUnavailable(str(error)) from error
+
+
+class WatchedCursors:
+    """A store whose server tells what it begins with.
+
+    Args:
+        store: the real one.
+        invariants: are told.
+    """
+
+    def __init__(self, store: CursorStore, invariants: Invariants) -> None:
+        self._store = store
+        self._invariants = invariants
+        self._epoch = 0
+        self.save, self.forget = store.save, store.forget
+        self.flush, self.close = store.flush, store.close
+
+    def claim(self, epoch: int) -> None:
+        """Let nobody older write."""
+        self._store.claim(epoch)
+        self._epoch = epoch
+
+    def load(self) -> list[Subscription]:
+        """Return every subscription."""
+        subscriptions = self._store.load()
+        self._invariants.took_over(self._epoch, subscriptions)
+        return subscriptions

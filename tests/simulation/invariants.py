@@ -7,15 +7,18 @@ Safety:
 2. A cursor never moves backwards, and passes nothing that its consumer has not acknowledged.
 3. An acknowledgement is accepted when the cursor is durable, in the order of delivery, and each whole
    transaction is accepted once.
-4. Keys never decrease, nor do transactions of a shard change their order; a key is its commit time, raised to
-   the key before, unless it is flagged late; nothing is late unless its shard's clock stepped back, or its
-   shard was skipped, removed, or joined the others. Nothing of a shard that is held becomes late.
+4. Transactions of a shard never change their order. What is delivered after another shard's was not committed
+   before it, by the world's clock, but for what the clocks of the two sources explain: their skews, the steps
+   that they made, and how early they stamp; see `Source.key_min_us` and `key_max_us`. Nor does anything come
+   after what a cursor has passed and was committed later by more than that. Excused is a shard that was
+   skipped, removed, or joined the others; nothing else is flagged late, but after a step back. Nothing of a
+   shard that is held becomes late. The product's keys are not looked at.
 5. A transaction is never interleaved with another, and begins with its beginning.
 6. What stands at or before the cursor is not delivered again.
 7. No more batches are outstanding, nor headers held, than the bounds say.
-8. A shard that is removed leaves a cursor behind everything that it committed before, unless it was dropped
-   at once, or the cursor is of a client id that was dropped. What it commits later is not delivered, and
-   nothing any more once a cursor says that it left.
+8. A shard that is removed leaves a cursor behind everything that it committed before, as far as its clock and
+   ours agree on that, unless it was dropped at once, or the cursor is of a client id that was dropped. What
+   it commits later is not delivered, likewise, and nothing any more once a cursor says that it left.
 9. A client id that was dropped for being away goes on at its cursor. If it says so, it misses what the others
    have behind them, and nothing more.
 
@@ -34,7 +37,7 @@ from merge.header import Flag
 from merge.ledger import Batch
 from merge.member import Policy
 from merge.position import GroupPosition
-from simulation.loop import BEGIN_US, Loop, S
+from simulation.loop import Loop, S
 from simulation.source import Place, Source
 
 #: as whole numbers: the enumeration's own operators are slow
@@ -54,8 +57,8 @@ class Delivery:
 
     batch: Batch
     places: list[Place]
-    #: key of its last header
-    last_us: int
+    #: the least key that any header up to its last may have
+    least_us: int
     #: whether its last header ends a transaction
     whole: bool
 
@@ -71,7 +74,7 @@ class Consumption:
     cursor: GroupPosition | None = None
     #: for each shard the index behind what the active server knows to be durable
     known: list[int] = field(default_factory=list)
-    #: keys never fall below this: greatest key that the known cursor has passed
+    #: the same of what the known cursor has passed
     passed_us: int = 0
     #: by batch id
     delivered: dict[int, Delivery] = field(default_factory=dict)
@@ -87,6 +90,10 @@ class Consumption:
     #: whether the cursor store says that it was dropped, or a consumer ever heard so
     dropped: bool = False
     was_dropped: bool = False
+    #: whether its consumer keeps its place itself, and may go back
+    keeps_place: bool = False
+    #: whether its consumer gives up the subscription
+    unsubscribes: bool = False
     #: whether its consumer gives up what it missed
     resumes_now: bool = False
 
@@ -96,8 +103,8 @@ class Removal:
     """A shard's removal, as a server took it."""
 
     epoch: int
-    #: what the shard commits from this time on is not taken, microseconds since 1970 UTC
-    until_us: int
+    #: the world's time of the request, microseconds
+    at_us: int
     #: headers that its source had then
     there: int
     #: whether what is not acknowledged is dropped
@@ -114,6 +121,8 @@ class Invariants:
         late: whether the settings' policy may make transactions late.
         newcomer: the shard that joins the others; None: none does.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
+        exact_removals: whether a removal goes by the source's clock, and not by ours.
+        at_once: whether an acknowledgement is durable when it is answered, and not a while later.
     """
 
     def __init__(
@@ -125,6 +134,8 @@ class Invariants:
         late: bool,
         newcomer: int | None,
         elections_fence: bool,
+        exact_removals: bool = False,
+        at_once: bool = True,
     ) -> None:
         self._loop = loop
         self._sources = sources
@@ -138,17 +149,29 @@ class Invariants:
         self._removals: dict[tuple[int, int], Removal] = {}
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
+        self._exact_removals = exact_removals
+        self._at_once = at_once
+        #: client ids whose cursor is before what a source has forgotten
+        self._stranded: set[str] = set()
         self._epoch = 0
         #: the newest epoch that the cursor store has seen
         self._fence = 0
         self._consumptions: dict[str, Consumption] = {}
-        #: for each shard the keys of its headers, as far as they were needed
-        self._keys: list[list[int]] = [[] for _ in sources]
         #: writes that came through
         self.writes = 0
         #: what happened how often
-        happened = "elections", "batches", "acks", "again", "late", "removed", "policies", "dropped"
-        self.counts = dict.fromkeys(happened, 0)
+        happened = (
+            "elections",
+            "batches",
+            "acks",
+            "again",
+            "late",
+            "removed",
+            "policies",
+            "dropped",
+            "forgotten",
+        )
+        self.counts = dict.fromkeys((*happened, "spans", "spans again"), 0)
 
     def _of(self, client_id: str) -> Consumption:
         if client_id not in self._consumptions:
@@ -183,6 +206,8 @@ class Invariants:
         for subscription in subscriptions:
             consumption = self._of(subscription.client_id)
             self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
+            # What was acknowledged and not written comes again.
+            consumption.known, consumption.passed_us = [], 0
             self._know(consumption, subscription.cursor)
 
     def bounded(self, group: Group, ring_slots: int) -> None:
@@ -191,8 +216,8 @@ class Invariants:
         kept = stream.log.tip - stream.log.base
         pending = stream._timeline.pending if stream._timeline is not None else 0
         self._require(kept + pending <= ring_slots, "more headers are held than the rings hold")
-        for subscriber in group._subscribers.all:
-            count = len(subscriber.ledger.outstanding)
+        for client in group.describe(0)["clients"]:
+            count = len(client["outstanding"])
             self._require(count <= self._outstanding_max, "too many batches are outstanding")
 
     # ---- operators -------------------------------------------------------------------------------------
@@ -207,24 +232,52 @@ class Invariants:
         elif policy is Policy.SKIP:
             self._may_be_late.add(shard)
 
-    def removed(self, epoch: int, shard: int, until_us: int, *, now: bool) -> None:
+    def forgotten(self, client_id: str) -> None:
+        """Note that a subscription is gone with its cursor."""
+        self._loop.note("cursors", "forget {}", client_id)
+        self._require(self._of(client_id).unsubscribes, "a subscription is forgotten that nobody gave up")
+        self._consumptions.pop(client_id, None)
+        self.counts["forgotten"] += 1
+
+    def unsubscribes(self, client_id: str) -> None:
+        """Note that a consumer is about to give its subscription up."""
+        self._of(client_id).unsubscribes = True
+
+    def unsubscribed(self, client_id: str) -> None:
+        """Check that a subscription is gone whose consumer was told so."""
+        held = self._of(client_id).cursor is not None
+        self._require(not held, "a subscription is held that was given up")
+
+    def purged(self, source: Source) -> None:
+        """Note that a source has forgotten what some have not read."""
+        for client_id, consumption in self._consumptions.items():
+            durable = consumption.durable
+            if not durable or durable[source.index] < source.purged:
+                self._stranded.add(client_id)
+
+    def stranded(self, client_id: str, why: str) -> None:
+        """Check that a client is told of a purge that concerns it."""
+        self._require(client_id in self._stranded, f"another client's purge: {why}")
+
+    def removed(self, epoch: int, shard: int, *, now: bool) -> None:
         """Note that a server lets a shard leave."""
         before = self._removals.get((epoch, shard))
         if before is None or (now and not before.now):
             self._loop.note("group", "removes s{}{}", shard, " at once" if now else "")
             there = len(self._sources[shard].records)
-            self._removals[epoch, shard] = Removal(epoch, until_us, there, now)
+            self._removals[epoch, shard] = Removal(epoch, self._loop.now_us, there, now)
             # If another server takes over first, it is a member again that the others went on without.
             self._may_be_late.add(shard)
 
     def _owed(self, shard: int, removal: Removal) -> int:
         """Return the index behind what a shard that was removed still has to deliver."""
         source = self._sources[shard]
-        records = source.records[: removal.there] if source.stepped_back else source.records
-        for index, record in enumerate(records):
-            if record[2] & BEGIN and record[7] >= removal.until_us:
+        # A clock that is ahead of ours stamps what came before the request with a time after it.
+        ahead_us = 0 if self._exact_removals else max(0, source.skew_max_us)
+        for index in range(removal.there):
+            if source.records[index][2] & BEGIN and source.committed_us[index] + ahead_us >= removal.at_us:
                 return index
-        return len(records)
+        return removal.there
 
     # ---- batches ---------------------------------------------------------------------------------------
 
@@ -238,13 +291,14 @@ class Invariants:
         places = self.places(batch)
         self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, places, client_id)
         before = consumption.ends.get((batch.server_epoch, batch.generation, batch.log_start))
-        self._check_order(consumption, before, batch, places)
+        least_us = self._check_order(consumption, before, batch, places)
         self._check_whole(before, batch, places)
         for shard, index in places:
-            self._require(index >= consumption.known[shard], "what the cursor has passed is delivered again")
+            known = consumption.known[shard] if consumption.known else 0
+            self._require(index >= known, "what the cursor has passed is delivered again")
             self._check_stays(batch.server_epoch, shard, index)
         flags = int(batch.headers["flags"][-1])
-        delivery = Delivery(batch, places, int(batch.headers["key_us"][-1]), bool(flags & END))
+        delivery = Delivery(batch, places, least_us, bool(flags & END))
         consumption.delivered[batch.batch_id] = delivery
         consumption.ends[batch.server_epoch, batch.generation, batch.log_stop] = delivery
         self.counts["batches"] += 1
@@ -256,9 +310,9 @@ class Invariants:
         self._require(shard not in self._left, "a shard is delivered that left")
         removal = self._removals.get((epoch, shard))
         if removal is not None and index >= removal.there:
-            while not self._sources[shard].records[index][2] & BEGIN:
-                index -= 1
-            young = self._sources[shard].records[index][7] >= removal.until_us
+            source = self._sources[shard]
+            behind_us = source.stamp_error_us - min(0, source.skew_min_us)
+            young = source.committed_us[index] - behind_us >= removal.at_us
             self._require(not young, "what a shard commits after its removal is delivered")
 
     def places(self, batch: Batch) -> list[Place]:
@@ -274,37 +328,33 @@ class Invariants:
 
     def _check_order(
         self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[Place]
-    ) -> None:
-        lowest_us = before.last_us if before is not None else consumption.passed_us
+    ) -> int:
+        """Check a batch's order; return the least key that any header up to its last may have."""
+        least_us = before.least_us if before is not None else consumption.passed_us
         seen: dict[int, int] = {}
-        keys, flags = batch.headers["key_us"].tolist(), batch.headers["flags"].tolist()
-        for key_us, flag, (shard, index) in zip(keys, flags, places, strict=True):
-            self._require(key_us >= lowest_us, "keys decrease")
-            lowest_us = key_us
+        stamps, flags = batch.headers["commit_us"].tolist(), batch.headers["flags"].tolist()
+        for stamp_us, flag, (shard, index) in zip(stamps, flags, places, strict=True):
+            source = self._sources[shard]
             self._require(seen.get(shard, -1) < index, "a shard's transactions change their order")
             seen[shard] = index
+            self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
+            if source.key_max_us[index] < least_us and shard not in self._may_be_late:
+                early_us = least_us - source.key_max_us[index]
+                self._require(False, f"order is wrong by {early_us} us more than clocks explain")
+            least_us = max(least_us, source.key_min_us[index])
             if flag & LATE:
                 self.counts["late"] += 1
-                stepped_back = self._sources[shard].stepped_back
-                self._require(shard in self._may_be_late or stepped_back, "something is late for no reason")
+                excused = shard in self._may_be_late or source.stepped_back
+                self._require(excused, "something is late for no reason")
                 held_us = self._held.get((batch.server_epoch, shard))
-                if held_us is not None and shard != self._newcomer and not stepped_back:
+                if held_us is not None and shard != self._newcomer and not source.stepped_back:
                     self._check_not_passed(shard, index, held_us)
-            elif shard not in self._may_be_late and not self._sources[shard].stepped_back:
-                self._require(key_us == self._key_us(shard, index), "a key is not what it has to be")
+        return least_us
 
     def _check_not_passed(self, shard: int, index: int, held_us: int) -> None:
         """Check that a late header was committed before, or soon after, its shard was held."""
         source = self._sources[shard]
-        committed_us = source.records[index][7] - BEGIN_US - source.skew_us
-        self._require(committed_us < held_us + CAUGHT_UP_US, "a shard that is held is passed")
-
-    def _key_us(self, shard: int, index: int) -> int:
-        """Return the key of a header that was never late."""
-        keys, records = self._keys[shard], self._sources[shard].records
-        while len(keys) <= index:
-            keys.append(max(keys[-1] if keys else 0, records[len(keys)][7]))
-        return keys[index]
+        self._require(source.committed_us[index] < held_us + CAUGHT_UP_US, "a shard that is held is passed")
 
     def _check_whole(self, before: Delivery | None, batch: Batch, places: list[Place]) -> None:
         """After a fragment that is not its transaction's last one, the next header is the next fragment."""
@@ -327,16 +377,42 @@ class Invariants:
         """
         consumption = self._of(client_id)
         for shard, index in places:
-            known = max(upto[shard], consumption.durable[shard])
+            durable = consumption.durable[shard] if consumption.durable else 0
+            known = max(upto[shard], durable)
             before = (shard, index - 1)
             self._require(
                 index <= known or before in consumption.finished, "a consumer receives what comes later"
             )
             upto[shard] = max(upto[shard], index + 1)
 
+    def read_span(
+        self, client_id: str, start: GroupPosition, places: list[Place], end: GroupPosition
+    ) -> None:
+        """Check that a span is what stands between its ends, in each shard's order."""
+        self._loop.note(client_id, "reads {}", places)
+        consumption = self._of(client_id)
+        consumption.keeps_place = True
+        begin, behind = self._indexes(start, consumption), self._indexes(end, consumption)
+        for source, first, last in zip(self._sources, begin, behind, strict=True):
+            found = [index for shard, index in places if shard == source.index]
+            found = [index for index in found if source.records[index][3]]
+            there = [index for index in range(first, last) if source.records[index][3]]
+            self._require(found == there, "a span is not what stands between its ends")
+            consumption.finished.update((source.index, index) for index in range(first, last))
+        self.counts["spans"] += 1
+
+    def same_span(self, expected: list[Place], found: list[Place]) -> None:
+        """Check that a span that was read again has the same rows in the same order."""
+        with_rows = [
+            [(shard, index) for shard, index in places if self._sources[shard].records[index][3]]
+            for places in (expected, found)
+        ]
+        self._require(with_rows[0] == with_rows[1], "a span is another one when it is read again")
+        self.counts["spans again"] += 1
+
     def behind(self, client_id: str) -> list[int]:
         """Return for each shard the index behind what the active server knows to be durable."""
-        return list(self._of(client_id).known)
+        return list(self._of(client_id).known or [0] * len(self._sources))
 
     def finished(self, client_id: str, places: list[Place]) -> None:
         """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""
@@ -352,7 +428,7 @@ class Invariants:
         assert cursor is not None
         self.writes += 1
         behind = self._indexes(cursor, consumption)
-        if consumption.cursor is not None:
+        if consumption.cursor is not None and not consumption.keeps_place:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
         if not subscription.dropped and consumption.resumes_now:
@@ -363,7 +439,7 @@ class Invariants:
         for shard, (old, new) in enumerate(
             zip(consumption.durable, behind, strict=bool(consumption.durable))
         ):
-            self._require(old <= new, "a cursor moves backwards")
+            self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
             for index in range(old, new) if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
         consumption.durable, consumption.cursor = behind, cursor
@@ -395,42 +471,53 @@ class Invariants:
         others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
         for shard, (old, new) in enumerate(zip(consumption.durable, behind, strict=True)):
             for other in others:
-                passed = new <= old or not other.durable or new <= other.durable[shard]
+                behind_other = other.durable if self._at_once else other.known
+                passed = new <= old or not behind_other or new <= behind_other[shard]
                 self._require(passed, "a consumer misses what nobody has behind it")
             consumption.finished.update((shard, index) for index in range(old, new))
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
         """Note that a consumer is told where it begins."""
         consumption = self._of(client_id)
-        same = self._indexes(cursor, consumption) == consumption.durable
-        self._require(same, "a consumer begins at another cursor")
+        begins = self._indexes(cursor, consumption)
+        same = begins == consumption.durable
+        if not self._at_once and not same:
+            # It was acknowledged, and is not written yet.
+            same = begins == consumption.known
+        self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
         self._know(consumption, cursor)
         consumption.begun = True
 
-    def accepted(self, epoch: int, client_id: str, batch_id: int) -> None:
+    def accepted(self, client_id: str, batch_id: int) -> None:
         """Check an acknowledgement that is answered."""
-        self._require(epoch == self._epoch, "a server accepts that is not the active one")
+        self._require(batch_id >> 32 == self._epoch, "a server accepts that is not the active one")
         consumption = self._of(client_id)
-        delivery = consumption.delivered[batch_id]
+        delivery = consumption.delivered.get(batch_id)
+        if delivery is None:
+            return  # its subscription was given up meanwhile
         self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
         self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
         consumption.accepted_id = batch_id
         behind = self._indexes(delivery.batch.ack, consumption)
         for shard, (durable, accepted) in enumerate(zip(consumption.durable, behind, strict=True)):
-            done = durable >= accepted or shard in self._left
+            done = durable >= accepted or shard in self._left or not self._at_once
             self._require(done, "an acknowledgement is accepted before it is durable")
         flags = delivery.batch.headers["flags"].tolist()
         for flag, place in zip(flags, delivery.places, strict=True):
             whole = flag & BEGIN and flag & END
-            self._require(not whole or place not in consumption.accepted, "a transaction is accepted twice")
+            twice = self._at_once and whole and place in consumption.accepted
+            self._require(not twice, "a transaction is accepted twice")
             consumption.accepted.add(place)
         self._know(consumption, delivery.batch.ack)
         self.counts["acks"] += 1
 
     def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
         if cursor is not None:
+            known = consumption.known or [0] * len(self._sources)
             consumption.known = self._indexes(cursor, consumption)
-            consumption.passed_us = max(consumption.passed_us, cursor.passed_us)
+            for source, before, behind in zip(self._sources, known, consumption.known, strict=True):
+                least_us = max(source.key_min_us[before:behind], default=0)
+                consumption.passed_us = max(consumption.passed_us, least_us)
 
     def _indexes(self, cursor: GroupPosition, consumption: Consumption) -> list[int]:
         """Return for each shard the index behind a cursor; where a shard left, the last one there was."""
@@ -458,6 +545,8 @@ class Invariants:
         """
         count = 0
         for client_id in client_ids:
+            if client_id in self._stranded:
+                continue
             consumption = self._of(client_id)
             durable = consumption.durable or [0] * len(self._sources)
             left = consumption.cursor.retired if consumption.cursor is not None else ()

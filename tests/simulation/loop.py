@@ -1,14 +1,15 @@
 """The loop: simulated time, what is due when, the one source of chance, and the story of what happened.
 
-Everything runs on one thread. `async def` is used for what the actors do step by step; a coroutine waits for
-a `Future` of this file and for nothing else, so that two runs of a seed take the same steps.
+What is due when is decided here and nowhere else: processes have asyncio loops (`simulation.event_loop`) and
+threads (`simulation.threads`), one of which runs at a time, so that two runs of a seed take the same steps.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -20,7 +21,7 @@ STEPS_MAX = 400_000
 
 
 class Future:
-    """A value that comes later, or an error; the first one stays."""
+    """What passes from one process to another: a value that comes later, or an error; the first one stays."""
 
     __slots__ = ("_error", "_then", "_value", "done")
 
@@ -57,9 +58,16 @@ class Future:
         """Give what this one was given to another."""
         other._end(self._value, self._error)
 
-    def __await__(self) -> Generator[Future, None, Any]:
-        if not self.done:
-            yield self
+    def give(self, answer: asyncio.Future[Any]) -> None:
+        """Give what this one was given to a future of asyncio."""
+        if self._error is not None:
+            answer.set_exception(self._error)
+        else:
+            answer.set_result(self._value)
+
+    def result(self) -> Any:
+        """Return what it was given, or raise it."""
+        assert self.done, "it is there"
         if self._error is not None:
             raise self._error
         return self._value
@@ -84,6 +92,12 @@ class Loop:
         self._ready: deque[Callable[[], None]] = deque()
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
+        #: what broke that nobody waits for
+        self._broken: BaseException | None = None
+
+    def defect(self, error: BaseException) -> None:
+        """End the simulation: something broke that the product would only log, or be ended by."""
+        self._broken = self._broken or error
 
     def note(self, who: str, what: str, *details: Any) -> None:
         """Tell what happened; `details` are formatted into `what` only if the story is kept."""
@@ -105,6 +119,7 @@ class Loop:
             while self._ready:
                 self.steps += 1
                 self._ready.popleft()()
+                self._check()
             assert self.steps < STEPS_MAX, "the simulation goes round in circles"
             if enough():
                 return
@@ -114,3 +129,11 @@ class Loop:
             self.now_us, _, action = heapq.heappop(self._due)
             self.steps += 1
             action()
+            self._check()
+
+    def _check(self) -> None:
+        if self._broken is not None:
+            broken, self._broken = self._broken, None
+            if isinstance(broken, AssertionError):
+                raise broken
+            raise AssertionError(f"broke: {type(broken).__name__}: {broken}") from broken

@@ -6,6 +6,8 @@ the way there or back, and a request may come twice or long after its caller gav
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from merge.errors import ServerUnavailable
@@ -16,6 +18,19 @@ from simulation.process import Process
 DELAY_MAX_US = 20 * MS
 #: time of one that is held up
 STRAY_MAX_US = 6_000 * MS
+
+
+@dataclass
+class Line:
+    """One client's connection to somebody: what is sent by it arrives in order."""
+
+    #: when its last message arrives
+    arrives_us: int = 0
+
+    def arrival_us(self, at_us: int) -> int:
+        """Return when a message arrives that would alone arrive at that time."""
+        self.arrives_us = max(self.arrives_us, at_us)
+        return self.arrives_us
 
 
 class Network:
@@ -45,15 +60,29 @@ class Network:
         """Return how long a message takes."""
         return self._loop.chance.randrange(MS, DELAY_MAX_US)
 
-    def call(self, caller: Process, callee: Process, method: str, *arguments: Any) -> Future:
-        """Call a method as Ray does: it runs once or the caller hears that it may not have."""
-        answer, reply = Future(), Future()
-        held_us = max(0, self._cut.get((caller.name, callee.name), 0) - self._loop.now_us)
-        reply.then(lambda: self._loop.after(self.delay_us(), lambda: reply.pass_on(answer)))
-        self._loop.after(held_us + self.delay_us(), lambda: self._arrive(callee, method, arguments, reply))
-        return answer
+    def call(
+        self, caller: Process, callee: Process, method: str, *arguments: Any, line: Line | None = None
+    ) -> asyncio.Future[Any]:
+        """Call a method as actors do: it runs once or the caller hears that it may not have.
 
-    def ask(self, caller: Process, callee: Process, method: str, *arguments: Any) -> Future:
+        Args:
+            caller: who calls.
+            callee: who is called.
+            method: of it.
+            arguments: of the call.
+            line: by which it is called; None: by a way of its own.
+        """
+        answer, reply = Future(), Future()
+        if caller.alive:
+            held_us = max(0, self._cut.get((caller.name, callee.name), 0) - self._loop.now_us)
+            reply.then(lambda: self._loop.after(self.delay_us(), lambda: reply.pass_on(answer)))
+            at_us = (line or Line()).arrival_us(self._loop.now_us + held_us + self.delay_us())
+            self._loop.after(
+                at_us - self._loop.now_us, lambda: self._arrive(callee, method, arguments, reply)
+            )
+        return caller.awaiting(answer)
+
+    def ask(self, caller: Process, callee: Process, method: str, *arguments: Any) -> asyncio.Future[Any]:
         """Call a method as a consumer does: there may never be an answer, whether it ran or not."""
         answer = Future()
         chance = self._loop.chance
@@ -66,7 +95,7 @@ class Network:
             reply = Future()
             reply.then(lambda reply=reply: self._return(caller, callee, reply, answer))
             self._loop.after(delay_us, lambda reply=reply: self._arrive(callee, method, arguments, reply))
-        return answer
+        return caller.awaiting(answer)
 
     def _return(self, caller: Process, callee: Process, reply: Future, answer: Future) -> None:
         if self.is_cut(caller.name, callee.name) or self._loop.chance.random() < self.lost:

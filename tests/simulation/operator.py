@@ -1,4 +1,4 @@
-"""An operator: skips, holds and removes shards, and asks until it is answered or refused."""
+"""An operator: adds, skips, holds and removes shards, and asks until it is answered or refused."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from simulation.process import Process
 from simulation.server import Server
 
 ANSWER_US = 2_500 * MS
+#: adding waits for the driver
+ADD_US = 9_000 * MS
 AGAIN_US = 700 * MS
 
 
@@ -28,6 +30,14 @@ class Operator(Process):
         super().__init__(loop, "operator")
         self._network = network
         self._servers = servers
+
+    async def add(self, shard: str) -> None:
+        """Let a shard join, until it has: a server that takes over does not know that it was asked."""
+        while True:
+            state = await self._insist("add_shard", shard, wait_us=ADD_US)
+            if state is None or state.get("role") in (Role.MEMBER, Role.LEAVING, Role.LEFT):
+                return
+            await self.sleep(AGAIN_US)
 
     async def give(self, shard: str, policy: Policy) -> None:
         """Give a shard a policy, if it may have that."""
@@ -46,14 +56,14 @@ class Operator(Process):
                 return
             await self.sleep(AGAIN_US)
 
-    async def _insist(self, method: str, *arguments: Any) -> dict[str, Any] | None:
+    async def _insist(self, method: str, *arguments: Any, wait_us: int = ANSWER_US) -> dict[str, Any] | None:
         """Ask one server after the other; return the state of the shard, or None if it is refused."""
         while True:
             server = self.loop.chance.choice(self._servers)
             away = ServerUnavailable(f"{server.name} did not answer.")
             answer = self._network.ask(self, server, method, *arguments)
             try:
-                state: dict[str, Any] = await self.within(answer, ANSWER_US, away)
+                state: dict[str, Any] = await self.within(answer, wait_us, away)
             except UsageError as error:
                 self.note("is refused {}: {}", method, error.message)
                 return None

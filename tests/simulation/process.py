@@ -1,62 +1,44 @@
-"""A process of the simulated world: it can be killed, started again, stopped (SIGSTOP) and woken."""
+"""A process of the simulated world: it can be killed, started again, stopped (SIGSTOP) and woken.
+
+It has an asyncio loop and threads, both of which end with it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from merge.errors import CanalGroupError, ServerUnavailable
+from simulation.event_loop import EventLoop
+from simulation.host import EndedError, Host
 from simulation.loop import Future, Loop
-
-
-class Task:
-    """A coroutine that runs in a process, as long as its incarnation lives."""
-
-    __slots__ = ("_coroutine", "_process", "broke", "ended")
-
-    def __init__(self, process: Process, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self._process = process
-        self._coroutine = coroutine
-        #: what it returned or raised
-        self.ended = Future()
-        #: whether it raised
-        self.broke = False
-        process.soon(self._step)
-
-    def cancel(self) -> None:
-        """End it where it stands."""
-        if not self.ended.done:
-            if not self._coroutine.cr_running:
-                self._coroutine.close()
-            self.ended.fail(ServerUnavailable("cancelled"))
-
-    def _step(self) -> None:
-        if self.ended.done:
-            return
-        try:
-            waits_for: Future = self._coroutine.send(None)
-        except StopIteration as stop:
-            self.ended.set(stop.value)
-        except CanalGroupError as error:
-            self.broke = True
-            self.ended.fail(error)
-        else:
-            waits_for.then(lambda: self._process.soon(self._step))
+from simulation.threads import Thread
 
 
 class Process:
-    """Something that runs, with tasks in it; a subclass says in `begin` what it does from its start on."""
+    """Something that runs; a subclass says in `begin` what it does from its start on.
 
-    def __init__(self, loop: Loop, name: str) -> None:
+    Args:
+        loop: the world's time.
+        name: its name.
+        offset_us: its monotonic clock minus the world's.
+    """
+
+    def __init__(self, loop: Loop, name: str, offset_us: int = 0) -> None:
         self.loop = loop
         self.name = name
         self.alive = False
         self.paused = False
         #: grows with each start
         self.incarnation = 0
-        self._tasks: dict[Task, None] = {}
-        #: what has to be done when it is woken
-        self._backlog: list[Callable[[], None]] = []
+        #: those that have not ended
+        self.threads: dict[Thread, None] = {}
+        self.host = Host(self)
+        self._offset_us = offset_us
+        self._running = EventLoop(self, 0)
+        #: what has to be done when it is woken, and whether a timer was due
+        self._backlog: list[tuple[bool, Callable[[], None]]] = []
         #: calls that it has not answered: they fail when it dies
         self._unanswered: dict[Future, None] = {}
 
@@ -67,14 +49,20 @@ class Process:
         """Tell what happened here."""
         self.loop.note(self.name, what, *details)
 
+    @property
+    def now_us(self) -> int:
+        """Its monotonic clock."""
+        return self.loop.now_us + self._offset_us
+
     # ---- life ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start it, if it does not live."""
         if not self.alive:
             self.alive, self.incarnation = True, self.incarnation + 1
+            self._running = EventLoop(self, self.incarnation)
             self.note("starts")
-            self.begin()
+            self._do(self.begin)
 
     def kill(self) -> None:
         """End it at once, with everything that it knew."""
@@ -83,12 +71,16 @@ class Process:
         self.note("is gone")
         self.alive = self.paused = False
         self._backlog.clear()
-        tasks, self._tasks = list(self._tasks), {}
-        for task in tasks:
-            task.cancel()
+        for thread in list(self.threads):
+            thread.kill()
+        self._running.kill()
         unanswered, self._unanswered = list(self._unanswered), {}
         for call in unanswered:
             call.fail(ServerUnavailable(f"{self.name} died", retry_after_s=0.5))
+
+    def end(self) -> None:
+        """End it; called by itself."""
+        self.kill()
 
     def restart(self, after_us: int) -> None:
         """Kill it, and start it again after a while."""
@@ -102,62 +94,120 @@ class Process:
             self.paused = True
 
     def wake(self) -> None:
-        """Let it go on. What came meanwhile comes in any order: sockets and timers do not agree on one."""
+        """Let it go on. Sockets and timers do not agree on which of them comes first after a pause."""
         if not self.paused:
             return
         self.note("wakes with {} things to do", len(self._backlog))
         self.paused = False
         backlog, self._backlog = self._backlog, []
-        self.loop.chance.shuffle(backlog)
-        for action in backlog:
+        timers_first = self.loop.chance.random() < 0.5
+        for _, action in sorted(backlog, key=lambda waiting: waiting[0] != timers_first):
             self.loop.soon(action)
 
     # ---- running ---------------------------------------------------------------------------------------
 
-    def soon(self, action: Callable[[], None]) -> None:
-        """Do something next, in this incarnation: not while paused, and never once it is dead."""
+    def soon(self, action: Callable[[], Any], incarnation: int | None = None) -> None:
+        """Do something next: not while paused, and never once it is dead.
+
+        Args:
+            action: what to do.
+            incarnation: whose it is; None: this one's.
+        """
+        mine = self.incarnation if incarnation is None else incarnation
+
+        def act() -> None:
+            if self.alive and self.incarnation == mine:
+                if self.paused:
+                    self._backlog.append((False, act))
+                else:
+                    self._do(action)
+
+        self.loop.soon(act)
+
+    def after(self, delay_us: int, action: Callable[[], Any]) -> None:
+        """Do something later, likewise."""
         incarnation = self.incarnation
 
         def act() -> None:
             if self.alive and self.incarnation == incarnation:
                 if self.paused:
-                    self._backlog.append(act)
+                    self._backlog.append((True, act))
                 else:
-                    action()
+                    self._do(action)
 
-        self.loop.soon(act)
+        self.loop.after(delay_us, act)
 
-    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
-        """Run a coroutine until its end, or this process's."""
-        task = Task(self, coroutine)
-        self._tasks[task] = None
-        task.ended.then(lambda: self._tasks.pop(task, None))
+    def _do(self, action: Callable[[], Any]) -> None:
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self._running)
+        try:
+            action()
+        except EndedError:
+            assert not self.alive, "it has ended"
+        finally:
+            asyncio._set_running_loop(before)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run a coroutine until its end, or this process's; it may end with one of our errors."""
+        task = self._running.create_task(coroutine)
+        task.add_done_callback(self._spawned_ended)
         return task
 
-    def sleep(self, delay_us: int) -> Future:
-        """Return what is there after a while."""
-        future = Future()
-        self.loop.after(delay_us, future.set)
-        return future
+    def _spawned_ended(self, task: asyncio.Task[Any]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, CanalGroupError | EndedError):
+            self.loop.defect(error)
 
-    def within(self, future: Future, timeout_us: int, error: CanalGroupError | None = None) -> Future:
-        """Return what `future` becomes, or after a while the error, or None if there is none."""
-        result = Future()
-        future.then(lambda: future.pass_on(result))
-        if not result.done:
-            self.loop.after(timeout_us, result.set if error is None else lambda: result.fail(error))
-        return result
+    async def sleep(self, delay_us: int) -> None:
+        """Return after a while."""
+        await asyncio.sleep(delay_us / 1e6)
+
+    def awaiting(self, future: Future) -> asyncio.Future[Any]:
+        """Return what `future` becomes, for this process's tasks."""
+        answer, incarnation = self._running.create_future(), self.incarnation
+
+        def give() -> None:
+            if not answer.done():
+                future.give(answer)
+
+        if self.alive:
+            future.then(lambda: self.soon(give, incarnation))
+        return answer
+
+    async def within(
+        self, answer: asyncio.Future[Any], timeout_us: int, error: CanalGroupError | None = None
+    ) -> Any:
+        """Return what `answer` becomes, or after a while raise the error, or return None if there is none."""
+        await asyncio.wait([answer], timeout=timeout_us / 1e6)
+        if answer.done():
+            return answer.result()
+        if error is not None:
+            raise error
+        return None
+
+    # ---- being called ----------------------------------------------------------------------------------
 
     def answer(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
         """Run a method that somebody called, and answer with what it returns or raises."""
         self._unanswered[call] = None
-        self.soon(lambda: self._run(call, method, arguments))
+        self.soon(lambda: self.run_call(call, method, arguments))
 
-    def _run(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
-        task = self.spawn(getattr(self, method)(*arguments))
+    def run_call(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
+        """Run a coroutine for a call."""
+        self.spawn(self._answer(call, getattr(self, method)(*arguments)))
 
-        def ended() -> None:
-            if self._unanswered.pop(call, 0) is None:
-                task.ended.pass_on(call)
+    async def _answer(self, call: Future, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            value = await work
+        except CanalGroupError as error:
+            self.answered(call, error=error)
+        else:
+            self.answered(call, value)
 
-        task.ended.then(ended)
+    def answered(self, call: Future, value: Any = None, error: CanalGroupError | None = None) -> None:
+        """Answer a call, if nobody did."""
+        if self._unanswered.pop(call, 0) is None:
+            if error is not None:
+                call.fail(error)
+            else:
+                call.set(value)

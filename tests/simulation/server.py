@@ -1,41 +1,48 @@
-"""A server: the group actor of one destination, active or standing by, around the real `merge.group.Group`.
+"""A server's process: the real candidate with the real calls of its group, in a simulated world.
 
-Does what `actors/active_group.py` and `actors/follower.py` do, step by step, and what the gateway does to
-read rows.
+What the simulation adds is a gateway's way to the rows, and eyes: what is answered is told the invariants.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Coroutine
+import asyncio
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
-from actors.ports import Subscription
+from actors.candidate import Candidate
+from actors.coordination.zookeeper import ZooKeeperCoordinator
+from actors.enrolment import Enrolment
+from actors.group_calls import GroupCalls
+from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
+from actors.meta.zookeeper import ZooKeeperCursorStore
+from actors.ports import Coordinator, CursorStore, Host
 from actors.shard_report import ShardReport
-from merge import events as ev
-from merge import instructions as do
-from merge.errors import CanalGroupError, CoordinatorUnavailable, FencedError, ServerUnavailable
+from actors.wiring import ServerIdentity
+from conf.load import build_instance
+from conf.settings import InstanceSettings
+from conf.shard_settings import ShardSettings
+from merge.errors import CanalGroupError, ShardUnavailable
+from merge.events import Resume
 from merge.group import Group, GroupSettings
 from merge.ledger import Batch
 from merge.member import Policy, Role
 from merge.position import GroupPosition, Position
-from simulation.coordinator import Coordinator
-from simulation.cursors import Cursors
+from merge.span import Span
+from simulation.channel import Channel
+from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
-from simulation.loop import BEGIN_US, MS, Future, Loop
-from simulation.network import Network
-from simulation.process import Process, Task
+from simulation.loop import MS, Loop
+from simulation.network import Line, Network
+from simulation.process import Process
 from simulation.shard import Shard
 from simulation.source import Place
-from simulation.zookeeper import ZooKeeper
+from simulation.zookeeper import DESTINATION, SESSION_US, ZooKeeper
+from simulation.zookeeper_client import Client
 
-TICK_US = 400 * MS
-POLL_WAIT_US = 1_000 * MS
-REOPEN_US = 200 * MS
-POLL_HEADERS_MAX = 65_536
 #: how long a group actor, and a whole server, takes to come back
 RESTART_US = 800 * MS
 
@@ -47,407 +54,157 @@ class Surroundings:
     loop: Loop
     network: Network
     zookeeper: ZooKeeper
-    cursors: Cursors
+    #: the way to `medium`
+    cursors: Channel
+    #: where cursors are kept; None: in ZooKeeper
+    medium: MemoryCursorStore | None
+    #: how often they are flushed, seconds; None: at once
+    flush_s: float | None
     invariants: Invariants
-    #: names of the shards that joined since, in their order
-    joined: list[str] = field(default_factory=list)
+    settings: GroupSettings
+    #: names of the shards that have an actor
+    made: list[str] = field(default_factory=list)
 
 
-#: requests whose answers the invariants look at
-_Watched: TypeAlias = ev.SubscribeRequested | ev.GetRequested | ev.AckRequested | ev.ShardPolicyGiven
+@lru_cache
+def instance(shards: tuple[str, ...]) -> InstanceSettings:
+    """Return settings that name these shards."""
+    definitions = [definition(name) for name in shards]
+    return build_instance({"preset": "memory", "destination": DESTINATION, "shards": definitions})
 
 
-class Lock:
-    """Lets one in at a time, in the order of coming; an asyncio.Lock."""
-
-    def __init__(self) -> None:
-        self._tail: Future | None = None
-
-    async def run(self, work: Callable[[], Future]) -> Any:
-        """Start `work` when everybody before is done, and wait until it is."""
-        before, mine = self._tail, Future()
-        self._tail = mine
-        try:
-            if before is not None:
-                await before
-            return await work()
-        finally:
-            mine.set()
+def definition(shard: str) -> dict[str, Any]:
+    """Return what an instance file says of a shard; nothing of it is used but the name."""
+    return {"name": shard, "files": f"/{shard}"}
 
 
 class Server(Process):
-    """One server's group actor; see the module's rules.
+    """One server's group actor.
 
     Args:
         around: what it has around it.
         name: its name.
-        shards: its shard actors by shard_index.
-        settings: of the group.
-        clock_offset_us: its monotonic clock minus the world's.
+        shards: its shard actors by name.
+        offset_us: its monotonic clock minus the world's.
     """
 
-    def __init__(
-        self,
-        around: Surroundings,
-        name: str,
-        shards: list[Shard],
-        settings: GroupSettings,
-        clock_offset_us: int,
-    ) -> None:
-        super().__init__(around.loop, name)
+    def __init__(self, around: Surroundings, name: str, shards: dict[str, Shard], offset_us: int) -> None:
+        super().__init__(around.loop, name, offset_us)
         self.around = around
         self.shards = shards
-        self.settings = settings
         #: grows with each start of the whole server: what the incarnations of its group actor have in common
         self.launches = 1
-        self._offset_us = clock_offset_us
 
     def begin(self) -> None:
         """Stand by, serve, stand by again."""
-        self.machine: Group | None = None
-        self._coordinator = Coordinator(
-            self, f"{self.name}/{self.launches}", self.around.zookeeper, self._offset_us
-        )
-        self._calls = itertools.count(1)
-        self._answers: dict[int, Future] = {}
-        #: those of the calls that are not answered
-        self._watched: dict[int, _Watched] = {}
-        self._locks: dict[str, Lock] = {}
-        self._following: dict[int, Task] = {}
-        self._chores: dict[Task, None] = {}
-        self._main = self.spawn(self._live())
-        self._main.ended.then(lambda: self._main.broke and self._end())
+        self._enrolment = Enrolment(instance(self.around.settings.shards), _Directory(self))
+        identity = ServerIdentity(f"{self.name}:1", f"{self.name}/{self.launches}", "zookeeper:1")
+        self.candidate = Candidate(self._enrolment, identity, lambda: True, self.host, _Parts(self))
+        self.calls = GroupCalls(self._enrolment, self.candidate, self.host)
 
     @property
-    def now_us(self) -> int:
-        """Its monotonic clock."""
-        return self.loop.now_us + self._offset_us
-
-    @property
-    def coordinator(self) -> Coordinator:
-        """Its side of the election."""
-        return self._coordinator
+    def machine(self) -> Group | None:
+        """The group's machine while it serves."""
+        group = self.candidate.group if self.alive else None
+        return group.machine if group is not None else None
 
     def relaunch(self) -> None:
         """Lose the whole server, not its group actor only, and start it again."""
         self.launches += 1
         self.restart(2 * RESTART_US)
 
+    def end(self) -> None:
+        """End the group actor, which is started again."""
+        self.restart(RESTART_US)
+
     async def close(self) -> None:
         """Give up activity in good order."""
-        self._main.cancel()
-        self._stand_down()
-        try:
-            await self._coordinator.close()
-        except CanalGroupError as error:
-            self.note("leaves running to expire: {}", error.message)
+        await self.candidate.close()
         self.relaunch()
-
-    def _end(self) -> None:
-        if self.alive:
-            self.restart(RESTART_US)
-
-    # ---- being active ----------------------------------------------------------------------------------
-
-    async def _live(self) -> None:
-        while True:
-            epoch = await self._coordinator.campaign()
-            self.note("is active under epoch {}", epoch)
-            try:
-                await self._serve(epoch)
-            except CoordinatorUnavailable as error:
-                self.note("stands by: {}", error.message)
-            except FencedError as error:
-                self.note("is fenced: {}", error.message)
-                raise
-            self._stand_down()
-
-    async def _serve(self, epoch: int) -> None:
-        cursors, session = self.around.cursors, self._coordinator.session
-        await cursors.claim(self, session, epoch)
-        subscriptions = await cursors.load(self, session)
-        leases = {lease.client_id: lease for lease in await self._coordinator.consumers()}
-        consumers = tuple(
-            ev.ConsumerState(
-                found.client_id,
-                found.filter,
-                found.cursor,
-                holder=leases[found.client_id].holder if found.client_id in leases else "",
-                epoch=leases[found.client_id].epoch if found.client_id in leases else 0,
-                dropped=found.dropped,
-            )
-            for found in subscriptions
-        )
-        self.machine = Group(self.settings, epoch)
-        self.around.invariants.took_over(epoch, subscriptions)
-        self._tell(ev.Started(self.now_us, consumers))
-        while True:
-            self._coordinator.check_active()
-            self._tell(ev.Ticked(self.now_us))
-            self._enrol()
-            self.around.invariants.bounded(self.machine, sum(shard.ring_size for shard in self.shards))
-            await self.sleep(TICK_US)
-
-    def _enrol(self) -> None:
-        """Tell the machine of shards that joined, as the roster does: one that was restarted knows none."""
-        assert self.machine is not None
-        known = {shard["shard"] for shard in self.machine.describe(self.now_us)["shards"]}
-        for name in self.around.joined:
-            if name not in known:
-                self.note("enrols {}", name)
-                self._tell(ev.ShardAdded(next(self._calls), name, None, self.now_us))
-
-    def _stand_down(self) -> None:
-        self.machine = None
-        for task in (*self._following.values(), *self._chores):
-            task.cancel()
-        self._following.clear()
-        answers, self._answers = self._answers, {}
-        self._watched.clear()
-        for answer in answers.values():
-            answer.fail(self._standing_by())
-
-    def _standing_by(self) -> ServerUnavailable:
-        return ServerUnavailable(f"{self.name} is not the active one.", retry_after_s=0.5)
-
-    # ---- telling the machine, doing what it says -------------------------------------------------------
-
-    def _tell(self, event: ev.Event) -> None:
-        if self.machine is not None:
-            for instruction in self.machine.handle(event):
-                self._do(instruction)
-
-    def _do(self, instruction: do.Instruction) -> None:
-        match instruction:
-            case do.Reply(call, value):
-                self._reply(call, value)
-            case do.Refuse(call, error):
-                self._watched.pop(call, None)
-                answer = self._answers.pop(call, None)
-                if answer is not None:
-                    answer.fail(error)
-            case do.OpenShard(shard, generation, position):
-                self._follow_anew(shard, generation, position)
-            case do.FreeRing(shard, generation, sequence):
-                self._call(shard, "free", generation, sequence)
-            case do.CloseShard(shard):
-                self._unfollow(shard)
-                self._leave(shard)
-            case do.SaveCursor(call, client_id, table_filter, cursor, dropped):
-                self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
-            case do.LeaseConsumer(call, client_id, holder):
-                self._chore(self._lease(call, client_id, holder))
-            case do.ReleaseConsumer(client_id):
-                self.note("releases {}", client_id)
-
-    def _reply(self, call: int, value: Any) -> None:
-        """Answer a call, if this server may still do so."""
-        request, answer = self._watched.pop(call, None), self._answers.pop(call, None)
-        if answer is None or answer.done:
-            return
-        try:
-            self.check_delivery()
-        except CanalGroupError:
-            answer.fail(self._standing_by())
-            return
-        match request:
-            case ev.AckRequested(client_id=client_id, batch_id=batch_id):
-                self.around.invariants.accepted(self.epoch, client_id, batch_id)
-            case ev.GetRequested(client_id=client_id) if value is not None:
-                self.around.invariants.delivered(client_id, value)
-            case ev.SubscribeRequested(client_id=client_id):
-                self.around.invariants.subscribed(client_id, value[1])
-            case ev.ShardPolicyGiven(policy=policy):
-                self.around.invariants.policy_given(self.epoch, value["index"], policy)
-        answer.set(value)
-
-    def check_delivery(self) -> None:
-        """Return if this server may answer with what only the active one knows."""
-        self._coordinator.check_active()
-
-    def _chore(self, work: Coroutine[Any, Any, None]) -> Task:
-        task = self.spawn(work)
-        self._chores[task] = None
-        task.ended.then(lambda: self._chore_done(task))
-        return task
-
-    def _chore_done(self, task: Task) -> None:
-        self._chores.pop(task, None)
-        if task.broke:
-            self._end()
-
-    @property
-    def epoch(self) -> int:
-        """Its epoch while it serves."""
-        return self.machine.epoch if self.machine is not None else 0
-
-    async def _save(self, call: int, subscription: Subscription) -> None:
-        try:
-            await self.around.cursors.save(self, self._coordinator.session, subscription, self.epoch)
-        except CanalGroupError as error:
-            self.note("cursor of {} not saved: {}", subscription.client_id, error.message)
-            self._tell(ev.CursorNotSaved(call, subscription.client_id, error))
-        else:
-            self._tell(ev.CursorSaved(call, subscription.client_id))
-
-    async def _lease(self, call: int, client_id: str, holder: str) -> None:
-        try:
-            lease = await self._coordinator.lease_consumer(client_id, holder)
-        except CanalGroupError as error:
-            self._tell(ev.LeaseFailed(call, client_id, error))
-        else:
-            self._tell(ev.ConsumerLeased(call, client_id, lease.epoch, self.now_us))
-
-    # ---- shards ----------------------------------------------------------------------------------------
-
-    def _call(self, shard: int, method: str, generation: int, *arguments: Any) -> Future:
-        return self.around.network.call(self, self.shards[shard], method, self.epoch, generation, *arguments)
-
-    def _follow_anew(self, shard: int, generation: int, position: Position | None) -> None:
-        self._unfollow(shard)
-        self._following[shard] = self._chore(self._follow(shard, generation, position))
-
-    def _unfollow(self, shard: int) -> None:
-        before = self._following.pop(shard, None)
-        if before is not None:
-            before.cancel()
-
-    def _leave(self, shard: int) -> None:
-        """Tell a shard to leave its source."""
-        self.around.network.call(self, self.shards[shard], "close", self.epoch)
-
-    async def _follow(self, shard: int, generation: int, position: Position | None) -> None:
-        opened = await self._open(shard, generation, position)
-        self._tell(ev.ShardOpened(shard, generation, opened, self.now_us))
-        try:
-            while True:
-                report: ShardReport = await self._call(
-                    shard, "poll", generation, POLL_HEADERS_MAX, POLL_WAIT_US
-                )
-                if report.run is not None or report.frontier_us is not None or report.full:
-                    self._tell(
-                        ev.ShardReported(
-                            shard,
-                            generation,
-                            report.run,
-                            report.frontier_us,
-                            self.now_us,
-                            full=report.full,
-                        )
-                    )
-        except CanalGroupError as error:
-            self.note("loses shard {}: {}", shard, error.message)
-            self._tell(ev.ShardLost(shard, generation, str(error), self.now_us))
-
-    async def _open(self, shard: int, generation: int, position: Position | None) -> Position:
-        while True:
-            try:
-                opened: Position = await self._call(shard, "open", generation, position)
-            except FencedError:
-                raise
-            except CanalGroupError:
-                await self.sleep(REOPEN_US)
-            else:
-                return opened
 
     # ---- calls of consumers ----------------------------------------------------------------------------
 
-    def _ask(self, make: Callable[[int], ev.Event]) -> tuple[int, Future]:
-        if self.machine is None:
-            raise self._standing_by()
-        self._coordinator.check_active()
-        call = next(self._calls)
-        answer = self._answers[call] = Future()
-        self._tell(make(call))
-        return call, answer
-
-    async def _locked(self, client_id: str, make: Callable[[int], ev.Event]) -> Any:
-        return await self._locks.setdefault(client_id, Lock()).run(lambda: self._ask(make)[1])
-
     async def subscribe(
-        self, client_id: str, holder: str, resume: ev.Resume | None
+        self, client_id: str, holder: str, resume: Resume | None
     ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id."""
-        answer: tuple[int, GroupPosition] = await self._locked(
-            client_id,
-            lambda call: self._watch(ev.SubscribeRequested(call, client_id, holder, "", self.now_us, resume)),
-        )
+        answer = await self.calls.subscribe(client_id, holder, "", resume=resume)
+        self.around.invariants.subscribed(client_id, answer[1])
         return answer
 
     async def touch(self, client_id: str, epoch: int) -> None:
         """Keep the consumer's lease."""
-        await self._ask(lambda call: ev.ConsumerTouched(call, client_id, epoch, self.now_us))[1]
+        await self.calls.touch(client_id, epoch)
 
     async def get(
-        self, client_id: str, epoch: int, rows_max: int, timeout_us: int, seen_id: int
+        self, client_id: str, epoch: int, rows_max: int, timeout_s: float, seen_id: int
     ) -> Batch | None:
         """Deliver the next batch, waiting so long for one."""
-        call, answer = self._ask(
-            lambda call: self._watch(ev.GetRequested(call, client_id, epoch, rows_max, self.now_us, seen_id))
-        )
-        if not answer.done:
-            await self.within(answer, timeout_us)
-        if not answer.done:
-            self._tell(ev.GetTimedOut(call, client_id))
-        batch: Batch | None = await answer
+        batch = await self.calls.get(client_id, epoch, rows_max, timeout_s, seen_id)
+        if batch is not None:
+            self.around.invariants.delivered(client_id, batch)
         return batch
 
-    def _watch(self, request: _Watched) -> ev.Event:
-        self._watched[request.call] = request
-        return request
+    async def span(self, client_id: str, epoch: int, span: Span, timeout_s: float) -> Batch | None:
+        """Deliver a span, waiting so long until it is there."""
+        return await self.calls.span(client_id, epoch, span, may_rewind=True, timeout_s=timeout_s)
 
     async def rows(self, client_id: str, epoch: int, batch_id: int) -> list[Place]:
         """Return which rows of the sources an outstanding batch holds, in merged order."""
-        batch: Batch = await self._ask(
-            lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, self.now_us)
-        )[1]
+        batch = await self.calls.plan(client_id, epoch, batch_id)
         found: dict[int, list[Place]] = {}
+        begins: dict[int, int] = {}
+        group = self.candidate.serving()
         for shard in np.unique(batch.headers["shard"]).tolist():
             mine = batch.headers["sequence"][batch.headers["shard"] == shard]
+            begins[shard] = int(mine[0])
+            name = group.machine._stream.shards[shard]
             found[shard] = await self.around.network.call(
                 self,
-                self.shards[shard],
+                self.shards[name],
                 "fetch",
                 batch.server_epoch,
                 batch.generation,
                 int(mine[0]),
                 int(mine[-1]) + 1,
             )
-        begins = {
-            shard: int(batch.headers["sequence"][batch.headers["shard"] == shard][0]) for shard in found
-        }
+        await self.calls.confirm(client_id, epoch, batch_id)
+        shards, sequences = batch.headers["shard"].tolist(), batch.headers["sequence"].tolist()
         return [
-            found[int(header["shard"])][int(header["sequence"]) - begins[int(header["shard"])]]
-            for header in batch.headers
+            found[shard][sequence - begins[shard]] for shard, sequence in zip(shards, sequences, strict=True)
         ]
 
     async def ack(self, client_id: str, epoch: int, batch_id: int) -> GroupPosition:
         """Acknowledge the oldest outstanding batch; return the cursor once it is durable."""
-        cursor: GroupPosition = await self._locked(
-            client_id,
-            lambda call: self._watch(ev.AckRequested(call, client_id, epoch, batch_id, self.now_us)),
-        )
+        cursor = await self.calls.ack(client_id, epoch, batch_id)
+        self.around.invariants.accepted(client_id, batch_id)
         return cursor
 
     async def rollback(self, client_id: str, epoch: int, batch_id: int | None) -> int:
         """Take back a batch and every later one, or all."""
-        count: int = await self._locked(
-            client_id, lambda call: ev.RollbackRequested(call, client_id, epoch, batch_id, self.now_us)
-        )
-        return count
+        return await self.calls.rollback(client_id, epoch, batch_id)
+
+    async def unsubscribe(self, client_id: str, epoch: int) -> None:
+        """Give up a subscription with its cursor."""
+        await self.calls.unsubscribe(client_id, epoch)
 
     async def release(self, client_id: str, epoch: int) -> None:
         """Let the consumer go; subscription and cursor stay."""
-        await self._locked(client_id, lambda call: ev.ReleaseRequested(call, client_id, epoch, self.now_us))
+        await self.calls.release(client_id, epoch)
 
-    # ---- calls of operators ----------------------------------------------------------------------------
+    # ---- calls of operators and the driver -------------------------------------------------------------
 
     async def give_policy(self, name: str, policy: Policy) -> dict[str, Any]:
         """Say whether a silent shard holds the group."""
-        state: dict[str, Any] = await self._ask(
-            lambda call: self._watch(ev.ShardPolicyGiven(call, name, policy, self.now_us))
-        )[1]
+        state = await self.calls.give_policy(name, policy)
+        machine = self.machine
+        if machine is not None:
+            self.around.invariants.policy_given(machine.epoch, state["index"], policy)
         return state
+
+    async def add_shard(self, name: str) -> dict[str, Any]:
+        """Let one more shard join."""
+        return await self.calls.add_shard(definition(name), None)
 
     async def drain_shard(self, name: str) -> dict[str, Any]:
         """Let a shard leave when what it has committed by now is acknowledged."""
@@ -458,17 +215,147 @@ class Server(Process):
         return await self._remove_shard(name, now=True)
 
     async def _remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
-        until_us = BEGIN_US + self.loop.now_us
         before = self._role(name)
-        _, answer = self._ask(lambda call: ev.ShardRemoved(call, name, now, until_us, self.now_us))
-        if self.machine is not None and self._role(name) in (Role.LEAVING, Role.LEFT):
-            index = self.machine._stream.shards.index(name)
+        removal = self.spawn(self.calls.remove_shard(name, now=now))
+        await asyncio.sleep(0)  # the machine has heard it by then; the answer may take long, or never come
+        machine = self.machine
+        if machine is not None and self._role(name) in (Role.LEAVING, Role.LEFT):
             # One that has not joined yet leaves at once too.
             at_once = now or before is Role.JOINING
-            self.around.invariants.removed(self.epoch, index, until_us, now=at_once)
-        state: dict[str, Any] = await answer
+            index = machine._stream.shards.index(name)
+            self.around.invariants.removed(machine.epoch, index, now=at_once)
+        state: dict[str, Any] = await removal
         return state
 
     def _role(self, name: str) -> Role | None:
-        members = self.machine._stream.members if self.machine is not None else []
+        machine = self.machine
+        members = machine._stream.members if machine is not None else []
         return next((member.role for member in members if member.name == name), None)
+
+    async def roster(self) -> tuple[list[str], list[str]]:
+        """Return the shards that wait for an actor, and those that are known."""
+        return [shard.name for shard in self._enrolment.wanted], self._enrolment.known
+
+    async def enrol(self, name: str) -> None:
+        """Take note that a shard has an actor."""
+        await self._enrolment.enrol(shard_settings(name), self.candidate.group)
+
+
+@lru_cache
+def shard_settings(name: str) -> ShardSettings:
+    """Return the settings of a shard."""
+    return instance((name,)).shards[0]
+
+
+class _Parts:
+    """What a server is made of; implements `actors.candidate.Parts`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def coordinator(self, settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
+        """Return the real coordinator, with a client of the simulated ensemble."""
+        zookeeper, server = self._server.around.zookeeper, self._server
+        return ZooKeeperCoordinator(
+            identity.zookeeper_hosts,
+            settings.destination,
+            identity.address,
+            identity.owner,
+            session_timeout_s=SESSION_US / 1e6,
+            host=host,
+            make_client=lambda **_: Client(zookeeper, server),
+        )
+
+    def cursor_store(
+        self,
+        settings: InstanceSettings,  # noqa: ARG002  the port's signature
+        elected_by: Coordinator,
+        host: Host,
+    ) -> CursorStore:
+        """Return the real store of ZooKeeper, or a way to the one that is beside."""
+        around = self._server.around
+        store: CursorStore
+        if around.medium is not None:
+            store = CursorsBeside(around.medium, around.cursors, self._server, around.invariants)
+        else:
+            assert isinstance(elected_by, ZooKeeperCoordinator)
+            store = ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+        if around.flush_s is not None:
+            store = PeriodicCursorStore(store, around.flush_s, host)
+        return WatchedCursors(store, around.invariants)
+
+    def group_settings(self, settings: InstanceSettings) -> GroupSettings:
+        """Return the world's settings with the shards that are known."""
+        known = tuple(shard.name for shard in settings.shards)
+        around = self._server.around.settings
+        return GroupSettings(
+            around.destination,
+            known,
+            around.limits,
+            around.lease_us,
+            skip_after_us=around.skip_after_us,
+            drop_after_us=around.drop_after_us,
+        )
+
+
+class _Directory:
+    """Finds shards; implements `actors.shard_ports.ShardDirectory`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def find(self, shard: str) -> _Channel:
+        """Return the way to a shard."""
+        if shard not in self._server.around.made:
+            raise ShardUnavailable(f"Shard {shard} has no actor.")
+        return _Channel(self._server, self._server.shards[shard])
+
+
+class _Channel:
+    """The way of a server to a shard; implements `actors.shard_ports.ShardChannel`."""
+
+    def __init__(self, server: Server, shard: Shard) -> None:
+        self._call = partial(server.around.network.call, server, shard)
+
+    async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+        """Let it read on from `position`."""
+        opened: Position = await self._call("open", epoch, generation, position)
+        return opened
+
+    async def line(self) -> _Line:
+        """Open a line to it."""
+        return _Line(self._call)
+
+    def close(self, epoch: int) -> None:
+        """Let it leave its source."""
+        _unheard(self._call("close", epoch))
+
+
+class _Line:
+    """An open line; implements `actors.shard_ports.ShardLine`."""
+
+    def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
+        self._call = partial(call, line=Line())
+
+    def poll(
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
+    ) -> asyncio.Future[ShardReport]:
+        """Return what the shard reports."""
+        return self._call("poll", epoch, generation, items_max, wait_s, done)
+
+    def free(self, epoch: int, generation: int, sequence: int) -> None:
+        """Let the ring forget up to and with `sequence`."""
+        _unheard(self._call("free", epoch, generation, sequence))
+
+    def close(self) -> None:
+        """Do nothing: nobody hears the answers that are outstanding."""
+
+
+def _unheard(answer: asyncio.Future[Any]) -> None:
+    """Let nobody hear an answer."""
+
+    def look(answer: asyncio.Future[Any]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        assert error is None or isinstance(error, CanalGroupError), error
+
+    answer.add_done_callback(look)

@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from actors.meta.memory import MemoryCursorStore
 from merge.batch_limits import BatchLimits
+from merge.errors import CanalGroupError
 from merge.group import GroupSettings
 from merge.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
-from simulation.cursors import DESTINATION, Cursors
+from simulation.driver import Driver
 from simulation.invariants import Invariants, ViolationError
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
 from simulation.process import Process
-from simulation.schedule import FAULTS_US, Fault, Happening, Schedule, schedule_of
+from simulation.schedule import FAULTS, FAULTS_US, LASTING_MAX_US, Fault, Happening, Schedule, schedule_of
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
-from simulation.zookeeper import ZooKeeper
+from simulation.span_reader import SpanReader
+from simulation.zookeeper import DESTINATION, ZooKeeper
 
 #: how long it may take, after the last fault, until everything is delivered
 RECOVERY_MAX_US = 60 * S
 OUTSTANDING_MAX = 3
 #: silence after which a consumer's client id is free
 LEASE_US = 3 * S
+#: how often the bounds of servers are looked at
+LOOK_US = 400 * MS
 #: by how much the world's processes differ in their monotonic clocks
 CLOCK_APART_US = 1_000 * S
+
+
+_shell = logging.getLogger("actors")
+
+
+class _Listening(logging.Handler):
+    """Ends the simulation when the shell logs a defect of ours, after which its process ends, or goes on."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Look whether an error is a defect."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, CanalGroupError):
+            self._loop.defect(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,45 +95,73 @@ class World:
             late=schedule.skip_after_us is not None,
             newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
+            exact_removals=any(each.fault is Fault.SHARD_LEAVES_EXACTLY for each in schedule.happenings),
+            at_once=schedule.flush_s is None,
         )
-        self.zookeeper = ZooKeeper(loop, self.network, self.invariants.elected)
-        self.cursors_channel = Channel(loop, self.network, "cursors")
-        if schedule.cursors_in_zookeeper:
-            self.cursors_channel = self.zookeeper.channel
-            cursors = Cursors.in_zookeeper(self.zookeeper, self.invariants)
-        else:
-            cursors = Cursors.beside(self.cursors_channel, self.invariants)
-        around = Surroundings(loop, self.network, self.zookeeper, cursors, self.invariants)
+        self.zookeeper = ZooKeeper(
+            loop,
+            self.network,
+            self.invariants.elected,
+            self.invariants.written,
+            self.invariants.forgotten,
+        )
+        medium = None if schedule.cursors_in_zookeeper else MemoryCursorStore()
+        self.cursors_channel = self.zookeeper.channel
+        if medium is not None:
+            self.cursors_channel = Channel(loop, self.network, "cursors")
+        settings = self._settings()
+        around = Surroundings(
+            loop,
+            self.network,
+            self.zookeeper,
+            self.cursors_channel,
+            medium,
+            schedule.flush_s,
+            self.invariants,
+            settings,
+            list(settings.shards),
+        )
         self.shards: list[Shard] = []
         self.servers: list[Server] = []
-        shards: list[Shard] = []
+        shards: dict[str, Shard] = {}
         for index in range(schedule.servers):
             if not shards or not schedule.shared_shards:
-                shards = [
-                    Shard(loop, f"s{source.index}@{index}", source, schedule.ring_size)
+                shards = {
+                    f"s{source.index}": Shard(
+                        loop,
+                        f"s{source.index}@{index}",
+                        source,
+                        schedule.ring_size,
+                        loop.chance.randrange(CLOCK_APART_US),
+                    )
                     for source in self.sources
-                ]
-                self.shards += shards
-            offset_us = loop.chance.randrange(CLOCK_APART_US)
-            self.servers.append(Server(around, f"server{index}", shards, self._settings(), offset_us))
-        self.consumers = [
+                }
+                self.shards += shards.values()
+            self.servers.append(
+                Server(around, f"server{index}", shards, loop.chance.randrange(CLOCK_APART_US))
+            )
+        self.drivers = [Driver(loop, self.network, server, around.made) for server in self.servers]
+        self.consumers: list[Consumer | SpanReader] = [
             Consumer(
                 loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
             )
             for index, client in enumerate(schedule.consumers)
         ]
+        if schedule.spans:
+            self.consumers.append(SpanReader(loop, self.network, self.invariants, self.servers))
         self.operator = Operator(loop, self.network, self.servers)
         #: writes of cursors after which it was looked whether everything is delivered
         self._writes_seen = -1
         #: the shard that nobody waits for in the end
         self._without: int | None = None
-        for process in self.processes:
+        for process in (*self.processes, *self.drivers):
             process.start()
+        loop.after(LOOK_US, self._look)
         for commit in schedule.commits:
             loop.after(commit.at_us, self._committing(commit.shard, commit.rows, ddl=commit.ddl))
         if schedule.joins_at_us is not None:
             newcomer = f"s{schedule.shards - 1}"
-            loop.after(schedule.joins_at_us, lambda: around.joined.append(newcomer))
+            loop.after(schedule.joins_at_us, lambda: self.operator.spawn(self.operator.add(newcomer)))
         for happening in schedule.happenings:
             loop.after(happening.at_us, lambda happening=happening: self._happen(happening))
 
@@ -125,10 +176,11 @@ class World:
                 outstanding_max=OUTSTANDING_MAX,
                 ddl_isolation=schedule.ddl_isolation,
                 empty_headers_max=2,
+                ring_headers_max=schedule.ring_size,
             ),
             LEASE_US,
-            schedule.skip_after_us,
-            schedule.drop_after_us,
+            skip_after_us=schedule.skip_after_us,
+            drop_after_us=schedule.drop_after_us,
         )
 
     @property
@@ -139,25 +191,40 @@ class World:
     def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
         return lambda: self.sources[shard].commit(rows, ddl=ddl)
 
+    def _look(self) -> None:
+        slots = sum(shard.ring_size for shard in self.servers[0].shards.values())
+        for server in self.servers:
+            if server.machine is not None:
+                self.invariants.bounded(server.machine, slots)
+        self.loop.after(LOOK_US, self._look)
+
     # ---- running ---------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
         """Let everything happen; return what became of it."""
         violation, healed_us = None, 0
+        listening = _Listening(self.loop)
+        _shell.addHandler(listening)
+        _shell.propagate = False
+        logging.disable(logging.WARNING)
         try:
             self.loop.run(FAULTS_US)
             self.heal()
             if self.schedule.ends_without_one:
                 self._end_without_one()
             healed_us = self.loop.now_us
-            self.loop.run(healed_us + RECOVERY_MAX_US, self._done)
+            self.loop.run(healed_us + self._recovery_max_us, self._done)
             if self.missing:
                 raise ViolationError(f"{self.missing} headers are not delivered long after the last fault")
         except AssertionError as error:
             violation = str(error) or "an assertion of the project's own"
             self.loop.note("simulation", "stops: {}", violation)
+        finally:
+            logging.disable(logging.NOTSET)
+            _shell.propagate = True
+            _shell.removeHandler(listening)
         self.loop.telling = False
-        for process in self.processes:
+        for process in (*self.processes, *self.drivers):
             process.kill()
         return Outcome(
             self.seed,
@@ -179,11 +246,17 @@ class World:
         dead.away_until_us = self.loop.now_us + 2 * RECOVERY_MAX_US
         skipping = self.operator.spawn(self.operator.skip(f"s{dead.index}"))
         self._without, self._writes_seen = dead.index, -1
-        self.loop.run(self.loop.now_us + RECOVERY_MAX_US, lambda: skipping.ended.done or self._done())
-        if self.missing and not skipping.ended.done:
+        self.loop.run(self.loop.now_us + RECOVERY_MAX_US, lambda: skipping.done() or self._done())
+        if self.missing and not skipping.done():
             raise ViolationError(f"{self.missing} headers wait for a shard that is skipped")
         skipping.cancel()
         self._without, self._writes_seen, dead.away_until_us = None, -1, 0
+
+    @property
+    def _recovery_max_us(self) -> int:
+        """How long recovery may take: a shard whose clock is ahead waits until the others' are there."""
+        ahead_us = max(source.skew_max_us for source in self.sources)
+        return RECOVERY_MAX_US + ahead_us - min(source.skew_us for source in self.sources)
 
     def _done(self) -> bool:
         """Return whether everything is delivered; looks only after a cursor was written."""
@@ -195,14 +268,16 @@ class World:
     @property
     def missing(self) -> int:
         """Headers with rows that somebody has not acknowledged."""
-        return self.invariants.missing(list(dict.fromkeys(self.schedule.consumers)), self._without)
+        return self.invariants.missing(
+            list(dict.fromkeys(consumer.client_id for consumer in self.consumers)), self._without
+        )
 
     def heal(self) -> None:
         """End every fault."""
         self.loop.note("simulation", "heals everything")
         self.network.heal()
         for channel in (self.zookeeper.channel, self.cursors_channel):
-            channel.away_until_us, channel.lost, channel.stray = 0, 0.0, 0.0
+            channel.heal()
         for source in self.sources:
             source.away_until_us = 0
         for shard in self.shards:
@@ -254,7 +329,7 @@ def _kill_server(world: World, happening: Happening) -> None:
     world.active(happening).relaunch()
     if not world.schedule.shared_shards:
         index = world.servers.index(world.active(happening))
-        for shard in world.servers[index].shards:
+        for shard in world.servers[index].shards.values():
             shard.restart(500 * MS)
 
 
@@ -275,6 +350,19 @@ def _consumer_away(world: World, happening: Happening) -> None:
     for consumer in world.consumers:
         if consumer.client_id == client_id:
             consumer.restart(LEASE_US + happening.lasting_us)
+
+
+def _unsubscribe(world: World, happening: Happening) -> None:
+    consumer = _one(world.consumers, happening)
+    # With another consumer of the same id, either's subscription is the other's.
+    if sum(other.client_id == consumer.client_id for other in world.consumers) == 1:
+        consumer.unsubscribes = True
+
+
+def _purge(world: World, happening: Happening) -> None:
+    source = _one(world.sources, happening)
+    source.purge()
+    world.invariants.purged(source)
 
 
 def _shard_policy(world: World, happening: Happening) -> None:
@@ -316,7 +404,17 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.NETWORK_DELAYS: lambda w, h: w.set_for(w.network, "stray", 0.3, h),
     Fault.SOURCE_AWAY: lambda w, h: _away(_one(w.sources, h), w, h),
     Fault.SHARD_SLOW: _slow,
-    Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step_back(h.lasting_us // 3),
+    Fault.CLOCK_BACK: lambda w, h: _one(w.sources, h).step(-h.lasting_us // 3),
+    Fault.CLOCK_FORWARD: lambda w, h: _one(w.sources, h).step(h.lasting_us // 3),
+    Fault.CLOCK_FAR: lambda w, h: _one(w.sources, h).step((h.lasting_us - LASTING_MAX_US // 2) * 40),
+    Fault.FUTURE_STAMP: lambda w, h: _one(w.sources, h).commit((1,), ahead_us=2 * 3600 * S),
+    Fault.CURSORS_TWICE: lambda w, h: (
+        w.zookeeper.channel is w.cursors_channel or w.set_for(w.cursors_channel, "twice", 0.5, h)
+    ),
+    Fault.SPANS: lambda w, h: w.schedule.spans and w.consumers[-1].restart(h.lasting_us // 4),
+    Fault.UNSUBSCRIBE: _unsubscribe,
+    Fault.PURGE: _purge,
+    Fault.SHARD_LEAVES_EXACTLY: _shard_leaves,
     Fault.FICKLE: _fickle,
     Fault.CONSUMER_AWAY: _consumer_away,
     Fault.SHARD_POLICY: _shard_policy,
@@ -324,6 +422,6 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
 }
 
 
-def simulate(seed: int, faults: tuple[Fault, ...] = tuple(Fault), *, telling: bool = False) -> Outcome:
+def simulate(seed: int, faults: tuple[Fault, ...] = FAULTS, *, telling: bool = False) -> Outcome:
     """Run the world of a seed; the same seed gives the same outcome, with or without its story."""
     return World(seed, schedule_of(seed, faults), telling=telling).run()

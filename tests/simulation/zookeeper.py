@@ -1,22 +1,35 @@
-"""The coordinator's ensemble: sessions that expire, `running`, the epochs, and the nodes of the cursors.
+"""ZooKeeper's ensemble: sessions that expire, nodes with versions and owners, transactions, watches.
 
-A request is one transaction. A session that was not heard of for its timeout expires with its ephemeral
-nodes; while the ensemble itself is away no time counts, as after the election of a new leader.
+A session that was not heard of for its timeout expires with its ephemeral nodes; while the ensemble itself is
+away no time counts, as after the election of a new leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ports import ConsumerLease
-from merge.epoch import fenced
-from simulation.channel import Channel, Line
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+
+from actors.meta.zookeeper import ZooKeeperCursorStore
+from actors.ports import ConsumerLease, Subscription
+from merge.tree import Tree
+from simulation.channel import Channel
 from simulation.loop import MS, Future, Loop
-from simulation.network import Network
+from simulation.network import Line, Network
 from simulation.process import Process
 
+DESTINATION = "shop"
+TREE = Tree(DESTINATION)
 #: silence after which a session is over
 SESSION_US = 4_000 * MS
 #: how often sessions are looked at
@@ -27,137 +40,224 @@ LOOK_US = 250 * MS
 class Session(Line):
     """A client's session."""
 
+    number: int = 0
     owner: str = ""
     heard_us: int = 0
     alive: bool = True
 
 
 @dataclass
-class Running:
-    """The `running` node of the destination."""
+class Node:
+    """One node."""
 
-    session: Session
-    owner: str
+    data: bytes
+    #: number of the session that it goes with; 0: none
+    owner: int = 0
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is known of a node beside its data, called as kazoo calls it."""
+
+    version: int
+    ephemeralOwner: int  # noqa: N815
+
+
+#: an operation of a transaction: its name, a path, and data, version, or whether it is ephemeral
+Operation = tuple[str, str, Any, Any]
+
+
+@dataclass
+class _Change:
+    """What a transaction did so far, and how it is undone."""
+
+    results: list[Any] = field(default_factory=list)
+    undo: list[tuple[str, Node | None]] = field(default_factory=list)
 
 
 class ZooKeeper:
-    """The ensemble; implements `actors.meta.zookeeper.FencedNodes` for whoever acts inside a request.
+    """The ensemble.
 
     Args:
         loop: its time.
         network: between it and the servers.
         elected: is told each epoch and who won it.
+        written: is told of each subscription that was written, and the epoch.
+        forgotten: is told of each client id of which a subscription was removed.
     """
 
-    def __init__(self, loop: Loop, network: Network, elected: Callable[[int, str], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        network: Network,
+        elected: Callable[[int, str], None],
+        written: Callable[[Subscription, int], None],
+        forgotten: Callable[[str], None],
+    ) -> None:
         self._loop = loop
         self._network = network
         self._elected = elected
-        self._sessions: list[Session] = []
-        self._nodes: dict[str, bytes] = {}
-        self._leases: dict[str, ConsumerLease] = {}
-        self._watches: list[Callable[[], None]] = []
+        self._written = written
+        self._forgotten = forgotten
+        self._sessions: dict[int, Session] = {}
+        self._numbers = 0
+        self._nodes: dict[str, Node] = {}
+        self._watches: dict[str, list[Callable[[], None]]] = {}
         self.channel = Channel(loop, network, "zookeeper")
-        #: version of the epoch's node: the epoch of the last election
-        self.epoch = 0
-        self.running: Running | None = None
+        self.store = ZooKeeperCursorStore(self, TREE)
         loop.after(LOOK_US, self._look)
 
     # ---- sessions --------------------------------------------------------------------------------------
 
     def connect(self, client: Process) -> Session:
         """Begin a session."""
-        session = Session(owner=client.name, heard_us=self._loop.now_us)
-        self._sessions.append(session)
+        self._numbers += 1
+        session = Session(number=self._numbers, owner=client.name, heard_us=self._loop.now_us)
+        self._sessions[session.number] = session
         return session
 
     def request(self, client: Process, session: Session, act: Callable[[], Any]) -> Future:
-        """Run `act` as one transaction; fails with FencedError if the session is over."""
+        """Run `act`; fails with SessionExpiredError if the session is over."""
 
         def run() -> Any:
             if not session.alive:
-                raise fenced(0, None, "The ZooKeeper session has ended.")
+                raise SessionExpiredError
             session.heard_us = self._loop.now_us
             return act()
 
         return self.channel.request(client, session, run)
 
-    def expire(self, session: Session) -> None:
-        """End a session, whatever its client thinks."""
+    def end(self, session: Session) -> None:
+        """End a session with its ephemeral nodes, whatever its client thinks."""
         if session.alive:
             session.alive = False
+            self._sessions.pop(session.number, None)
             self._loop.note("zookeeper", "the session of {} is over", session.owner)
-            self.resign(session)
-
-    def watch(self, action: Callable[[], None]) -> None:
-        """Call `action` once when `running` has changed."""
-        self._watches.append(action)
-
-    def _fire(self) -> None:
-        watches, self._watches = self._watches, []
-        for action in watches:
-            self._loop.after(self._network.delay_us(), action)
+            for path in [path for path, node in self._nodes.items() if node.owner == session.number]:
+                del self._nodes[path]
+                self._changed(path)
 
     def _look(self) -> None:
-        for session in self._sessions:
+        for session in list(self._sessions.values()):
             if self.channel.away:
                 session.heard_us = self._loop.now_us
             elif self._loop.now_us - session.heard_us > SESSION_US:
-                self.expire(session)
-        self._sessions = [session for session in self._sessions if session.alive]
+                self.end(session)
         self._loop.after(LOOK_US, self._look)
 
-    # ---- what a transaction does -----------------------------------------------------------------------
+    # ---- what a request does ---------------------------------------------------------------------------
 
-    def win(self, session: Session, owner: str, epoch: int) -> int | None:
-        """Take `running`, if it is free or an older incarnation's and `epoch` is still the last one."""
-        if epoch != self.epoch:
-            return None
-        if self.running is not None and self.running.session is not session and self.running.owner != owner:
-            return None
-        self.running = Running(session, owner)
-        self.epoch += 1
-        self._elected(self.epoch, session.owner)
-        self._fire()
-        return self.epoch
+    def stat(self, path: str, watch: Callable[[], None] | None = None) -> Stat | None:
+        """Return a node's stat; `watch` is called once when it has changed."""
+        if watch is not None:
+            self._watches.setdefault(path, []).append(watch)
+        node = self._nodes.get(path)
+        return None if node is None else Stat(node.version, node.owner)
 
-    def resign(self, session: Session) -> None:
-        """Remove `running` if it is this session's."""
-        if self.running is not None and self.running.session is session:
-            self.running = None
-            self._fire()
+    def get(self, path: str) -> tuple[bytes, Stat]:
+        """Return a node's data and stat."""
+        if path not in self._nodes:
+            raise NoNodeError
+        node = self._nodes[path]
+        return node.data, Stat(node.version, node.owner)
 
-    def lease(self, epoch: int, client_id: str, holder: str) -> ConsumerLease:
-        """Give a client id to a holder under a new epoch."""
-        self.require_epoch(epoch)
-        last = self._leases.get(client_id)
-        lease = ConsumerLease(client_id, holder, 1 if last is None else last.epoch + 1)
-        self._leases[client_id] = lease
-        return lease
+    def ensure(self, path: str) -> None:
+        """Make a node and its parents, as far as they are missing."""
+        for end in [place for place, letter in enumerate(path) if letter == "/" and place] + [len(path)]:
+            self._nodes.setdefault(path[:end], Node(b""))
 
-    def leases(self) -> list[ConsumerLease]:
-        """Return the last holder of each client id."""
-        return [self._leases[client_id] for client_id in sorted(self._leases)]
+    def commit(self, session: Session, operations: Sequence[Operation]) -> list[Any]:
+        """Make all of the changes, or none; return what kazoo returns."""
+        change = _Change()
+        for place, operation in enumerate(operations):
+            try:
+                change.results.append(self._apply(session, operation, change))
+            except KazooException as error:
+                for path, node in reversed(change.undo):
+                    if node is None:
+                        self._nodes.pop(path, None)
+                    else:
+                        self._nodes[path] = node
+                behind = len(operations) - place - 1
+                return [RolledBackError()] * place + [error] + [RuntimeInconsistency()] * behind
+        for path in dict.fromkeys(path for path, _ in change.undo):
+            self._changed(path)
+        self._observe(session, operations)
+        return change.results
+
+    def _apply(self, session: Session, operation: Operation, change: _Change) -> Any:
+        kind, path, value, option = operation
+        node = self._nodes.get(path)
+        if kind == "create":
+            if node is not None:
+                raise NodeExistsError
+            if path.rpartition("/")[0] not in self._nodes:
+                raise NoNodeError
+            made: Node | None = Node(value, session.number if option else 0)
+        elif node is None:
+            raise NoNodeError
+        elif kind == "delete":
+            made = None
+        else:
+            if option not in {-1, node.version}:
+                raise BadVersionError
+            if kind == "check":
+                return True
+            made = Node(value, node.owner, node.version + 1)
+        change.undo.append((path, node))
+        if made is None:
+            del self._nodes[path]
+            return True
+        self._nodes[path] = made
+        return path if kind == "create" else Stat(made.version, made.owner)
+
+    def _changed(self, path: str) -> None:
+        for watch in self._watches.pop(path, ()):
+            self._loop.after(self._network.delay_us(), watch)
+
+    def _observe(self, session: Session, operations: Sequence[Operation]) -> None:
+        """Tell of elections and of subscriptions that were written."""
+        clients: dict[str, None] = {}
+        for kind, path, _, _ in operations:
+            if kind == "set_data" and path == TREE.epoch:
+                self._elected(self.epoch, session.owner)
+            parent, _, name = path.rpartition("/")
+            if kind == "delete" and name == "filter":
+                self._forgotten(parent.rpartition("/")[2])
+            elif kind != "check" and name in {"filter", "cursor", "dropped"}:
+                clients[parent.rpartition("/")[2]] = None
+        for client_id in clients:
+            subscription = self.store._load(client_id)
+            if subscription is not None:
+                self._written(subscription, self.epoch)
+
+    # ---- what is there, for the store of a subscription's state ----------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of the last election."""
+        return self._nodes[TREE.epoch].version if TREE.epoch in self._nodes else 0
 
     def read(self, path: str) -> bytes | None:
         """Return a node's data."""
-        return self._nodes.get(path)
+        return self._nodes[path].data if path in self._nodes else None
 
     def children(self, path: str) -> list[str]:
         """Return the names of a node's children in order."""
         below = [name[len(path) + 1 :] for name in self._nodes if name.startswith(path + "/")]
-        return sorted(dict.fromkeys(name.partition("/")[0] for name in below))
+        return sorted(name for name in below if "/" not in name)
 
     def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
-        """Set or remove nodes, all or none."""
-        self.require_epoch(epoch)
-        for path, data in changes:
-            if data is None:
-                self._nodes.pop(path, None)
-            else:
-                self._nodes[path] = data
+        """Refuse: it is read only."""
+        raise NotImplementedError
 
     def require_epoch(self, epoch: int) -> None:
-        """Refuse every epoch but the last one."""
-        if epoch != self.epoch:
-            raise fenced(epoch, self.epoch, f"Epoch {epoch} is not the current one.")
+        """Refuse: it is read only."""
+        raise NotImplementedError
+
+    def leases(self) -> list[ConsumerLease]:
+        """Return the last holder of each client id, as far as its epoch goes."""
+        names = filter(TREE.is_client, self.children(TREE.destination))
+        found = [(name, self._nodes.get(TREE.client_epoch(name))) for name in names]
+        return [ConsumerLease(name, "", node.version) for name, node in found if node is not None]

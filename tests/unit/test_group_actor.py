@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from actors import candidate, enrolment, wiring
+from actors import candidate, shard_channel, wiring
 from actors import shard as shard_module
 from actors.coordination.local import LocalCoordinator
 from actors.group import GroupActor
@@ -106,7 +106,7 @@ async def serving(folder, monkeypatch):
     coordinator = Doubtful("shop")
     shard = Shard(shard_wiring(settings, settings.shards[0]))
     monkeypatch.setattr(candidate, "TICK_S", 3600.0)
-    monkeypatch.setattr(enrolment.ray, "get_actor", lambda _: Handle(shard))
+    monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: Handle(shard))
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
     actor = object.__new__(GroupActor)
@@ -233,6 +233,6 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
 
     coordinator = Standby("shop")
     monkeypatch.setattr(candidate, "TICK_S", 0.01)
-    monkeypatch.setattr(enrolment.ray, "get_actor", actor_of_s1)
+    monkeypatch.setattr(shard_channel.ray, "get_actor", actor_of_s1)
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     asyncio.run(story())

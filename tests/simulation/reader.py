@@ -1,0 +1,116 @@
+"""Reads a simulated source's binlog, as `actors.parse.reader` does a server's; see `Reader` there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from actors.intake import Intake
+from actors.parse.reader import behind
+from merge.chunk import Chunk
+from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
+from merge.position import Position
+from simulation.loop import MS
+from simulation.source import Source
+
+if TYPE_CHECKING:
+    from simulation.shard import Shard
+
+#: how often a source that is silent says what its clock says
+HEARTBEAT_US = 500 * MS
+#: longest pause between two chunks
+READ_MAX_US = 40 * MS
+#: headers of a chunk
+CHUNK_MAX = 4
+
+
+class BinlogReader:
+    """One reading of a source.
+
+    Args:
+        process: reads on a thread of it.
+        source: what is read.
+        listener: who is told.
+    """
+
+    def __init__(self, process: Shard, source: Source, listener: Intake) -> None:
+        self._process = process
+        self._source = source
+        self._listener = listener
+        self._stopped = process.host.event()
+        #: set when there may be something new to read
+        self._stirred = process.host.event()
+        self._opened = False
+        self.server = ""
+        self.position: Position | None = None
+
+    def run(self, start: Position | None) -> None:
+        """Read from `start` on until `stop`."""
+        self.position = start
+        if start is not None:
+            self._open(start)
+        while not self._stopped.is_set():
+            try:
+                self._follow()
+            except ShardUnavailable:
+                raise
+            except RetryableError as error:
+                self._listener.disconnected(error, HEARTBEAT_US / 1e6)
+                self._stopped.wait(HEARTBEAT_US / 1e6)
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files that were read were created: not simulated."""
+        return {}
+
+    def source_now_us(self) -> int | None:
+        """Return the time by the source's clock, microseconds since 1970 UTC; None: not connected yet."""
+        return self._source.now_us if self.server else None
+
+    def stop(self) -> None:
+        """End the run soon."""
+        self._stopped.set()
+        self._stirred.set()
+
+    def _open(self, position: Position) -> None:
+        if not self._opened:
+            self._opened = True
+            self._listener.opened(position)
+
+    def _follow(self) -> None:
+        """Connect, and hand over what there is until the source is away."""
+        self._check_there()
+        source, chance = self._source, self._process.loop.chance
+        if self.server and self.server != source.server:
+            raise ShardUnavailable(f"Another server answers for {self._process.name}.", retry_after_s=0.1)
+        if self.position is None:
+            self.position = source.start
+            self._open(self.position)
+        at = source.index_after(self.position)
+        if at < source.purged:
+            raise PositionPurged(f"The source of {self._process.name} has no {self.position} any more.")
+        self.server = source.server
+        self._listener.connected(0, "simulated")
+        heard_us = self._process.loop.now_us - HEARTBEAT_US
+        while not self._stopped.is_set():
+            self._check_there()
+            slow = 10 if self._process.slow_until_us > self._process.loop.now_us else 1
+            if at < len(source.records):
+                end = min(at + chance.randrange(1, CHUNK_MAX + 1), len(source.records))
+                run = source.run(at, end)
+                chunk = Chunk(run.headers, run.names, ())
+                self._listener.chunk_read(chunk)
+                self.position, at = behind(self.position, chunk, self.server, {}), end
+                heard_us = self._process.loop.now_us
+                self._stopped.wait(slow * chance.randrange(MS, READ_MAX_US) / 1e6)
+            elif self._process.loop.now_us - heard_us >= HEARTBEAT_US:
+                heard_us = self._process.loop.now_us
+                self._listener.caught_up(source.promise_us)
+            else:
+                self._stirred.clear()
+                source.news.then(self._stirred.set)
+                self._stirred.wait(slow * HEARTBEAT_US / 1e6)
+
+    def _check_there(self) -> None:
+        if self._source.away:
+            raise SourceUnavailable(f"The source of {self._process.name} is away.")
