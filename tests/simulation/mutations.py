@@ -33,7 +33,7 @@ from merge.stream import Stream
 from merge.subscriber import Subscriber
 from merge.subscribers import Subscribers
 from merge.timeline import Timeline
-from simulation.schedule import Fault
+from simulation.schedule import FAULTS, Fault
 
 Patch = Callable[..., None]
 
@@ -289,6 +289,11 @@ def who_was_away_goes_back_behind_its_cursor(patch: Patch) -> None:
     patch(merge.subscriber, "_further", lambda cursor, _: cursor)
 
 
+def a_follower_does_not_tell_of_a_loss(patch: Patch) -> None:
+    real = ActiveGroup.tell
+    patch(ActiveGroup, "tell", lambda self, event: isinstance(event, ev.ShardLost) or real(self, event))
+
+
 #: faults that leave a write on its way when somebody else is elected
 ELECTIONS = (
     Fault.COORDINATOR_DELAYS,
@@ -310,7 +315,7 @@ DEPARTURES = (Fault.SHARD_LEAVES, Fault.SHARD_LEAVES, Fault.KILL_SERVER, Fault.S
 DEAD_SHARDS = (Fault.SHARD_POLICY, Fault.SHARD_POLICY, Fault.SOURCE_AWAY)
 #: faults by which a client id is dropped while others have not read all
 ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Fault.CURSORS_FAIL)
-EVERYTHING = tuple(Fault)
+EVERYTHING = FAULTS
 
 #: each mutation, and the faults among which it has to be found
 MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
@@ -345,4 +350,5 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_skipped_shard_is_waited_for, EVERYTHING),
     (who_was_away_misses_what_others_still_need, ABSENCES),
     (who_was_away_goes_back_behind_its_cursor, ABSENCES),
+    (a_follower_does_not_tell_of_a_loss, EVERYTHING),
 )
