@@ -128,12 +128,12 @@ class Follower:
         """
         while True:
             asked_us = self._now_us()
-            self._pass_on(
-                await line.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, self._to_tell())
-            )
+            done = self._to_tell()
+            report = await line.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
+            self._pass_on(report, asked_us)
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 
-    def _pass_on(self, report: ShardReport) -> None:
+    def _pass_on(self, report: ShardReport, asked_us: int) -> None:
         if report.error is not None:
             self._tell(ev.ShardFailed(self._shard, self._generation, report.error, self._now_us()))
         if report.run is not None or report.frontier_us is not None or report.full:
@@ -147,6 +147,7 @@ class Follower:
                     report.server,
                     report.full,
                     source_us=report.source_us,
+                    asked_us=asked_us,
                     created=report.created,
                 )
             )

@@ -74,6 +74,8 @@ class ShardReported:
     full: bool = False
     #: the source's clock when the report was made, microseconds since 1970 UTC; None: not known
     source_us: int | None = None
+    #: when the report was asked for, before its clock was read; None: at `at_us`
+    asked_us: int | None = None
     #: when the binlog files that `run` names were created, by name, seconds since 1970; those that are known
     created: Mapping[str, int] = field(default_factory=dict)
 

@@ -34,7 +34,7 @@ class ShardStanding:
     full_us: int = 0
     #: where it was opened; None until it was
     opened_at: Position | None = None
-    #: its source's clock, and when it was read by the shell's clock; None: not known
+    #: its source's clock, and a time by the shell's clock before it was read; None: not known
     clock: tuple[int, int] | None = None
     #: identity of the server that its headers are of; empty: not known
     server: str = ""

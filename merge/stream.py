@@ -410,11 +410,13 @@ class Stream(Membership):
     def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a reading of the source's clock; a promise is one where there is no better."""
         member, standing = self.members[event.shard], self.standings[event.shard]
+        # An answer may have been long on its way: its clock was read at some time after it was asked.
+        asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
             timeline.read_clock(event.shard, event.source_us)
-            standing.clock = event.source_us, event.at_us
+            standing.clock = event.source_us, asked_us
         elif event.frontier_us is not None:
-            standing.clock = event.frontier_us, event.at_us
+            standing.clock = event.frontier_us, asked_us
         if member.role is Role.LEAVING and member.until_us is None:
             self._know_until(member, standing)
 

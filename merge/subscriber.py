@@ -239,8 +239,12 @@ class Subscriber:
         return self.delivery.refuse_waiting(error)
 
     def _resume(self, where: Resume | None) -> None:
-        """Go on after a drop or a purge, if it was said where; `stand_at` has to follow."""
-        if self.kept or where is None:
+        """Go on after a drop or a purge; `stand_at` has to follow.
+
+        Who was dropped goes on at its cursor if it was not asked where: it was not dropped yet when it
+        subscribed. Who is purged does so only if that was said.
+        """
+        if self.kept or (where is None and self.phase is Phase.PURGED):
             return
         self.writes.unsaved |= self.phase is Phase.DROPPED
         self._go(Step.RESUME)

@@ -9,6 +9,7 @@ import numpy as np
 
 from merge.header import HEADER, Flag, HeaderRun, Headers
 from merge.position import Position
+from merge.timeline import AHEAD_MAX_US
 from simulation.loop import BEGIN_US, MS, Future, Loop
 
 #: bytes of binlog of each transaction, and transactions of one file
@@ -102,6 +103,10 @@ class Source:
         self.skew_max_us = max(self.skew_max_us, self.skew_us)
         self.skew_min_us = min(self.skew_min_us, self.skew_us)
         self.stepped_back |= by_us < 0
+        # What is stamped far ahead of a clock that was set right is not believed: it follows the one before.
+        for index, record in enumerate(self.records):
+            if record[7] > self.now_us + AHEAD_MAX_US:
+                self.key_min_us[index] = self.key_min_us[index - 1] if index else 0
 
     def purge(self) -> None:
         """Forget all but the last file."""

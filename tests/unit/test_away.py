@@ -150,3 +150,22 @@ def test_a_rewind_and_a_restart_do_not_read_back_to_it():
     world.subscribe("new")
     with pytest.raises(RolledBack):
         world.ack(1, "new")
+
+
+def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
+    world = World.of(Source(Tx(10), Tx(20)), lease_us=1_000_000, drop_after_us=1_000_000)
+    world.subscribe("app")
+    world.subscribe("old")
+    world.tell(ev.ReleaseRequested(world.call(), "old", 1, world.now_us))
+    call = world.request_subscribe("old", "back")
+    for _ in range(2):
+        world.tell(ev.ConsumerTouched(world.call(), "app", 1, world.now_us))
+        world.tick(900_000)
+    assert world.saving[0].dropped
+    world.lease()
+    world.open_all()
+    while world.saving:
+        world.save()
+    assert world.result(call)
+    world.report_all()
+    assert len(world.get("old").headers) == 2
