@@ -6,7 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge import instructions as do
 from merge.cursor_writes import OWN_CALL
-from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from merge.header import Flag
 from merge.member import CAUGHT_UP_US, Policy
 from merge.position import GroupPosition
@@ -232,6 +232,36 @@ def test_a_shard_that_joins_while_the_others_are_opened_does_not_keep_them():
     world.open(1)
     world.save()
     assert world.status(1)["role"] == "member"
+
+
+def test_a_newcomer_that_catches_up_is_not_waited_for_after_a_rewind_either():
+    """1. A shard joins far behind. 2. Another one is lost: all are opened again.
+    3. The others go on, and it counts once it has caught up.
+    """
+    far = CAUGHT_UP_US + 100 * SECOND
+    world = running(Source(Tx(far), Tx(far + 10), Tx(far + 30)))
+    world.report(0, 1)
+    world.ack(world.get().batch_id)
+    world.add(Source(Tx(10), Tx(far + 5), Tx(far + 20), server=1))
+    world.open(1)
+    world.save()
+    world.report(1, 1)
+    assert keys(world.get()) == [far]
+    world.lose(0)
+    world.open_all()
+    with pytest.raises(RolledBack):
+        world.get()
+    world.report(0, 1)
+    assert keys(world.get()) == [far + 10], "nobody waits for it"
+    world.report(1, 1)
+    assert keys(world.get()) == [far + 10], "it is late"
+    assert world.get() is None
+    world.report(1, 1)
+    assert keys(world.get()) == [far + 10]
+    world.report(0)
+    assert world.get() is None, "it is waited for by now"
+    world.report(1)
+    assert keys(world.get()) == [far + 20]
 
 
 def test_before_anybody_ever_began_a_newcomer_is_one_of_them():

@@ -183,6 +183,22 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     assert keys(world.get()) == [10, 90]
 
 
+@pytest.mark.parametrize("skip_after_us", [SECOND, 10 * PATIENCE_US])
+def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_settings(skip_after_us):
+    """1. A skipped shard is inside its transaction. 2. It is taken back when the operator's time is over."""
+    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), skip_after_us=skip_after_us)
+    world.subscribe()
+    world.policy("s1", Policy.SKIP)
+    world.report(1, 1)
+    generation = world.group.generation
+    world.now_us += PATIENCE_US
+    world.report(0)
+    world.tick(0)
+    assert world.group.generation == generation
+    world.tick(1)
+    assert world.group.generation == generation + 1
+
+
 def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():
     """A command that is repeated, as by whoever got no answer, would hold it back for ever."""
     world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 6)))

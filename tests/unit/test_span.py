@@ -188,3 +188,88 @@ def test_a_span_that_was_taken_back_leaves_what_was_behind_it_as_it_was():
     world.rollback()
     assert places(world.span(Span(begin, first.end))) == places(first)
     assert places(world.span(Span(first.end))) == places(rest)
+
+
+def holey():
+    """A world, where it begins, and a span that leaves a header of shard 1 between its own in the log.
+
+    Equal keys came out one by one, shard 1's first one before shard 0's; read again, shard 0's comes first.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)), Source(Tx(20), Tx(20)))
+    world.report(0, 1, promise_us=20)
+    world.report(1, 1, promise_us=20)
+    first = world.span(Span(begin))
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    return world, world.span(Span(begin, first.end))
+
+
+def test_an_acknowledged_span_stays_done_with_where_the_log_holds_others_between_its_headers():
+    world, first = holey()
+    world.ack(first.batch_id)
+    rest = world.span(Span(first.end))
+    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+
+
+def test_a_span_that_is_taken_back_while_it_is_being_acknowledged_is_done_with_all_the_same():
+    """1. A span is being acknowledged. 2. Another consumer takes over: what is outstanding is taken back.
+    3. The cursor is written: what stood between the span's headers comes, and the span does not.
+    """
+    world, first = holey()
+    acking = world.request_ack(first.batch_id)
+    call = world.request_subscribe()
+    world.lease()
+    world.save()
+    world.save()
+    assert world.result(acking) == world.result(call)[1] == first.ack
+    rest = world.get()
+    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+
+
+def test_a_log_that_begins_inside_a_transaction_is_not_where_a_reader_can_stand_before_it():
+    """1. The first fragment of a transaction is acknowledged, and its ring is freed.
+    2. A span from the cursor has the whole transaction in it: the sources are read again.
+    """
+    world, begin = reading(Source(Tx(10, (2, 2)), Tx(20)))
+    world.report(0, 1, promise_us=10)
+    assert world.ack(world.get().batch_id).shards == begin.shards
+    world.report_all()
+    call = world.request_span(Span(begin))
+    world.open_all()
+    world.report_all()
+    assert world.result(call).headers["rows"].tolist() == [2, 2, 1]
+
+
+def test_who_asks_twice_for_what_is_not_reached_and_goes_leaves_its_cursor_as_it_was():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    world.ack(first.batch_id)
+    second = world.span(Span(first.end, rows_max=1))
+    cursor = world.ack(second.batch_id)
+    for start in (first.end, begin):
+        call = world.request_span(Span(start))
+        assert world.opening[0].position == start.shards["s0"]
+        world.tell(ev.GetTimedOut(call, "c"))
+    world.tell(ev.ReleaseRequested(world.call(), "c", world.epochs["c"], 0))
+    assert world.opening[0].position == cursor.shards["s0"]
+    world.open_all()
+    world.report_all()
+    assert world.subscribe() == cursor
+    assert keys(world.get()) == [30]
+
+
+def test_an_outstanding_span_is_no_answer_to_one_of_the_same_places_under_other_numbers():
+    """1. A reader counts rows otherwise, as after a change of the filter. 2. It gets the same rows by its own
+    numbers; an end that these do not lead to is refused.
+    """
+    world, begin = reading(Source(Tx(10, (2,)), Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=2))
+    counted = GroupPosition(begin.shards, 7)
+    with pytest.raises(DataError, match="ends at row 2 of the merged stream"):
+        world.span(Span(counted, first.end))
+    again = world.span(Span(counted, rows_max=2))
+    assert places(again) == places(first)
+    assert (again.start.sequence, again.end.sequence) == (7, 9)
