@@ -49,6 +49,16 @@ def test_the_first_reason_stays_and_the_newest_epoch_is_told():
     assert refusal.value.details["current_epoch"] == 4
 
 
+def test_it_says_for_how_long_it_may_serve():
+    assert Tenure(3, serves_until_s=10.0).check(7.5) == 2.5
+
+
+@pytest.mark.parametrize(("current", "why"), [(None, "removed"), (2, "removed"), (4, "4 was elected after")])
+def test_it_says_why_it_is_over(current, why):
+    with pytest.raises(FencedError, match=why):
+        Tenure(3, serves_until_s=10.0).saw(current).check(0.0)
+
+
 def test_older_epochs_are_refused_with_both_epochs():
     refuse_older(4, 4, "it")
     refuse_older(5, 4, "it")

@@ -157,12 +157,15 @@ def test_add_refuses_the_other_flavour():
         (f"{A}:1-3:5-7", f"{A}:3-5", False),
         (f"{A}:1-5", f"{B}:1", False),
         (f"{A}:1-5", f"{A}:t:1", False),
+        (f"{A}:1-5", f"{A}:2:4-9", False),
+        (f"{A}:1-5", f"{A}:2,{B}:1", False),
         (f"{A}:1-5", "0-1-1", False),
         ("0-1-5", f"{A}:1", False),
         ("0-1-5", "0-2-5", True),
         ("0-1-5", "0-1-6", False),
         ("0-1-5", "1-1-1", False),
         ("0-1-5,1-1-1", "1-1-1", True),
+        ("0-1-5", "0-1-1,1-1-1", False),
     ],
 )
 def test_contains(outer, inner, contained):

@@ -123,3 +123,28 @@ def test_with_shard_leaves_the_original_as_it_was():
     after = before.with_shard("a", Position("bin.000002", 4)).with_shard("b", Position("bin.000001", 9))
     assert before == GroupPosition({"a": Position("bin.000001", 4)}, 3)
     assert after == GroupPosition({"a": Position("bin.000002", 4), "b": Position("bin.000001", 9)}, 3)
+
+
+def test_a_server_that_is_not_known_may_be_any():
+    assert [Position("a.1", 4, server=one).is_of(two) for one in ("", "x") for two in ("", "x", "y")] == [
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_shards_that_left_are_named_in_order_and_their_greatest_key_stays_passed():
+    group = GroupPosition(
+        {name: Position("a.1", 4, key_us=key) for name, key in (("c", 7), ("a", 5), ("b", 9))}, 3
+    )
+    gone = group.without({"c", "a"})
+    assert (list(gone.shards), gone.retired, gone.retired_key_us) == (["b"], ("a", "c"), 7)
+    assert gone.without(set()) == gone
+    assert gone.without({"b"}).passed_us == 9
+    assert GroupPosition.from_json(gone.to_json()) == gone
+    shuffled = gone.to_json().replace('["a","c"]', '["c","a"]')
+    assert shuffled != gone.to_json()
+    assert GroupPosition.from_json(shuffled) == gone

@@ -97,3 +97,29 @@ def test_behind_a_fragment_without_rows_it_stands_inside_though_both_positions_a
     assert first.ack == first.end
     assert first.past(no_headers(), names, SHARDS).inside
     assert not first.past(headers[1:2], names, SHARDS).inside
+
+
+def test_both_positions_are_of_the_server_that_the_headers_are_of():
+    headers, names = merged(Source(Tx(10), Tx(20, (1, 1))), Source())
+    for count, server in ((1, "new"), (2, "newer")):
+        after = Progress.at(START).past(headers[:count], names, SHARDS, (server, "other"))
+        assert after.end.shards["a"].server == server
+        assert after.ack.shards["a"].server == server
+        assert after.end.shards["b"].server == ""
+
+
+def test_a_transaction_without_a_gtid_adds_nothing_to_those_that_have_one():
+    run = run_of(Tx(1), Tx(2), Tx(3))
+    run.headers["gtid_number"] = [5, 0, 7]
+    run.headers["gtid_source"][1] = 0
+    after = Progress.at(START).past(run.headers, run.names, SHARDS).ack.shards["a"]
+    assert str(after.gtid_set) == f"{run.names[-1]}:5:7"
+
+
+def test_each_mariadb_domain_has_its_position():
+    run = run_of(Tx(1), Tx(2))
+    names = (*run.names, "0-7", "1-8")
+    run.headers["gtid_source"] = [names.index("0-7"), names.index("1-8")]
+    run.headers["gtid_number"] = [11, 5]
+    after = Progress.at(START).past(run.headers, names, SHARDS).ack.shards["a"]
+    assert str(after.gtid_set) == "0-7-11,1-8-5"

@@ -1,14 +1,17 @@
 """Spans: what the group does when a reader stands elsewhere than its cursor, or asks for what cannot be."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
+from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.header import Flag
-from merge.position import GroupPosition
-from merge.span import Span
+from merge.position import GroupPosition, Position
+from merge.span import Span, covered, reaches_back, same_places
 
 
 def reading(*sources, **settings):
@@ -273,3 +276,73 @@ def test_an_outstanding_span_is_no_answer_to_one_of_the_same_places_under_other_
     again = world.span(Span(counted, rows_max=2))
     assert places(again) == places(first)
     assert (again.start.sequence, again.end.sequence) == (7, 9)
+
+
+def test_a_span_has_nothing_above_the_key_that_it_may_reach():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
+    world.report_all()
+    assert world.span(Span(begin, key_us_max=9)) is None
+    assert keys(world.span(Span(begin, key_us_max=20))) == [10, 20]
+    world.rollback()
+    assert keys(world.span(Span(begin, key_us_max=20, rows_max=1))) == [10]
+
+
+def test_transactions_without_rows_leave_with_the_whole_of_what_follows_them():
+    world, begin = reading(Source(Tx(10, (0,)), Tx(20, (2, 2)), Tx(30, (0,)), Tx(40, (5,)), Tx(50)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    assert first.headers["rows"].tolist() == [0, 2, 2]
+    second = world.span(Span(first.end, rows_max=1))
+    assert second.headers["rows"].tolist() == [0, 5]
+
+
+def test_only_shards_that_both_know_tell_positions_apart():
+    one, other = Position("a.1", 4), Position("a.1", 9)
+    both = GroupPosition({"s0": one, "s1": one}, 3)
+    assert same_places(both, GroupPosition({"s0": one}, 3))
+    assert same_places(GroupPosition({"s0": one, "s2": other}, 3), both)
+    assert not same_places(both, GroupPosition({"s0": other}, 3))
+    assert reaches_back(both.shards, {"s0": other, "s2": other})
+    assert not reaches_back({"s0": other}, both.shards)
+
+
+def test_of_two_servers_the_gtids_say_whether_a_log_reaches_back():
+    uuid = Source(Tx(1)).names[-1]
+    base, place = (Position("a.1", 4, server=server) for server in ("old", "new"))
+    few, many = (parse_gtid_set(f"{uuid}:{numbers}") for numbers in ("1", "1-2"))
+
+    def reaches(base_gtids, place_gtids):
+        return reaches_back(
+            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(place, gtid_set=place_gtids)}
+        )
+
+    assert reaches(few, many)
+    assert reaches(few, few)
+    assert not reaches(many, few)
+    assert not reaches(NO_GTIDS, few)
+
+
+def test_of_another_server_a_span_is_whole_when_all_its_gtids_are_there():
+    """1. Its end is a place of the old server. 2. The new one has the same transactions elsewhere; the span
+    waits for the last of them, and does not have what follows.
+    """
+    run = Source(Tx(10), Tx(20, (1, 1)), Tx(30)).run(0, 4)
+    uuid = run.names[-1]
+    first, second = (
+        Position("old.9", 9 + last, parse_gtid_set(f"{uuid}:1-{last}"), server="old") for last in (1, 2)
+    )
+
+    def found(begin, end, start, until):
+        headers, until = run.headers[begin:end], GroupPosition({"s": until})
+        inside = covered(until, GroupPosition(start), headers, run.names, ("s",), ("new",))
+        return inside if inside is None else inside.tolist()
+
+    before, behind = {"s": Position("old.9", 4, server="old")}, {"s": first}
+    assert [found(0, end, before, second) for end in (0, 1, 2)] == [None] * 3
+    assert found(0, 3, before, second) == [True, True, True]
+    assert found(0, 4, before, second) == found(0, 4, {}, second) == [True, True, True, False]
+    assert found(0, 4, before, first) == [True, False, False, False]
+    assert found(0, 4, before, replace(first, gtid_set=NO_GTIDS)) is None
+    assert found(1, 4, behind, second) == [True, True, False]
+    assert found(1, 4, behind, first) == [False] * 3
+    assert found(1, 4, before, second) is None
