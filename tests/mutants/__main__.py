@@ -43,14 +43,24 @@ def main() -> int:
         importlib.import_module(f"merge.{file.stem}".removesuffix(".__init__"))
     listed, begun_s = load(), time.monotonic()
     campaign = Campaign(ROOT, files, asked.sample, asked.seed, 60 * asked.minutes, _say)
-    options = ["-qq", "--no-summary", "-p", "no:cacheprovider", "--capture=no", "--timeout=0"]
+    options = [
+        "-qq",
+        "--no-summary",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "--capture=no",
+        "--timeout=0",
+    ]
     # Hypothesis is imported already: its own assertions are not rewritten, which are none of ours.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
     pytest.main([*options, *map(str, _tests())], plugins=[campaign])
     if campaign.broken or not campaign.verdicts:
         print("These fail before any fault is put in:", *campaign.broken, sep="\n  ")
         return 2
-    verdicts = campaign.verdicts
+    order = {mutant.key: place for place, mutant in enumerate(campaign.possible)}
+    verdicts = sorted(campaign.verdicts, key=lambda verdict: order[verdict.key])
     if asked.json is not None:
         asked.json.write_text(json.dumps([verdict.json() for verdict in verdicts], indent=1) + "\n")
     differences = compare(

@@ -104,9 +104,9 @@ class Campaign:
         chosen = list(self.possible)
         random.Random(self.seed).shuffle(chosen)
         chosen = chosen[: self.sample]
-        self.verdicts = list(self._verdicts(chosen, suite, begun_s + self.seconds_max))
-        order = {mutant.key: place for place, mutant in enumerate(self.possible)}
-        self.verdicts.sort(key=lambda verdict: order[verdict.key])
+        # One by one: what was found stays, also where somebody interrupts.
+        for verdict in self._verdicts(chosen, suite, begun_s + self.seconds_max):
+            self.verdicts.append(verdict)  # noqa: PERF402
         return True
 
     def _run(self, item: pytest.Item, following: pytest.Item | None) -> bool:

@@ -43,8 +43,8 @@ CALLS = {
 }
 #: functions whose results are read by people
 FOR_PEOPLE = ("__str__", "__repr__", "describe", "_describe", "hint", "_hint")
-#: arguments that are read by people
-MESSAGES = {"hint", "message", "reason"}
+#: arguments that are read by people, or say how something is checked or copied and not what comes of it
+ASIDE = {"hint", "message", "reason", "strict", "copy", "safe", "zero_copy_only"}
 #: parts of a node that decide nothing
 APART = {"annotation", "returns", "decorator_list", "type_params"}
 
@@ -109,7 +109,7 @@ def _for_people(node: ast.AST) -> bool:
     """Whether nothing below a node decides anything."""
     return (
         isinstance(node, ast.Assert | ast.Raise | ast.JoinedStr | ast.pattern)
-        or (isinstance(node, ast.keyword) and node.arg in MESSAGES)
+        or (isinstance(node, ast.keyword) and node.arg in ASIDE)
         or (isinstance(node, Function) and node.name.startswith(FOR_PEOPLE))
     )
 

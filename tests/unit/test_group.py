@@ -853,6 +853,37 @@ def test_a_shard_whose_transactions_come_with_an_old_promise_is_not_silent():
     assert not any(shard_state(world, shard)["skipped"] for shard in (0, 1))
 
 
+def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_further_behind():
+    """1. Shard 1 is silent for as long as is allowed, and waited for. 2. A microsecond later it is not.
+    3. It is back, a microsecond further behind than is allowed. 4. It is waited for when it is not.
+    """
+    far = 100 * SECOND
+    world = World.of(Source(Tx(far), Tx(far + 5)), Source(), skip_after_us=SECOND, lease_us=far)
+    world.subscribe()
+    world.now_us = SECOND
+    world.report(0, 1)
+    world.tick(0)
+    assert not shard_state(world, 1)["skipped"]
+    world.tick(1)
+    assert shard_state(world, 1)["skipped"]
+    assert keys(world.get()) == [far]
+    world.report(1, 0, promise_us=far - SECOND - 1)
+    assert shard_state(world, 1)["skipped"]
+    world.report(1, 0, promise_us=far - SECOND)
+    assert not shard_state(world, 1)["skipped"]
+
+
+def test_a_shard_that_left_gives_nobody_the_time():
+    """1. Two shards are silent, and a third one has left. 2. Neither is skipped: who would go on?"""
+    world = World.of(Source(Tx(10)), Source(Tx(20)), Source(), skip_after_us=SECOND)
+    world.subscribe()
+    world.remove("s2", now=True)
+    world.save()
+    world.open_all()
+    world.tick(2 * SECOND)
+    assert [shard_state(world, shard)["skipped"] for shard in (0, 1)] == [False, False]
+
+
 # ---- refused calls -----------------------------------------------------------------------------------------
 
 

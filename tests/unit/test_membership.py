@@ -9,6 +9,7 @@ from merge.cursor_writes import OWN_CALL
 from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from merge.header import Flag
 from merge.member import CAUGHT_UP_US, Policy
+from merge.membership import MEMBERS_MAX, Membership
 from merge.position import GroupPosition
 from merge.timeline import END_OF_TIME_US
 
@@ -572,3 +573,30 @@ def test_who_left_is_part_of_the_text_only_where_somebody_did():
     left = GroupPosition(retired=("a", "b"))
     assert left.to_json() == '{"retired":["a","b"],"sequence":0,"shards":{}}'
     assert GroupPosition.from_json(left.to_json()) == left
+
+
+# ---- what is known of the members --------------------------------------------------------------------------
+
+
+def test_there_is_a_last_index():
+    members = Membership(tuple(f"s{index}" for index in range(MEMBERS_MAX - 1)))
+    assert members.add("last", None) == MEMBERS_MAX - 1
+    with pytest.raises(UsageError, match=f"No more than {MEMBERS_MAX} shards"):
+        members.add("more", None)
+    assert len(members.shards) == len(members.members) == MEMBERS_MAX
+
+
+def test_each_shard_that_the_settings_lack_is_let_go_by_its_name():
+    members = Membership(("a", "b"))
+    start = Source().start
+    members.take_roles([GroupPosition(dict.fromkeys("abxyz", start))], ())
+    assert members.orphans == ("x", "y", "z")
+    assert members.leave("y") is None
+    assert members.orphans == ("x", "z")
+    assert members.leave("b") == 1
+    assert members.retired == ["b", "y"]
+    members.take_roles([GroupPosition({"a": start}, 0, ("v", "u", "t", "w"))], ())
+    assert members.retired == ["b", "t", "u", "v", "w", "y"]
+    with pytest.raises(UsageError) as caught:
+        members.index_of("b")
+    assert caught.value.hint == "The shards are a."

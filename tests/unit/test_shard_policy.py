@@ -6,7 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
 from merge.header import Flag
-from merge.member import Policy
+from merge.member import CAUGHT_UP_US, Policy
 from merge.waiting import PATIENCE_US
 
 SECOND = 1_000_000
@@ -237,3 +237,25 @@ def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
+
+
+def test_all_but_one_can_be_skipped():
+    world = world_of(Source(), Source(), Source())
+    world.policy("s0", Policy.SKIP)
+    world.policy("s2", Policy.SKIP)
+    with pytest.raises(UsageError, match="s1 is the last shard"):
+        world.policy("s1", Policy.SKIP)
+
+
+@pytest.mark.parametrize("how", [Policy.HOLD, Policy.RESUME])
+def test_a_skipped_shard_is_waited_for_at_once_however_far_behind_it_is(how):
+    """It is no newcomer, which has to catch up first."""
+    far = 10 * CAUGHT_UP_US
+    world = world_of(Source(Tx(far), Tx(far + 1)), Source(Tx(5)))
+    world.subscribe()
+    world.policy("s1", Policy.SKIP)
+    world.report(0, 1)
+    assert keys(world.get()) == [far]
+    world.policy("s1", how)
+    world.report(0)
+    assert world.get() is None
