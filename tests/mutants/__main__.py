@@ -18,7 +18,7 @@ import pytest
 
 from mutants.campaign import Campaign
 from mutants.survivors import compare, entries, load
-from mutants.verdict import NOTICED, Fate, score, table
+from mutants.verdict import NOTICED, Fate, not_noticed, score, table
 
 ROOT = Path(__file__).parents[2]
 #: of the mutants that are run
@@ -35,14 +35,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of that chance (default: 1)")
     parser.add_argument("--minutes", type=float, default=60, help="none begins after so long (default: 60)")
     parser.add_argument("--json", type=Path, help="write what became of each mutant to a file")
+    parser.add_argument("--again", type=Path, help="only mutants that such a file says were not noticed")
     asked = parser.parse_args()
     files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/*.py"))
     for file in files:
         if file.parent != ROOT / "merge" or not file.is_file():
             parser.error(f"{file} is no file of merge/")
         importlib.import_module(f"merge.{file.stem}".removesuffix(".__init__"))
+    only = asked.again and not_noticed(json.loads(asked.again.read_text()))
     listed, begun_s = load(), time.monotonic()
-    campaign = Campaign(ROOT, files, asked.sample, asked.seed, 60 * asked.minutes, _say)
+    campaign = Campaign(ROOT, files, only, asked.sample, asked.seed, 60 * asked.minutes, _say)
     options = [
         "-qq",
         "--no-summary",

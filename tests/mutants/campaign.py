@@ -11,7 +11,7 @@ import gc
 import pickle
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from mutants.fork import Forks
-from mutants.mutant import Module, Mutant
+from mutants.mutant import Key, Module, Mutant
 from mutants.suite import Known, Suite, place_of
 from mutants.verdict import Fate, Verdict
 
@@ -40,7 +40,8 @@ class Campaign:
     Args:
         root: the folder that files are named from.
         files: what to put faults in.
-        sample: how many mutants, by chance; None: all.
+        only: the only mutants that are wanted; None: all.
+        sample: how many of them, by chance; None: all.
         seed: of that chance, and of the order.
         seconds_max: no mutant begins after so long.
         say: told how far it is.
@@ -48,6 +49,7 @@ class Campaign:
 
     root: Path
     files: Sequence[Path]
+    only: Collection[Key] | None
     sample: int | None
     seed: int
     seconds_max: float
@@ -101,12 +103,12 @@ class Campaign:
         self.say(f"{len(suite.known)} tests pass in {sum(each.took_s for each in suite.known):.0f} s")
         modules = [Module(path, str(path.relative_to(self.root))) for path in self.files]
         self.possible = [mutant for module in modules for mutant in module.mutants()]
-        chosen = list(self.possible)
+        chosen = [mutant for mutant in self.possible if self.only is None or mutant.key in self.only]
         random.Random(self.seed).shuffle(chosen)
         chosen = chosen[: self.sample]
         # One by one: what was found stays, also where somebody interrupts.
         for verdict in self._verdicts(chosen, suite, begun_s + self.seconds_max):
-            self.verdicts.append(verdict)  # noqa: PERF402
+            self.verdicts.append(verdict)
         return True
 
     def _run(self, item: pytest.Item, following: pytest.Item | None) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from mutants.fork import Forks
 from mutants.mutant import Key, Module
 from mutants.survivors import compare, entries, load
-from mutants.verdict import Fate, Verdict, score, table
+from mutants.verdict import Fate, Verdict, not_noticed, score, table
 
 CODE = '''
 """Nothing here can be wrong: 1 < 2."""
@@ -155,6 +155,7 @@ def test_what_was_not_run_does_not_count():
     fates = (Fate.KILLED, Fate.EXCEEDED, Fate.SURVIVED, Fate.UNTESTED, Fate.NOT_RUN)
     verdicts = [Verdict(Key("a.py", "f", "1", str(place)), 1, fate) for place, fate in enumerate(fates)]
     assert score(verdicts) == (2, 4)
+    assert not_noticed([each.json() for each in verdicts]) == {each.key for each in verdicts[2:]}
     assert [line.split() for line in table(verdicts)] == [
         ["a.py", "2/4", "50.0", "%", "1", "not", "run"],
         ["all", "2/4", "50.0", "%", "1", "not", "run"],

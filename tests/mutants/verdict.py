@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from mutants.mutant import Key
 
@@ -49,6 +50,16 @@ class Verdict:
             "fate": self.fate.value,
             "test": self.test,
         }
+
+
+def not_noticed(verdicts: Sequence[Mapping[str, Any]]) -> set[Key]:
+    """Return the mutants that were not noticed, by what `Verdict.json` returned for each."""
+    noticed = {fate.value for fate in NOTICED}
+    return {
+        Key(each["file"], each["function"], each["was"], each["now"], each["number"])
+        for each in verdicts
+        if each["fate"] not in noticed
+    }
 
 
 def score(verdicts: Sequence[Verdict]) -> tuple[int, int]:

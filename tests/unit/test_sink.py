@@ -29,6 +29,10 @@ from merge.table_filter import TableFilter, split_patterns
         (r"a(b,c", [r"a(b,c"]),
         (r"a[b,c", [r"a[b,c"]),
         ("a),b", ["a)", "b"]),
+        ("(a{1,2}b),c", ["(a{1,2}b)", "c"]),
+        ("[]],a", ["[]]", "a"]),
+        ("[^]],a", ["[^]]", "a"]),
+        (r"[\]],a", [r"[\]]", "a"]),
         ("a\\", ["a\\"]),
     ],
 )
