@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from mutants.fork import Forks
-from mutants.mutant import Key, Module, Mutant
-from mutants.suite import Known, Suite, place_of
+from mutants.mutant import Key, Module, Mutant, Place, place_of
+from mutants.suite import Known, Suite
 from mutants.verdict import Fate, Verdict
 
 #: mutants at a time
@@ -143,7 +143,7 @@ class Campaign:
                 selected = suite.of(mutant.key)
                 if time.monotonic() < until_s and selected:
                     code = mutant.code()
-                    function = targets[str(mutant.module.path), *place_of(code)]
+                    function = targets[mutant.module.path, mutant.function]
                     forks.start(mutant, partial(suite.judge, function, code, selected))
                 else:
                     yield Verdict(mutant.key, mutant.line, Fate.NOT_RUN if selected else Fate.UNTESTED)
@@ -165,11 +165,11 @@ def _shorten(item: pytest.Item) -> None:
         )
 
 
-def _functions(files: Sequence[Path]) -> dict[tuple[str, str, int], FunctionType]:
-    """Return the functions of some files that are alive, by file, name and first line."""
-    paths = {str(path) for path in files}
+def _functions(files: Sequence[Path]) -> dict[tuple[Path, Place], FunctionType]:
+    """Return the functions of some files that are alive."""
+    paths = {str(path): path for path in files}
     return {
-        (each.__code__.co_filename, *place_of(each.__code__)): each
+        (paths[each.__code__.co_filename], place_of(each.__code__)): each
         for each in gc.get_objects()
         if isinstance(each, FunctionType) and each.__code__.co_filename in paths
     }

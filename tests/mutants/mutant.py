@@ -20,6 +20,10 @@ SHOWN_CHARS = 90
 REMOVED = "(removed)"
 
 
+#: (qualified name, first line) of a function, within its file
+Place = tuple[str, int]
+
+
 @dataclass(frozen=True)
 class Key:
     """What names a mutant as long as its function says the same; line numbers would not."""
@@ -43,13 +47,14 @@ class Mutant:
     key: Key
     line: int
     module: Module
+    function: Place
     edit: Edit
 
     def code(self) -> CodeType:
         """Return the code of the function with the fault in it."""
         self.edit.swap()
         try:
-            return self.module.compiled()[self.key.function]
+            return self.module.compiled()[self.function]
         finally:
             self.edit.swap()
 
@@ -70,9 +75,9 @@ class Module:
     def __post_init__(self) -> None:
         self.tree = ast.parse(self.path.read_bytes())
 
-    def compiled(self) -> dict[str, CodeType]:
-        """Return the code of each function of the module and of its classes, by qualified name."""
-        found: dict[str, CodeType] = {}
+    def compiled(self) -> dict[Place, CodeType]:
+        """Return the code of each function of the module and of its classes."""
+        found: dict[Place, CodeType] = {}
         classes = {name for name, _ in _scopes(self.tree, ast.ClassDef)}
         waiting = [compile(ast.fix_missing_locations(self.tree), str(self.path), "exec", dont_inherit=True)]
         while waiting:
@@ -80,13 +85,19 @@ class Module:
                 if code.co_qualname in classes:
                     waiting.append(code)
                 elif not code.co_name.startswith("<"):
-                    found[code.co_qualname] = code
+                    found[place_of(code)] = code
         return found
+
+    def names(self) -> dict[Place, str]:
+        """Return what each function is called in names of mutants."""
+        functions = _scopes(self.tree, Function)
+        return {_place(name, function): _named(name, function) for name, function in functions}
 
     def mutants(self) -> list[Mutant]:
         """Return every mutant of the module, in the order of its lines."""
         found, seen = [], Counter[tuple[str, str, str]]()
-        for name, function in _scopes(self.tree, Function):
+        for qualified, function in _scopes(self.tree, Function):
+            name = _named(qualified, function)
             if function.name.startswith(FOR_PEOPLE):
                 continue
             for around, edit in edits(function):
@@ -100,8 +111,25 @@ class Module:
                     edit.swap()
                 seen[name, was, now] += 1
                 key = Key(self.file, name, was, now, seen[name, was, now])
-                found.append(Mutant(key, around[0].lineno, self, edit))
+                found.append(Mutant(key, around[0].lineno, self, _place(qualified, function), edit))
         return found
+
+
+def place_of(code: CodeType) -> Place:
+    """Return what tells a piece of code from others of its file."""
+    return code.co_qualname, code.co_firstlineno
+
+
+def _place(name: str, function: ast.FunctionDef) -> Place:
+    return name, min([function.lineno, *(each.lineno for each in function.decorator_list)])
+
+
+def _named(name: str, function: ast.FunctionDef) -> str:
+    """Return a function's name; of several that are called `_`, with what they are for."""
+    last = function.args.args[-1:]
+    if function.name != "_" or not last or last[0].annotation is None:
+        return name
+    return f"{name}({ast.unparse(last[0].annotation)})"
 
 
 def _scopes(tree: ast.AST, kind: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

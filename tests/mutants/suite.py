@@ -15,7 +15,7 @@ from types import CodeType, FrameType, FunctionType
 
 import pytest
 
-from mutants.mutant import Key, Module, Mutant
+from mutants.mutant import Key, Module, Mutant, Place, place_of
 from mutants.verdict import Fate, Verdict
 
 #: a test may take this many times as long as it took, and so much more, of processor time
@@ -24,8 +24,6 @@ SLOWER, SLOWER_S = 10, 2.0
 MEMORY_BYTES_MAX = 4 << 30
 #: tests of a mutant, quickest first, end when they have taken so long where nothing is wrong
 TESTS_S_MAX = 15.0
-#: (qualified name, first line) of a function, within its file
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Suite:
 
     def watch(self, files: dict[str, str]) -> tuple[list[Known], list[str]]:
         """Run all, and return what each does and the names of those that fail."""
-        outer = {path: _outer(Module(Path(path), file).compiled()) for path, file in files.items()}
+        outer = {path: _outer(Module(Path(path), file)) for path, file in files.items()}
         called: set[CodeType] = set()
 
         def note(frame: FrameType, event: str, _: object) -> None:
@@ -122,18 +120,14 @@ class Suite:
         return Verdict(mutant.key, mutant.line, Fate.KILLED, self.items[killer].nodeid)
 
 
-def place_of(code: CodeType) -> Place:
-    """Return what tells a piece of code from others of its file."""
-    return code.co_qualname, code.co_firstlineno
-
-
-def _outer(functions: dict[str, CodeType]) -> dict[Place, str]:
-    """Return the function that each piece of code is part of."""
+def _outer(module: Module) -> dict[Place, str]:
+    """Return the name of the function that each piece of code is part of."""
     found: dict[Place, str] = {}
-    for name, function in functions.items():
+    names = module.names()
+    for place, function in module.compiled().items():
         waiting = [function]
         while waiting:
             code = waiting.pop()
-            found[place_of(code)] = name
+            found[place_of(code)] = names[place]
             waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
     return found

@@ -18,6 +18,7 @@ class Box:
     """Holds less than 3."""
 
     def __init__(self, count: int = 7) -> None:
+        super().__init__()
         self.count = count
 
     def __str__(self) -> str:
@@ -28,6 +29,16 @@ class Box:
         if self.count > LIMIT:
             raise ValueError(f"{self.count - LIMIT} too many")
         return max(self.count, 0)
+
+
+@register
+def _(a: int):
+    return a
+
+
+@register
+def _(a: str):
+    return a + "b"
 
 
 def first(numbers):
@@ -79,16 +90,24 @@ def test_what_decides_is_changed_and_what_is_told_to_people_is_not(module):
 def test_each_mutant_is_code_that_differs_and_leaves_the_module_as_it_was(module):
     before = module.compiled()
     for mutant in module.mutants():
-        assert mutant.code() != before[mutant.key.function], mutant.key
+        assert mutant.code() != before[mutant.function], mutant.key
         assert module.compiled() == before
 
 
 def test_a_mutant_does_what_it_says(module):
-    space = {}
+    space = {"register": lambda function: function}
     exec(compile(CODE, str(module.path), "exec"), space)
     swapped = next(mutant for mutant in module.mutants() if mutant.key.now == "return min(self.count, 0)")
     space["Box"].room.__code__ = swapped.code()
     assert space["Box"](2).room() == 0
+
+
+def test_functions_that_are_called_underscore_are_named_for_what_they_take(module):
+    assert changes(module, "_(int)") == [("return a", "return None")]
+    assert changes(module, "_(str)") == [
+        ("return a + 'b'", "return None"),
+        ("return a + 'b'", "return a - 'b'"),
+    ]
 
 
 def test_mutants_of_one_name_are_told_apart_by_a_number(tmp_path):
