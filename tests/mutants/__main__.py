@@ -36,6 +36,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="none begins after so long (default: 60)")
     parser.add_argument("--json", type=Path, help="write what became of each mutant to a file")
     parser.add_argument("--again", type=Path, help="only mutants that such a file says were not noticed")
+    parser.add_argument("--deselect", action="append", default=[], help="a test that fails as things are")
     asked = parser.parse_args()
     files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/*.py"))
     for file in files:
@@ -57,6 +58,7 @@ def main() -> int:
     ]
     # Hypothesis is imported already: its own assertions are not rewritten, which are none of ours.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
+    options += [f"--deselect={test}" for test in asked.deselect]
     pytest.main([*options, *map(str, _tests())], plugins=[campaign])
     if campaign.broken or not campaign.verdicts:
         print("These fail before any fault is put in:", *campaign.broken, sep="\n  ")
