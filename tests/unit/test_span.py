@@ -11,7 +11,7 @@ from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.header import Flag
 from merge.position import GroupPosition, Position
-from merge.span import Span, covered, reaches_back, same_places
+from merge.span import Span, arrange, covered, reaches_back, same_places
 
 
 def reading(*sources, **settings):
@@ -346,3 +346,21 @@ def test_of_another_server_a_span_is_whole_when_all_its_gtids_are_there():
     assert found(1, 4, behind, second) == [True, True, False]
     assert found(1, 4, behind, first) == [False] * 3
     assert found(1, 4, before, second) is None
+
+
+def test_a_transaction_is_late_if_it_committed_before_the_greatest_key_of_the_start():
+    headers = Source(Tx(10), Tx(20), Tx(30)).headers
+    start = GroupPosition({"s0": Position("a.1", 4, key_us=5), "s1": Position("a.1", 4, key_us=20)})
+    arranged = arrange(headers, start)
+    assert arranged["key_us"].tolist() == [20, 20, 30]
+    assert (arranged["flags"] & Flag.LATE > 0).tolist() == [True, False, False]
+    assert (arranged["flags"] & ~Flag.LATE).tolist() == headers["flags"].tolist()
+
+
+def test_a_log_reaches_back_to_where_it_begins():
+    base = Position("a.2", 9)
+    assert [
+        reaches_back({"s": base}, {"s": Position(file, offset)})
+        for file, offset in (("a.2", 9), ("a.2", 10), ("a.3", 4), ("a.2", 8), ("a.1", 99))
+    ] == [True, True, True, False, False]
+    assert reaches_back({"s": Position("a.2", 9)}, {"s": Position("a.2", 9, key_us=3)})
