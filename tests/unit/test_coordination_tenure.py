@@ -24,7 +24,9 @@ def test_an_answer_after_the_deadline_lets_it_serve_again():
 
 
 def test_a_newer_epoch_fences_for_good():
-    tenure = Tenure(3, serves_until_s=10.0).saw(5).saw(3).confirmed(1.0, 100.0)
+    over = Tenure(3, serves_until_s=10.0).saw(5)
+    tenure = over.saw(3).confirmed(1.0, 100.0)
+    assert tenure == over
     with pytest.raises(FencedError) as refusal:
         tenure.check(0.0)
     assert refusal.value.details == {"our_epoch": 3, "current_epoch": 5}

@@ -128,7 +128,17 @@ def test_zero_means_no_gtid_and_adds_nothing(source):
 @pytest.mark.parametrize("known", ["", f"{A}:1", "0-1-1"])
 @pytest.mark.parametrize(
     ("source", "numbers"),
-    [("x", [1]), ("", [1]), (f"{A}:", [1]), (f"{A}:1", [1]), ("0-1-1", [1]), (A, [-1]), ("0-1", [-1])],
+    [
+        ("x", [1]),
+        ("", [1]),
+        (f"{A}:", [1]),
+        (f"{A}:1", [1]),
+        ("0-1-1", [1]),
+        (A, [-1]),
+        ("0-1", [-1]),
+        (A, [-1, 5]),
+        (A, [1, 2**63 - 1]),
+    ],
 )
 def test_add_refuses_other_sources_and_numbers(known, source, numbers):
     with pytest.raises(UsageError):

@@ -1,6 +1,6 @@
 """Runs of headers, cut where a shard that leaves ends."""
 
-from builders import Tx, run_of
+from builders import Tx, chunk_of, run_of
 
 
 def before(until_us, *transactions):
@@ -21,3 +21,8 @@ def test_a_transaction_that_has_begun_is_not_cut():
     kept, more = run.before(30)
     assert (len(kept), more) == (3, True)
     assert kept.names == run.names
+
+
+def test_a_chunk_is_a_run_of_its_headers():
+    chunk = chunk_of(Tx(10), Tx(20))
+    assert (chunk.run.headers is chunk.headers, chunk.run.names) == (True, chunk.names)

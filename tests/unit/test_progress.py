@@ -106,6 +106,9 @@ def test_both_positions_are_of_the_server_that_the_headers_are_of():
         assert after.end.shards["a"].server == server
         assert after.ack.shards["a"].server == server
         assert after.end.shards["b"].server == ""
+    inside, names = merged(Source(Tx(10, (1, 1))), Source())
+    after = Progress.at(START).past(inside[:1], names, SHARDS, ("new", "other"))
+    assert (after.end.shards["a"].server, after.ack.shards["a"].server) == ("new", "")
 
 
 def test_a_transaction_without_a_gtid_adds_nothing_to_those_that_have_one():

@@ -259,3 +259,24 @@ def test_a_skipped_shard_is_waited_for_at_once_however_far_behind_it_is(how):
     world.policy("s1", how)
     world.report(0)
     assert world.get() is None
+
+
+def test_where_the_settings_wait_for_ever_nobody_is_silent():
+    world = world_of(Source(Tx(10)), Source(Tx(20)))
+    world.policy("s1", Policy.HOLD)
+    world.tick(1000 * SECOND)
+    assert [world.status(shard)["skipped"] for shard in (0, 1)] == [False, False]
+    assert [world.status(shard)["policy_since_s"] for shard in (0, 1)] == [None, 1000.0]
+
+
+def test_a_newcomer_has_caught_up_when_it_is_no_further_behind_than_that():
+    far = 10 * CAUGHT_UP_US
+    world = world_of(Source(Tx(far)))
+    world.subscribe()
+    world.report(0)
+    assert keys(world.get()) == [far]
+    world.add(Source(server=1))
+    world.open(1)
+    for behind_us, catching_up in ((CAUGHT_UP_US + 1, True), (CAUGHT_UP_US, False)):
+        world.report(1, 0, promise_us=far - behind_us)
+        assert world.status(1)["catching_up"] is catching_up

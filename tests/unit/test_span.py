@@ -11,7 +11,7 @@ from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.header import Flag
 from merge.position import GroupPosition, Position
-from merge.span import Span, arrange, covered, reaches_back, same_places
+from merge.span import Span, arrange, covered, reaches_back, same_places, up_to
 
 
 def reading(*sources, **settings):
@@ -364,3 +364,11 @@ def test_a_log_reaches_back_to_where_it_begins():
         for file, offset in (("a.2", 9), ("a.2", 10), ("a.3", 4), ("a.2", 8), ("a.1", 99))
     ] == [True, True, True, False, False]
     assert reaches_back({"s": Position("a.2", 9)}, {"s": Position("a.2", 9, key_us=3)})
+
+
+def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
+    run = Source(Tx(10), Tx(20), Tx(30), Tx(40)).run(0, 4)
+    for file, offset, count in (("bin.000001", 204, 2), ("bin.000002", 4, 3), ("bin.000002", 104, 4)):
+        old = up_to(run.headers, run.names, Position(file, offset), same_server=True)
+        assert old.tolist() == [index < count for index in range(4)]
+        assert not up_to(run.headers, run.names, Position(file, offset), same_server=False).any()
