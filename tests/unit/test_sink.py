@@ -29,6 +29,7 @@ from merge.table_filter import TableFilter, split_patterns
         (r"a(b,c", [r"a(b,c"]),
         (r"a[b,c", [r"a[b,c"]),
         ("a),b", ["a)", "b"]),
+        ("(a,b),c", ["(a,b)", "c"]),
         ("(a{1,2}b),c", ["(a{1,2}b)", "c"]),
         ("[]],a", ["[]]", "a"]),
         ("[^]],a", ["[^]]", "a"]),

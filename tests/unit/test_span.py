@@ -302,6 +302,7 @@ def test_only_shards_that_both_know_tell_positions_apart():
     assert same_places(both, GroupPosition({"s0": one}, 3))
     assert same_places(GroupPosition({"s0": one, "s2": other}, 3), both)
     assert not same_places(both, GroupPosition({"s0": other}, 3))
+    assert not same_places(both, GroupPosition({"s0": one, "s1": other}, 3))
     assert reaches_back(both.shards, {"s0": other, "s2": other})
     assert not reaches_back({"s0": other}, both.shards)
 
@@ -349,11 +350,11 @@ def test_of_another_server_a_span_is_whole_when_all_its_gtids_are_there():
 
 
 def test_a_transaction_is_late_if_it_committed_before_the_greatest_key_of_the_start():
-    headers = Source(Tx(10), Tx(20), Tx(30)).headers
+    headers = Source(Tx(10), Tx(20), Tx(30, (1, 1))).headers
     start = GroupPosition({"s0": Position("a.1", 4, key_us=5), "s1": Position("a.1", 4, key_us=20)})
     arranged = arrange(headers, start)
-    assert arranged["key_us"].tolist() == [20, 20, 30]
-    assert (arranged["flags"] & Flag.LATE > 0).tolist() == [True, False, False]
+    assert arranged["key_us"].tolist() == [20, 20, 30, 30]
+    assert (arranged["flags"] & Flag.LATE > 0).tolist() == [True, False, False, False]
     assert (arranged["flags"] & ~Flag.LATE).tolist() == headers["flags"].tolist()
 
 
@@ -372,3 +373,30 @@ def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
         old = up_to(run.headers, run.names, Position(file, offset), same_server=True)
         assert old.tolist() == [index < count for index in range(4)]
         assert not up_to(run.headers, run.names, Position(file, offset), same_server=False).any()
+
+
+def test_several_transactions_may_be_more_than_a_ring_holds():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(ring_headers_max=2))
+    world.report_all()
+    assert keys(world.span(Span(begin))) == [10, 20, 30]
+
+
+def test_many_transactions_without_rows_are_a_span():
+    limits = BatchLimits(empty_headers_max=3)
+    world, begin = reading(Source(*[Tx(10, (0,))] * 5), limits=limits)
+    world.report(0, 2)
+    world.report(0, 0, promise_us=11)
+    assert world.span(Span(begin)) is None
+    world.report_all()
+    assert world.span(Span(begin)).headers["rows"].tolist() == [0] * 5
+
+
+def test_of_the_same_server_a_span_needs_no_gtids():
+    run = Source(Tx(10), Tx(20)).run(0, 2)
+    run.headers["gtid_number"] = 0
+    until = GroupPosition({"s": Position("bin.000001", 104)})
+    begin = GroupPosition({"s": Position("bin.000001", 4)})
+    assert covered(until, begin, run.headers[:0], run.names, ("s",), ("",)) is None
+    for count in (1, 2):
+        found = covered(until, begin, run.headers[:count], run.names, ("s",), ("",))
+        assert found.tolist() == [True, False][:count]

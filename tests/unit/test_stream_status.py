@@ -24,6 +24,7 @@ def test_what_a_shard_says_before_and_after_merging_begins():
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20)), start=False)
     world.start()
     world.now_us += 3 * SECOND
+    assert of(world, 0, "late", "late_rows") == (0, 0)
     names = ("acked_position", "frontier_us", "skipped", "error", "state_since_s")
     assert of(world, 0, *names) == (None, None, False, None, 3.0)
     assert held(world) == ("s0", 3.0, "it has not told yet where it stands")
@@ -40,6 +41,8 @@ def test_what_a_shard_says_before_and_after_merging_begins():
     world.report(0, 0, END_OF_TIME_US)
     assert of(world, 0, "frontier_us") == (None,)
     assert held(world) == (None, None, None)
+    world.lose(0)
+    assert of(world, 0, "acked_position", "frontier_us", "skipped") == (None, None, False)
 
 
 def test_why_a_shard_was_opened_again_and_why_it_stopped():
@@ -61,3 +64,12 @@ def test_a_shard_that_the_settings_lack_holds_the_group_since_it_began():
     world.open(1)
     world.now_us = 4 * SECOND
     assert held(world) == ("s9", 3.0, "the cursors hold it, the settings do not")
+
+
+def test_a_shard_that_left_has_no_place_and_is_not_skipped():
+    world = World.of(Source(Tx(10)), Source())
+    world.subscribe()
+    world.remove("s1", now=True)
+    world.save()
+    world.open_all()
+    assert of(world, 1, "state", "acked_position", "frontier_us", "skipped") == ("left", None, None, False)
