@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test sim chaos soak bench check fuzz asan format clean
+.PHONY: help setup demo recorded test sim chaos soak bench mutants check fuzz asan format clean
 
 BIN := .venv/bin
 # All tests are shared by two processes, a file as a whole; some do not need what that costs.
@@ -31,6 +31,9 @@ soak: setup ## play chaos over seeds for so long (MINUTES=60 SEED=1, two minutes
 
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
+
+mutants: setup ## put small faults into merge/ and tell which no test notices (MODULES="merge/pending.py" SAMPLE=200 SEED=7)
+	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts
 	$(BIN)/ruff check

@@ -45,3 +45,12 @@ def test_what_goes_out_is_sorted_by_key_shard_and_arrival(told, fan, given_back)
             keys[shard] = int(headers["key_us"][-1]) if rises else keys[shard]
         assert len(pending) == len(model)
     assert not model
+
+
+def test_runs_are_gathered_by_rank():
+    """Else what goes out would be a little of each of many runs."""
+    pending = Pending(fan=4)
+    headers = np.zeros(1, dtype=HEADER)
+    for _ in range(4 * 4 + 4 + 1):
+        pending.add(headers)
+    assert [[len(run) for run in runs] for runs in pending._ranks] == [[1], [4], [16]]

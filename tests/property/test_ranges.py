@@ -69,6 +69,18 @@ def test_gathered_is_taken(given_columns):
     assert found.column("column").to_pylist() == wanted.column("column").to_pylist()
 
 
+@pytest.mark.parametrize(("kind", "values"), KINDS, ids=[str(kind) for kind, _ in KINDS])
+@pytest.mark.parametrize("nulls", [False, True])
+def test_values_of_each_kind_are_gathered_with_their_nulls_and_without(kind, values, nulls):
+    known = values if nulls or len(values) == 1 else values[:-1]
+    chunks = [pa.array((known * 9)[:9], kind).slice(1), pa.array([], kind), pa.array(known[::-1] * 5, kind)]
+    table = pa.table({"column": pa.chunked_array(chunks, kind)}).unify_dictionaries()
+    first, length = np.array([9, 0, 3]), np.array([len(table) - 9, 8, 1])
+    found = Ranges(first, length).table(table)
+    found.validate(full=True)
+    assert found.to_pylist() == table.take(pa.array(ascending(first, length))).to_pylist()
+
+
 @given(st.lists(st.tuples(st.sampled_from(TEXTS[:-1]), st.integers(0, 5))), st.integers(0, 3))
 def test_texts_are_repeated(pairs, skipped):
     texts = pa.array(["skipped"] * skipped + [text for text, _ in pairs], pa.utf8()).slice(skipped)

@@ -24,7 +24,9 @@ def test_an_answer_after_the_deadline_lets_it_serve_again():
 
 
 def test_a_newer_epoch_fences_for_good():
-    tenure = Tenure(3, serves_until_s=10.0).saw(5).saw(3).confirmed(1.0, 100.0)
+    over = Tenure(3, serves_until_s=10.0).saw(5)
+    tenure = over.saw(3).confirmed(1.0, 100.0)
+    assert tenure == over
     with pytest.raises(FencedError) as refusal:
         tenure.check(0.0)
     assert refusal.value.details == {"our_epoch": 3, "current_epoch": 5}
@@ -47,6 +49,16 @@ def test_the_first_reason_stays_and_the_newest_epoch_is_told():
     with pytest.raises(FencedError, match="The session has ended") as refusal:
         tenure.check(0.0)
     assert refusal.value.details["current_epoch"] == 4
+
+
+def test_it_says_for_how_long_it_may_serve():
+    assert Tenure(3, serves_until_s=10.0).check(7.5) == 2.5
+
+
+@pytest.mark.parametrize(("current", "why"), [(None, "removed"), (2, "removed"), (4, "4 was elected after")])
+def test_it_says_why_it_is_over(current, why):
+    with pytest.raises(FencedError, match=why):
+        Tenure(3, serves_until_s=10.0).saw(current).check(0.0)
 
 
 def test_older_epochs_are_refused_with_both_epochs():

@@ -293,6 +293,21 @@ def test_each_of_two_subscribers_goes_on_from_its_own_cursor():
     assert keys(world.get("two")) == [20, 30, 40, 50, 60]
 
 
+def test_after_a_rewind_with_two_cursors_a_newcomer_counts_from_the_older_one():
+    world = World.of(Source(Tx(10, (2,)), Tx(20, (3,)), Tx(30, (4,))))
+    world.subscribe("one")
+    world.subscribe("two")
+    world.report_all()
+    world.ack(world.get("one", rows_max=5).batch_id, "one")
+    world.ack(world.get("two", rows_max=2).batch_id, "two")
+    world.lose(0)
+    world.open_all()
+    cursor = world.subscribe("three")
+    assert (cursor.sequence, cursor.shards["s0"].offset) == (2, 104)
+    world.report_all()
+    assert {world.get(client).ack.sequence for client in ("one", "two", "three")} == {9}
+
+
 def test_the_one_that_is_ahead_gets_no_key_below_its_cursor():
     """Ahead at a rewind, with a late transaction to come.
 
@@ -826,6 +841,48 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
         world.tick(1)
     assert not shard_state(world, 0)["skipped"]
     assert shard_state(world, 1)["skipped"]
+
+
+def test_a_shard_whose_transactions_come_with_an_old_promise_is_not_silent():
+    """It sends what it has, while its clock stands; the other one has new promises."""
+    world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), skip_after_us=SECOND)
+    for second in range(3):
+        world.now_us += SECOND
+        world.report(0, 1, promise_us=50)
+        world.report(1, 0, promise_us=51 + second)
+        world.tick(1)
+    assert not any(shard_state(world, shard)["skipped"] for shard in (0, 1))
+
+
+def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_further_behind():
+    """1. Shard 1 is silent for as long as is allowed, and waited for. 2. A microsecond later it is not.
+    3. It is back, a microsecond further behind than is allowed. 4. It is waited for when it is not.
+    """
+    far = 100 * SECOND
+    world = World.of(Source(Tx(far), Tx(far + 5)), Source(), skip_after_us=SECOND, lease_us=far)
+    world.subscribe()
+    world.now_us = SECOND
+    world.report(0, 1)
+    world.tick(0)
+    assert not shard_state(world, 1)["skipped"]
+    world.tick(1)
+    assert shard_state(world, 1)["skipped"]
+    assert keys(world.get()) == [far]
+    world.report(1, 0, promise_us=far - SECOND - 1)
+    assert shard_state(world, 1)["skipped"]
+    world.report(1, 0, promise_us=far - SECOND)
+    assert not shard_state(world, 1)["skipped"]
+
+
+def test_a_shard_that_left_gives_nobody_the_time():
+    """1. Two shards are silent, and a third one has left. 2. Neither is skipped: who would go on?"""
+    world = World.of(Source(Tx(10)), Source(Tx(20)), Source(), skip_after_us=SECOND)
+    world.subscribe()
+    world.remove("s2", now=True)
+    world.save()
+    world.open_all()
+    world.tick(2 * SECOND)
+    assert [shard_state(world, shard)["skipped"] for shard in (0, 1)] == [False, False]
 
 
 # ---- refused calls -----------------------------------------------------------------------------------------

@@ -128,7 +128,17 @@ def test_zero_means_no_gtid_and_adds_nothing(source):
 @pytest.mark.parametrize("known", ["", f"{A}:1", "0-1-1"])
 @pytest.mark.parametrize(
     ("source", "numbers"),
-    [("x", [1]), ("", [1]), (f"{A}:", [1]), (f"{A}:1", [1]), ("0-1-1", [1]), (A, [-1]), ("0-1", [-1])],
+    [
+        ("x", [1]),
+        ("", [1]),
+        (f"{A}:", [1]),
+        (f"{A}:1", [1]),
+        ("0-1-1", [1]),
+        (A, [-1]),
+        ("0-1", [-1]),
+        (A, [-1, 5]),
+        (A, [1, 2**63 - 1]),
+    ],
 )
 def test_add_refuses_other_sources_and_numbers(known, source, numbers):
     with pytest.raises(UsageError):
@@ -157,12 +167,15 @@ def test_add_refuses_the_other_flavour():
         (f"{A}:1-3:5-7", f"{A}:3-5", False),
         (f"{A}:1-5", f"{B}:1", False),
         (f"{A}:1-5", f"{A}:t:1", False),
+        (f"{A}:1-5", f"{A}:2:4-9", False),
+        (f"{A}:1-5", f"{A}:2,{B}:1", False),
         (f"{A}:1-5", "0-1-1", False),
         ("0-1-5", f"{A}:1", False),
         ("0-1-5", "0-2-5", True),
         ("0-1-5", "0-1-6", False),
         ("0-1-5", "1-1-1", False),
         ("0-1-5,1-1-1", "1-1-1", True),
+        ("0-1-5", "0-1-1,1-1-1", False),
     ],
 )
 def test_contains(outer, inner, contained):
@@ -179,6 +192,7 @@ def test_contains(outer, inner, contained):
         ("0-1-1", "", "0-1-1"),
         ("0-1-5,1-1-1", "0-2-4,2-1-1", "0-1-5,1-1-1,2-1-1"),
         ("0-1-5", "0-2-5", "0-2-5"),
+        ("0-1-9223372036854775806", "", "0-1-9223372036854775806"),
     ],
 )
 def test_union(one, two, both):

@@ -36,6 +36,10 @@ def test_a_batch_says_what_it_is(delivered):
     assert (first.log_start, first.log_stop, first.generation) == (0, 1, 1)
 
 
+def test_a_batch_says_of_which_server_it_is(delivered):
+    assert {batch.server_epoch for batch in delivered[1]} == {EPOCH}
+
+
 def test_only_the_oldest_is_acknowledged(delivered):
     ledger, (first, second, third) = delivered
     for wrong in (second, third):

@@ -6,9 +6,10 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge import instructions as do
 from merge.cursor_writes import OWN_CALL
-from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
+from merge.errors import ConfigError, CoordinatorUnavailable, RolledBack, UsageError
 from merge.header import Flag
 from merge.member import CAUGHT_UP_US, Policy
+from merge.membership import MEMBERS_MAX, Membership
 from merge.position import GroupPosition
 from merge.shard_keys import END_OF_TIME_US
 
@@ -234,6 +235,36 @@ def test_a_shard_that_joins_while_the_others_are_opened_does_not_keep_them():
     world.open(1)
     world.save()
     assert world.status(1)["role"] == "member"
+
+
+def test_a_newcomer_that_catches_up_is_not_waited_for_after_a_rewind_either():
+    """1. A shard joins far behind. 2. Another one is lost: all are opened again.
+    3. The others go on, and it counts once it has caught up.
+    """
+    far = CAUGHT_UP_US + 100 * SECOND
+    world = running(Source(Tx(far), Tx(far + 10), Tx(far + 30)))
+    world.report(0, 1)
+    world.ack(world.get().batch_id)
+    world.add(Source(Tx(10), Tx(far + 5), Tx(far + 20), server=1))
+    world.open(1)
+    world.save()
+    world.report(1, 1)
+    assert keys(world.get()) == [far]
+    world.lose(0)
+    world.open_all()
+    with pytest.raises(RolledBack):
+        world.get()
+    world.report(0, 1)
+    assert keys(world.get()) == [far + 10], "nobody waits for it"
+    world.report(1, 1)
+    assert keys(world.get()) == [far + 10], "it is late"
+    assert world.get() is None
+    world.report(1, 1)
+    assert keys(world.get()) == [far + 10]
+    world.report(0)
+    assert world.get() is None, "it is waited for by now"
+    world.report(1)
+    assert keys(world.get()) == [far + 20]
 
 
 def test_before_anybody_ever_began_a_newcomer_is_one_of_them():
@@ -544,3 +575,30 @@ def test_who_left_is_part_of_the_text_only_where_somebody_did():
     left = GroupPosition(retired=("a", "b"))
     assert left.to_json() == '{"retired":["a","b"],"sequence":0,"shards":{}}'
     assert GroupPosition.from_json(left.to_json()) == left
+
+
+# ---- what is known of the members --------------------------------------------------------------------------
+
+
+def test_there_is_a_last_index():
+    members = Membership(tuple(f"s{index}" for index in range(MEMBERS_MAX - 1)))
+    assert members.add("last", None) == MEMBERS_MAX - 1
+    with pytest.raises(UsageError, match=f"No more than {MEMBERS_MAX} shards"):
+        members.add("more", None)
+    assert len(members.shards) == len(members.members) == MEMBERS_MAX
+
+
+def test_each_shard_that_the_settings_lack_is_let_go_by_its_name():
+    members = Membership(("a", "b"))
+    start = Source().start
+    members.take_roles([GroupPosition(dict.fromkeys("abxyz", start))], ())
+    assert members.orphans == ("x", "y", "z")
+    assert members.leave("y") is None
+    assert members.orphans == ("x", "z")
+    assert members.leave("b") == 1
+    assert members.retired == ["b", "y"]
+    members.take_roles([GroupPosition({"a": start}, 0, ("v", "u", "t", "w"))], ())
+    assert members.retired == ["b", "t", "u", "v", "w", "y"]
+    with pytest.raises(UsageError) as caught:
+        members.index_of("b")
+    assert caught.value.hint == "The shards are a."

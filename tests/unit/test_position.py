@@ -179,3 +179,30 @@ def test_where_shards_joined_is_part_of_a_group_position_and_goes_with_them():
     assert GroupPosition.from_json(position.to_json()) == position
     assert position.without({"s1"}).joined == {}
     assert not position.knows_shards_of(GroupPosition(position.shards, 5))
+
+
+def test_a_server_that_is_not_known_may_be_any():
+    assert [Position("a.1", 4, server=one).is_of(two) for one in ("", "x") for two in ("", "x", "y")] == [
+        True,
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_shards_that_left_are_named_in_order_and_their_greatest_key_stays_passed():
+    group = GroupPosition(
+        {name: Position("a.1", 4, key_us=key) for name, key in (("c", 7), ("a", 5), ("b", 9))},
+        3,
+        tuple("defghi"),
+    )
+    gone = group.without({"c", "a"})
+    assert (list(gone.shards), gone.retired, gone.retired_key_us) == (["b"], tuple("acdefghi"), 7)
+    assert gone.without(set()) == gone
+    assert gone.without({"b"}).passed_us == 9
+    assert GroupPosition.from_json(gone.to_json()) == gone
+    shuffled = gone.to_json().replace('["a","c",', '["c","a",')
+    assert shuffled != gone.to_json()
+    assert GroupPosition.from_json(shuffled) == gone

@@ -109,3 +109,32 @@ def test_positions_tell_when_their_files_were_created():
     for server, created_s in (("one", 7), ("another", 0)):
         on = known.past(headers[3:], names, SHARDS, (server, "two"), ({}, {}))
         assert on.ack.shards["a"].created_s == created_s
+
+
+def test_both_positions_are_of_the_server_that_the_headers_are_of():
+    headers, names = merged(Source(Tx(10), Tx(20, (1, 1))), Source())
+    for count, server in ((1, "new"), (2, "newer")):
+        after = Progress.at(START).past(headers[:count], names, SHARDS, (server, "other"))
+        assert after.end.shards["a"].server == server
+        assert after.ack.shards["a"].server == server
+        assert after.end.shards["b"].server == ""
+    inside, names = merged(Source(Tx(10, (1, 1))), Source())
+    after = Progress.at(START).past(inside[:1], names, SHARDS, ("new", "other"))
+    assert (after.end.shards["a"].server, after.ack.shards["a"].server) == ("new", "")
+
+
+def test_a_transaction_without_a_gtid_adds_nothing_to_those_that_have_one():
+    run = run_of(Tx(1), Tx(2), Tx(3))
+    run.headers["gtid_number"] = [5, 0, 7]
+    run.headers["gtid_source"][1] = 0
+    after = Progress.at(START).past(run.headers, run.names, SHARDS).ack.shards["a"]
+    assert str(after.gtid_set) == f"{run.names[-1]}:5:7"
+
+
+def test_each_mariadb_domain_has_its_position():
+    run = run_of(Tx(1), Tx(2))
+    names = (*run.names, "0-7", "1-8")
+    run.headers["gtid_source"] = [names.index("0-7"), names.index("1-8")]
+    run.headers["gtid_number"] = [11, 5]
+    after = Progress.at(START).past(run.headers, names, SHARDS).ack.shards["a"]
+    assert str(after.gtid_set) == "0-7-11,1-8-5"

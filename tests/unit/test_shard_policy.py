@@ -6,7 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
 from merge.header import Flag
-from merge.member import Policy
+from merge.member import CAUGHT_UP_US, Policy
 from merge.waiting import PATIENCE_US
 
 SECOND = 1_000_000
@@ -183,6 +183,22 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     assert keys(world.get()) == [10, 90]
 
 
+@pytest.mark.parametrize("skip_after_us", [SECOND, 10 * PATIENCE_US])
+def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_settings(skip_after_us):
+    """1. A skipped shard is inside its transaction. 2. It is taken back when the operator's time is over."""
+    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), skip_after_us=skip_after_us)
+    world.subscribe()
+    world.policy("s1", Policy.SKIP)
+    world.report(1, 1)
+    generation = world.group.generation
+    world.now_us += PATIENCE_US
+    world.report(0)
+    world.tick(0)
+    assert world.group.generation == generation
+    world.tick(1)
+    assert world.group.generation == generation + 1
+
+
 def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():
     """A command that is repeated, as by whoever got no answer, would hold it back for ever."""
     world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 6)))
@@ -221,3 +237,46 @@ def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
+
+
+def test_all_but_one_can_be_skipped():
+    world = world_of(Source(), Source(), Source())
+    world.policy("s0", Policy.SKIP)
+    world.policy("s2", Policy.SKIP)
+    with pytest.raises(UsageError, match="s1 is the last shard"):
+        world.policy("s1", Policy.SKIP)
+
+
+@pytest.mark.parametrize("how", [Policy.HOLD, Policy.RESUME])
+def test_a_skipped_shard_is_waited_for_at_once_however_far_behind_it_is(how):
+    """It is no newcomer, which has to catch up first."""
+    far = 10 * CAUGHT_UP_US
+    world = world_of(Source(Tx(far), Tx(far + 1)), Source(Tx(5)))
+    world.subscribe()
+    world.policy("s1", Policy.SKIP)
+    world.report(0, 1)
+    assert keys(world.get()) == [far]
+    world.policy("s1", how)
+    world.report(0)
+    assert world.get() is None
+
+
+def test_where_the_settings_wait_for_ever_nobody_is_silent():
+    world = world_of(Source(Tx(10)), Source(Tx(20)))
+    world.policy("s1", Policy.HOLD)
+    world.tick(1000 * SECOND)
+    assert [world.status(shard)["skipped"] for shard in (0, 1)] == [False, False]
+    assert [world.status(shard)["policy_since_s"] for shard in (0, 1)] == [None, 1000.0]
+
+
+def test_a_newcomer_has_caught_up_when_it_is_no_further_behind_than_that():
+    far = 10 * CAUGHT_UP_US
+    world = world_of(Source(Tx(far)))
+    world.subscribe()
+    world.report(0)
+    assert keys(world.get()) == [far]
+    world.add(Source(server=1))
+    world.open(1)
+    for behind_us, catching_up in ((CAUGHT_UP_US + 1, True), (CAUGHT_UP_US, False)):
+        world.report(1, 0, promise_us=far - behind_us)
+        assert world.status(1)["catching_up"] is catching_up

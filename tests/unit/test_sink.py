@@ -29,6 +29,11 @@ from merge.table_filter import TableFilter, split_patterns
         (r"a(b,c", [r"a(b,c"]),
         (r"a[b,c", [r"a[b,c"]),
         ("a),b", ["a)", "b"]),
+        ("(a,b),c", ["(a,b)", "c"]),
+        ("(a{1,2}b),c", ["(a{1,2}b)", "c"]),
+        ("[]],a", ["[]]", "a"]),
+        ("[^]],a", ["[^]]", "a"]),
+        (r"[\]],a", [r"[\]]", "a"]),
         ("a\\", ["a\\"]),
     ],
 )

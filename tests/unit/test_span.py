@@ -1,14 +1,17 @@
 """Spans: what the group does when a reader stands elsewhere than its cursor, or asks for what cannot be."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.batch_limits import BatchLimits
 from merge.errors import DataError, PositionPurged, RolledBack, UsageError
+from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.header import Flag
-from merge.position import GroupPosition
-from merge.span import Span
+from merge.position import GroupPosition, Position
+from merge.span import Span, arrange, covered, reaches_back, same_places, up_to
 
 
 def reading(*sources, **settings):
@@ -242,3 +245,212 @@ def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
     world.open_all()
     world.subscribe()
     assert again() == places(first)
+
+
+def holey():
+    """A world, where it begins, and a span that leaves a header of shard 1 between its own in the log.
+
+    Equal keys came out one by one, shard 1's first one before shard 0's; read again, shard 0's comes first.
+    """
+    world, begin = reading(Source(Tx(10), Tx(20)), Source(Tx(20), Tx(20)))
+    world.report(0, 1, promise_us=20)
+    world.report(1, 1, promise_us=20)
+    first = world.span(Span(begin))
+    world.lose(0)
+    world.open_all()
+    world.report_all()
+    return world, world.span(Span(begin, first.end))
+
+
+def test_an_acknowledged_span_stays_done_with_where_the_log_holds_others_between_its_headers():
+    world, first = holey()
+    world.ack(first.batch_id)
+    rest = world.span(Span(first.end))
+    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+
+
+def test_a_span_that_is_taken_back_while_it_is_being_acknowledged_is_done_with_all_the_same():
+    """1. A span is being acknowledged. 2. Another consumer takes over: what is outstanding is taken back.
+    3. The cursor is written: what stood between the span's headers comes, and the span does not.
+    """
+    world, first = holey()
+    acking = world.request_ack(first.batch_id)
+    call = world.request_subscribe()
+    world.lease()
+    world.save()
+    world.save()
+    assert world.result(acking) == world.result(call)[1] == first.ack
+    rest = world.get()
+    assert [(place[0], place[2]) for place in places(rest)] == [(0, 104), (1, 104)]
+
+
+def test_a_log_that_begins_inside_a_transaction_is_not_where_a_reader_can_stand_before_it():
+    """1. The first fragment of a transaction is acknowledged, and its ring is freed.
+    2. A span from the cursor has the whole transaction in it: the sources are read again.
+    """
+    world, begin = reading(Source(Tx(10, (2, 2)), Tx(20)))
+    world.report(0, 1, promise_us=10)
+    assert world.ack(world.get().batch_id).shards == begin.shards
+    world.report_all()
+    call = world.request_span(Span(begin))
+    world.open_all()
+    world.report_all()
+    assert world.result(call).headers["rows"].tolist() == [2, 2, 1]
+
+
+def test_who_asks_twice_for_what_is_not_reached_and_goes_leaves_its_cursor_as_it_was():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    world.ack(first.batch_id)
+    second = world.span(Span(first.end, rows_max=1))
+    cursor = world.ack(second.batch_id)
+    for start in (first.end, begin):
+        call = world.request_span(Span(start))
+        assert world.opening[0].position == start.shards["s0"]
+        world.tell(ev.GetTimedOut(call, "c"))
+    world.tell(ev.ReleaseRequested(world.call(), "c", world.epochs["c"], 0))
+    assert world.opening[0].position == cursor.shards["s0"]
+    world.open_all()
+    world.report_all()
+    assert world.subscribe() == cursor
+    assert keys(world.get()) == [30]
+
+
+def test_an_outstanding_span_is_no_answer_to_one_of_the_same_places_under_other_numbers():
+    """1. A reader counts rows otherwise, as after a change of the filter. 2. It gets the same rows by its own
+    numbers; an end that these do not lead to is refused.
+    """
+    world, begin = reading(Source(Tx(10, (2,)), Tx(20)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=2))
+    counted = GroupPosition(begin.shards, 7)
+    with pytest.raises(DataError, match="ends at row 2 of the merged stream"):
+        world.span(Span(counted, first.end))
+    again = world.span(Span(counted, rows_max=2))
+    assert places(again) == places(first)
+    assert (again.start.sequence, again.end.sequence) == (7, 9)
+
+
+def test_a_span_has_nothing_above_the_key_that_it_may_reach():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)))
+    world.report_all()
+    assert world.span(Span(begin, key_us_max=9)) is None
+    assert keys(world.span(Span(begin, key_us_max=20))) == [10, 20]
+    world.rollback()
+    assert keys(world.span(Span(begin, key_us_max=20, rows_max=1))) == [10]
+
+
+def test_transactions_without_rows_leave_with_the_whole_of_what_follows_them():
+    world, begin = reading(Source(Tx(10, (0,)), Tx(20, (2, 2)), Tx(30, (0,)), Tx(40, (5,)), Tx(50)))
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    assert first.headers["rows"].tolist() == [0, 2, 2]
+    second = world.span(Span(first.end, rows_max=1))
+    assert second.headers["rows"].tolist() == [0, 5]
+
+
+def test_only_shards_that_both_know_tell_positions_apart():
+    one, other = Position("a.1", 4), Position("a.1", 9)
+    both = GroupPosition({"s0": one, "s1": one}, 3)
+    assert same_places(both, GroupPosition({"s0": one}, 3))
+    assert same_places(GroupPosition({"s0": one, "s2": other}, 3), both)
+    assert not same_places(both, GroupPosition({"s0": other}, 3))
+    assert not same_places(both, GroupPosition({"s0": one, "s1": other}, 3))
+    assert reaches_back(both.shards, {"s0": other, "s2": other})
+    assert not reaches_back({"s0": other}, both.shards)
+
+
+def test_of_two_servers_the_gtids_say_whether_a_log_reaches_back():
+    uuid = Source(Tx(1)).names[-1]
+    base, place = (Position("a.1", 4, server=server) for server in ("old", "new"))
+    few, many = (parse_gtid_set(f"{uuid}:{numbers}") for numbers in ("1", "1-2"))
+
+    def reaches(base_gtids, place_gtids):
+        return reaches_back(
+            {"s": replace(base, gtid_set=base_gtids)}, {"s": replace(place, gtid_set=place_gtids)}
+        )
+
+    assert reaches(few, many)
+    assert reaches(few, few)
+    assert not reaches(many, few)
+    assert not reaches(NO_GTIDS, few)
+
+
+def test_of_another_server_a_span_is_whole_when_all_its_gtids_are_there():
+    """1. Its end is a place of the old server. 2. The new one has the same transactions elsewhere; the span
+    waits for the last of them, and does not have what follows.
+    """
+    run = Source(Tx(10), Tx(20, (1, 1)), Tx(30)).run(0, 4)
+    uuid = run.names[-1]
+    first, second = (
+        Position("old.9", 9 + last, parse_gtid_set(f"{uuid}:1-{last}"), server="old") for last in (1, 2)
+    )
+
+    def found(begin, end, start, until):
+        headers, until = run.headers[begin:end], GroupPosition({"s": until})
+        inside = covered(until, GroupPosition(start), headers, run.names, ("s",), ("new",))
+        return inside if inside is None else inside.tolist()
+
+    before, behind = {"s": Position("old.9", 4, server="old")}, {"s": first}
+    assert [found(0, end, before, second) for end in (0, 1, 2)] == [None] * 3
+    assert found(0, 3, before, second) == [True, True, True]
+    assert found(0, 4, before, second) == found(0, 4, {}, second) == [True, True, True, False]
+    assert found(0, 4, before, first) == [True, False, False, False]
+    assert found(0, 4, before, replace(first, gtid_set=NO_GTIDS)) is None
+    assert found(1, 4, behind, second) == [True, True, False]
+    assert found(1, 4, behind, first) == [False] * 3
+    assert found(1, 4, before, second) is None
+
+
+def test_a_transaction_is_late_if_it_committed_before_the_greatest_key_of_the_start():
+    headers = Source(Tx(10), Tx(20), Tx(30, (1, 1))).headers
+    start = GroupPosition({"s0": Position("a.1", 4, key_us=5), "s1": Position("a.1", 4, key_us=20)})
+    arranged = arrange(headers, start)
+    assert arranged["key_us"].tolist() == [20, 20, 30, 30]
+    assert (arranged["flags"] & Flag.LATE > 0).tolist() == [True, False, False, False]
+    assert (arranged["flags"] & ~Flag.LATE).tolist() == headers["flags"].tolist()
+
+
+def test_a_log_reaches_back_to_where_it_begins():
+    base = Position("a.2", 9)
+    assert [
+        reaches_back({"s": base}, {"s": Position(file, offset)})
+        for file, offset in (("a.2", 9), ("a.2", 10), ("a.3", 4), ("a.2", 8), ("a.1", 99))
+    ] == [True, True, True, False, False]
+    assert reaches_back({"s": Position("a.2", 9)}, {"s": Position("a.2", 9, key_us=3)})
+
+
+def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
+    run = Source(Tx(10), Tx(20), Tx(30), Tx(40)).run(0, 4)
+    for file, offset, count in (("bin.000001", 204, 2), ("bin.000002", 4, 3), ("bin.000002", 104, 4)):
+        old = up_to(run.headers, run.names, Position(file, offset), same_server=True)
+        assert old.tolist() == [index < count for index in range(4)]
+        assert not up_to(run.headers, run.names, Position(file, offset), same_server=False).any()
+
+
+def test_several_transactions_may_be_more_than_a_ring_holds():
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(ring_headers_max=2))
+    world.report_all()
+    assert keys(world.span(Span(begin))) == [10, 20, 30]
+
+
+def test_many_transactions_without_rows_are_a_span():
+    limits = BatchLimits(empty_headers_max=3)
+    world, begin = reading(Source(*[Tx(10, (0,))] * 5), limits=limits)
+    world.report(0, 2)
+    world.report(0, 0, promise_us=11)
+    assert world.span(Span(begin)) is None
+    world.report_all()
+    assert world.span(Span(begin)).headers["rows"].tolist() == [0] * 5
+
+
+def test_of_the_same_server_a_span_needs_no_gtids():
+    run = Source(Tx(10), Tx(20)).run(0, 2)
+    run.headers["gtid_number"] = 0
+    until = GroupPosition({"s": Position("bin.000001", 104)})
+    begin = GroupPosition({"s": Position("bin.000001", 4)})
+    assert covered(until, begin, run.headers[:0], run.names, ("s",), ("",)) is None
+    for count in (1, 2):
+        found = covered(until, begin, run.headers[:count], run.names, ("s",), ("",))
+        assert found.tolist() == [True, False][:count]

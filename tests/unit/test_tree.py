@@ -15,6 +15,8 @@ def test_paths_are_canals():
     assert tree.client("1001") == "/otter/canal/destinations/shop/1001"
     assert tree.client_running("1001") == "/otter/canal/destinations/shop/1001/running"
     assert tree.client_epoch("1001") == "/otter/canal/destinations/shop/1001/epoch"
+    assert tree.stopped == "/otter/canal/destinations/shop/stopped"
+    assert Tree("shop", "/test").prefix == "/test"
     assert Tree("shop", "/test").destination == "/test/destinations/shop"
 
 

@@ -1,0 +1,109 @@
+"""Puts small faults into `merge/`, one at a time, and tells which of them no test notices.
+
+The exit status is 1 if fewer than 90 % of the mutants are noticed, or if one survives for which
+`tests/mutants/survivors.toml` has no reason; 2 if the tests fail as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mutants.campaign import Campaign
+from mutants.survivors import compare, entries, load
+from mutants.verdict import NOTICED, Fate, not_noticed, score, table
+
+ROOT = Path(__file__).parents[2]
+#: of the mutants that are run
+NOTICED_PERCENT_MIN = 90
+#: tests of other code that are the only ones of a module of `merge/`
+ALSO = ("unit/test_conf_security.py", "unit/test_sink.py", "unit/test_stop_mark.py")
+
+
+def main() -> int:
+    """Run the mutants asked for."""
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    parser.add_argument("modules", nargs="*", help="files of merge/ (default: all)")
+    parser.add_argument("--sample", type=int, help="how many mutants, by chance (default: all)")
+    parser.add_argument("--seed", type=int, default=1, help="of that chance (default: 1)")
+    parser.add_argument("--minutes", type=float, default=60, help="none begins after so long (default: 60)")
+    parser.add_argument("--json", type=Path, help="write what became of each mutant to a file")
+    parser.add_argument("--again", type=Path, help="only mutants that such a file says were not noticed")
+    parser.add_argument("--deselect", action="append", default=[], help="a test that fails as things are")
+    asked = parser.parse_args()
+    files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/*.py"))
+    for file in files:
+        if file.parent != ROOT / "merge" or not file.is_file():
+            parser.error(f"{file} is no file of merge/")
+        importlib.import_module(f"merge.{file.stem}".removesuffix(".__init__"))
+    only = asked.again and not_noticed(json.loads(asked.again.read_text()))
+    listed, begun_s = load(), time.monotonic()
+    campaign = Campaign(ROOT, files, only, asked.sample, asked.seed, 60 * asked.minutes, _say)
+    options = [
+        "-qq",
+        "--no-summary",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:faulthandler",
+        "--capture=no",
+        "--timeout=0",
+    ]
+    # Hypothesis is imported already: its own assertions are not rewritten, which are none of ours.
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
+    options += [f"--deselect={test}" for test in asked.deselect]
+    pytest.main([*options, *map(str, _tests())], plugins=[campaign])
+    if campaign.broken or not campaign.verdicts:
+        print("These fail before any fault is put in:", *campaign.broken, sep="\n  ")
+        return 2
+    order = {mutant.key: place for place, mutant in enumerate(campaign.possible)}
+    verdicts = sorted(campaign.verdicts, key=lambda verdict: order[verdict.key])
+    if asked.json is not None:
+        asked.json.write_text(json.dumps([verdict.json() for verdict in verdicts], indent=1) + "\n")
+    differences = compare(
+        listed,
+        survived=[each.key for each in verdicts if each.fate in (Fate.SURVIVED, Fate.UNTESTED)],
+        killed={each.key for each in verdicts if each.fate in NOTICED},
+        possible={mutant.key for mutant in campaign.possible},
+        files={str(file.relative_to(ROOT)) for file in files},
+    )
+    for title, keys in (
+        ("Survived, and nobody said why: kill it, or give survivors.toml a reason", differences.unlisted),
+        ("Listed as a survivor, and killed: remove it from survivors.toml", differences.killed),
+        ("Listed as a survivor, and not in the code any more", differences.gone),
+    ):
+        if keys:
+            print(title, *(f"  {key}" for key in keys), sep="\n")
+    if differences.unlisted:
+        print("As entries of the list:", entries(differences.unlisted), sep="\n")
+    print(*table(verdicts), sep="\n")
+    noticed, run = score(verdicts)
+    print(f"{noticed}/{run} killed in {time.monotonic() - begun_s:.0f} s, seed {asked.seed}")
+    return 1 if differences.unlisted or 100 * noticed < NOTICED_PERCENT_MIN * run else 0
+
+
+def _tests() -> list[Path]:
+    """Return the tests of `merge/`: those that import nothing else of ours, and some that do."""
+    folders = (ROOT / "tests" / kind for kind in ("unit", "property"))
+    found = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    return [path for path in found if _is_of_merge(path.read_text()) or str(path).endswith(ALSO)]
+
+
+def _is_of_merge(text: str) -> bool:
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
+    return bool(imported & {"merge", "builders"}) and not imported & {"actors", "canal_group", "conf"}
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The mutants that are known to survive, each with the reason why no test is to kill it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mutants.mutant import Key
+
+LIST = Path(__file__).with_name("survivors.toml")
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Where a run and the list do not agree."""
+
+    #: survived, and nobody said why
+    unlisted: tuple[Key, ...]
+    #: listed, and killed
+    killed: tuple[Key, ...]
+    #: listed, and no such mutant can be made any more
+    gone: tuple[Key, ...]
+
+
+def load(path: Path = LIST) -> dict[Key, str]:
+    """Return the reason of each listed survivor.
+
+    Raises:
+        ValueError: an entry has no reason, or is there twice.
+    """
+    reasons: dict[Key, str] = {}
+    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
+        reason = entry.pop("reason", "").strip()
+        key = Key(**entry)
+        if not reason:
+            raise ValueError(f"{path.name} gives no reason for {key}")
+        if key in reasons:
+            raise ValueError(f"{path.name} has {key} twice")
+        reasons[key] = reason
+    return reasons
+
+
+def compare(
+    listed: Collection[Key],
+    *,
+    survived: Collection[Key],
+    killed: Collection[Key],
+    possible: Collection[Key],
+    files: Collection[str],
+) -> Differences:
+    """Return where a run and the list differ.
+
+    Args:
+        listed: what the list has.
+        survived: mutants that no test noticed.
+        killed: mutants that a test noticed; what was not run is neither.
+        possible: all mutants of the files.
+        files: which files they are of: what is listed of others is not looked at.
+    """
+    mine = [key for key in listed if key.file in files]
+    return Differences(
+        unlisted=tuple(key for key in survived if key not in listed),
+        killed=tuple(key for key in mine if key in killed),
+        gone=tuple(key for key in mine if key not in possible),
+    )
+
+
+def entries(keys: Iterable[Key]) -> str:
+    """Return mutants as entries of the list, without a reason."""
+    return "\n".join(_entry(key) for key in keys)
+
+
+def _entry(key: Key) -> str:
+    number = f"number = {key.number}\n" if key.number > 1 else ""
+    return (
+        f"[[survivor]]\nfile = {_quoted(key.file)}\nfunction = {_quoted(key.function)}\n"
+        f'was = {_quoted(key.was)}\nnow = {_quoted(key.now)}\n{number}reason = ""\n'
+    )
+
+
+def _quoted(text: str) -> str:
+    if "'" not in text:
+        return f"'{text}'"
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
