@@ -2,6 +2,8 @@
 
 from builders import Tx, chunk_of, run_of
 
+from merge.shard_keys import END_OF_TIME_US
+
 
 def before(until_us, *transactions):
     kept, more = run_of(*transactions).before(until_us, END_OF_TIME_US)
