@@ -41,6 +41,7 @@ def print_status(state: dict[str, Any]) -> None:
         out.print(
             f"[bold]{state['destination']}[/bold]  active server {group['server']} (epoch {group['epoch']})"
             f"  watermark {_clock(group['watermark_us'])}  late {group['late']}"
+            f"  future {group.get('future', 0)}"
         )
         if group["held_by"] is not None:
             out.print(
@@ -55,6 +56,7 @@ def print_status(state: dict[str, Any]) -> None:
         out.print(
             f"client [bold]{client['client_id']}[/bold]  consumer {client['holder'] or 'none'}"
             f"{', dropped: it was away too long' if client.get('dropped') else ''}"
+            f"{', set aside: ' + client['error'] if client.get('error') else ''}"
             f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
         )
 
@@ -102,6 +104,8 @@ def _state(shard: dict[str, Any], merged: dict[str, Any]) -> str:
         words.append(f"({merged['policy']} given {merged['policy_since_s']:.0f} s ago)")
     if merged.get("late"):
         words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
+    if merged.get("future"):
+        words.append(f"stamped ahead of its clock: {merged['future']}")
     return ", ".join(words)
 
 
