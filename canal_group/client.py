@@ -47,7 +47,8 @@ def connect(
         tls_key: file of that certificate's key.
         wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
             takes.
-        resume: where to go on if the client id was dropped, or a source has purged its position; see `Consumer.subscribe`.
+        resume: where to go on if the client id was dropped, or a source has purged its position; see
+            `Consumer.subscribe`.
         retry_s: how long a later call goes on while the server is away or fails over, before it raises.
         zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
             next one takes over when its session ends, whatever the gateway knows. Needs kazoo.

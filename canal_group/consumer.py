@@ -83,7 +83,7 @@ class Consumer:
 
         Args:
             table_filter: canal's comma-separated regular expressions on `schema.table`; None: as before.
-            resume: where to go on after the client id was dropped for being away too long: at its cursor, to
+            resume: where to go on after the client id was dropped, or its position purged: at its cursor, to
                 which the sources are read back, or where the others are now.
 
         Raises:

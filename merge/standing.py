@@ -52,3 +52,9 @@ class ShardStanding:
     #: sequence of the last header that was taken, and of the last that was freed; -1: none
     taken: int = -1
     freed: int = -1
+
+    def goes_on(self, at_us: int) -> None:
+        """Note that it brought something: one that had stopped at its data has got past it."""
+        self.moved_us = max(self.moved_us, at_us)
+        if self.state is ShardState.FAILED:
+            self.state, self.since_us, self.error = ShardState.OPEN, at_us, None

@@ -348,8 +348,6 @@ class Stream(Membership):
         if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
             return
         standing = self.standings[event.shard]
-        if standing.state is ShardState.FAILED:
-            standing.state, standing.since_us, standing.error = ShardState.OPEN, event.at_us, None
         if event.full:
             standing.full_us = event.at_us
         if event.run is None and event.frontier_us is None:
@@ -358,7 +356,7 @@ class Stream(Membership):
             return
         if self._timeline is None:
             standing.early.append(event)
-            standing.moved_us = event.at_us
+            standing.goes_on(event.at_us)
             return
         self._take(self._timeline, event)
         self._advance()
@@ -403,7 +401,7 @@ class Stream(Membership):
             moved |= timeline.promise(event.shard, event.frontier_us)
         if not moved:
             return
-        standing.moved_us = max(standing.moved_us, event.at_us)
+        standing.goes_on(event.at_us)
         if timeline.excluded(event.shard) and self._begins_again(timeline, event.shard, event.at_us):
             timeline.include(event.shard)
 

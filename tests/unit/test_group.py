@@ -17,6 +17,7 @@ from merge.errors import (
     RetryableError,
     RolledBack,
     UnknownBatch,
+    UnsupportedEvent,
 )
 from merge.header import Flag
 from merge.shard_keys import END_OF_TIME_US
@@ -1150,3 +1151,21 @@ def test_batch_ids_of_a_client_that_came_back_go_on():
         world.ack(first.batch_id)
     again = world.get()
     assert again is None or again.batch_id > first.batch_id
+
+
+def test_a_shard_that_stopped_and_repeats_its_last_promise_has_not_got_past_its_data():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.report(0, promise_us=20)
+    world.ack(world.get().batch_id)
+    broken = UnsupportedEvent("It cannot be read.")
+    for _ in range(2):
+        world.tell(ev.ShardFailed(0, 1, broken, world.now_us))
+        world.report(0, 0, promise_us=20)
+    call = world.request_get()
+    world.tell(ev.GetTimedOut(call, "c"))
+    with pytest.raises(UnsupportedEvent):
+        world.result(call)
+    world.report(0, 0, promise_us=21)
+    assert world.get() is None
+    assert world.status(0)["state"] == "open"
