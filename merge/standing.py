@@ -58,3 +58,4 @@ class ShardStanding:
         self.moved_us = max(self.moved_us, at_us)
         if self.state is ShardState.FAILED:
             self.state, self.since_us, self.error = ShardState.OPEN, at_us, None
+            self.purged_us = None

@@ -336,6 +336,7 @@ class Stream(Membership):
             return False
         standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
         standing.opened_at, standing.error, standing.reason = event.position, None, ""
+        standing.purged_us = None
         if self._timeline is None:
             self._begin_if_known(event.at_us, set())
         elif member.role is Role.JOINING:
@@ -393,7 +394,7 @@ class Stream(Membership):
         standing.created |= event.created
         if run is not None and len(run):
             timeline.append(event.shard, run)
-            standing.taken, standing.purged_us = int(run.headers["sequence"][-1]), None
+            standing.taken = int(run.headers["sequence"][-1])
             moved = True
         if event.shard in self._drained:
             timeline.exclude(event.shard)

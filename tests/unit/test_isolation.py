@@ -294,3 +294,21 @@ def test_a_get_that_waits_beside_a_span_keeps_its_turn_and_a_span_from_elsewhere
         world.result(waiting)
     world.report_all()
     assert [place[2] for place in places(world.result(other))] == [4]
+
+
+def test_a_source_that_has_the_position_again_in_time_hurts_nobody():
+    """An address led to another server for a moment."""
+    world = restarted()
+    subscribe(world, "app")
+    world.tick(PURGED_WAIT_US // 2)
+    if OPENED_FIRST[0]:
+        world.opening.clear()
+        world.rings[0].generation = world.group.generation
+        world.report(0, 0, promise_us=1)
+    else:
+        world.open_all()
+    world.tick(PURGED_WAIT_US)
+    world.report_all()
+    subscribe(world, "other")
+    assert (phase(world, "app"), phase(world, "other")) == ("reading", "reading")
+    assert world.status(0)["state"] == "open"
