@@ -6,7 +6,8 @@ true at some moment of the round trip, so half of it bounds the error. Our clock
 this machine shows is used for people only, see `skew_us`.
 
 Clocks drift, and a source's clock is set by others. So a measurement is good for moments that lie no further
-than `AGE_MAX_US` from it, in either direction; whoever relies on another moment measures again.
+than `AGE_MAX_US` from it, in either direction; whoever relies on another moment measures again. Who reads on
+measures again much sooner, so that a clock that is set makes no false promise for long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from actors.clock import clock_us as steady_us
 
 #: two clocks a hundred millionths apart drift by 1 ms in this time, microseconds
 AGE_MAX_US: Final = 10_000_000
+#: a source's clock that somebody sets is noticed within this time, microseconds
+STALE_US: Final = 2_000_000
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as naive as what the server answers, both UTC
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -102,4 +105,4 @@ class SourceClock:
     @property
     def stale(self) -> bool:
         """Whether it has to be measured again before it says anything of this moment."""
-        return not self.knows(self._clock_us())
+        return abs(self._clock_us() - self._measured_us) > STALE_US

@@ -18,7 +18,7 @@ from actors.parse import binlog_stream
 from actors.parse.binlog_decoder import BinlogDecoder
 from actors.parse.binlog_stream import BinlogStream
 from actors.parse.chunk_builder import ChunkBuilder
-from actors.parse.clock import AGE_MAX_US, SourceClock
+from actors.parse.clock import AGE_MAX_US, STALE_US, SourceClock
 from actors.parse.event_types import EventType
 from actors.parse.packets import PacketReader
 from actors.parse.promises import CaughtUp, Promises
@@ -177,10 +177,20 @@ def test_a_clock_that_was_measured_long_ago_promises_nothing():
     for away_us, made in ((AGE_MAX_US, True), (AGE_MAX_US + 1, False), (3600 * 1_000_000, False)):
         for sign in (1, -1):
             moment_us[0] = NOON_US + sign * away_us
-            assert clock.stale is not made
+            assert clock.stale
             promises = Promises(clock, MARGIN_US)
             promises.found_empty(clock.now_us())
             assert (promises.make(whole_seconds=False) is not None) is made
+
+
+def test_a_clock_is_to_be_measured_again_long_before_it_is_of_no_use():
+    """A source's clock may be set at any time, and what it promises until that is noticed is false."""
+    moment_us = [NOON_US]
+    clock = SourceClock(SKEW_US, UNCERTAINTY_US, lambda: moment_us[0])
+    for away_us, stale in ((0, False), (STALE_US, False), (STALE_US + 1, True)):
+        for sign in (1, -1):
+            moment_us[0] = NOON_US + sign * away_us
+            assert clock.stale is stale
 
 
 def test_a_step_of_the_time_of_day_changes_no_promise(monkeypatch):
