@@ -125,7 +125,6 @@ class Invariants:
         late: whether the settings' policy may make transactions late.
         newcomer: the shard that joins the others; None: none does.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
-        exact_removals: whether a removal goes by the source's clock, and not by ours.
         at_once: whether an acknowledgement is durable when it is answered, and not a while later.
     """
 
@@ -138,7 +137,6 @@ class Invariants:
         late: bool,
         newcomer: int | None,
         elections_fence: bool,
-        exact_removals: bool = False,
         at_once: bool = True,
     ) -> None:
         self._loop = loop
@@ -153,7 +151,6 @@ class Invariants:
         self._removals: dict[tuple[int, int], Removal] = {}
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
-        self._exact_removals = exact_removals
         self._at_once = at_once
         #: client ids whose cursor is before what a source has forgotten
         self._stranded: set[str] = set()
@@ -289,10 +286,8 @@ class Invariants:
     def _owed(self, shard: int, removal: Removal) -> int:
         """Return the index behind what a shard that was removed still has to deliver."""
         source = self._sources[shard]
-        # A clock that is ahead of ours stamps what came before the request with a time after it.
-        ahead_us = 0 if self._exact_removals else max(0, source.skew_max_us)
         for index in range(removal.there):
-            if source.records[index][2] & BEGIN and source.committed_us[index] + ahead_us >= removal.at_us:
+            if source.records[index][2] & BEGIN and source.committed_us[index] >= removal.at_us:
                 return index
         return removal.there
 
@@ -457,7 +452,7 @@ class Invariants:
             zip(consumption.durable, behind, strict=bool(consumption.durable))
         ):
             self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
-            # Who has acknowledged nothing begins where the log does, also when a source forgets its beginning.
+            # Who has acknowledged nothing begins where the log does, also after a purge.
             new_at = max(old, self._sources[shard].purged) if self._is_new(consumption) else old
             for index in range(new_at, new) if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")

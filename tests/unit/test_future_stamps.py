@@ -184,8 +184,8 @@ def test_a_span_that_is_read_again_has_the_same_order_whatever_the_clock_says_by
 
 
 def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
-    """1. A client reads past what a shard promises. 2. The shard brings a transaction that is not believed, and
-    is opened again for a client that is behind: it comes again with its shard's key.
+    """1. A client reads as far as a shard promises. 2. The shard is opened again for a client that is behind,
+    and brings a transaction that is not believed: nothing but its shard's key says where it belongs.
     """
     world = World.of(Source(Tx(NOW)), Source(Tx(FAR), Tx(NOW + 2 * S), server=1))
     world.subscribe("ahead")
