@@ -4,7 +4,7 @@ Rules:
 
 1. What stands at or before the position where it was stood is never given, whatever comes out of the log.
 2. Keys never fall below what that position has passed: what comes out of the log below it is raised to it and
-   flagged LATE.
+   flagged LATE, unless it is FUTURE.
 """
 
 from __future__ import annotations
@@ -248,7 +248,9 @@ class Place:
     def _raise_keys(self, headers: Headers) -> None:
         """Apply rule 2 to headers that are about to leave."""
         low = headers["key_us"] < self._passed_us
-        headers["flags"][low] |= np.uint16(Flag.LATE)
+        # The key of one that was not believed says nothing of when it was committed.
+        believed = (headers["flags"] & Flag.FUTURE) == 0
+        headers["flags"][low & believed] |= np.uint16(Flag.LATE)
         headers["key_us"][low] = self._passed_us
 
     def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:

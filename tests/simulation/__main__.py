@@ -26,7 +26,7 @@ def main() -> int:
         "--fault",
         action="append",
         choices=[fault.name for fault in Fault],
-        help="let nothing else happen; may be repeated (default: all that the product is known to stand)",
+        help="let nothing else happen; may be repeated (default: all)",
     )
     parser.add_argument(
         "--more",

@@ -125,7 +125,6 @@ class Invariants:
         late: whether the settings' policy may make transactions late.
         newcomer: the shard that joins the others; None: none does.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
-        exact_removals: whether a removal goes by the source's clock, and not by ours.
         at_once: whether an acknowledgement is durable when it is answered, and not a while later.
     """
 
@@ -138,7 +137,6 @@ class Invariants:
         late: bool,
         newcomer: int | None,
         elections_fence: bool,
-        exact_removals: bool = False,
         at_once: bool = True,
     ) -> None:
         self._loop = loop
@@ -153,7 +151,6 @@ class Invariants:
         self._removals: dict[tuple[int, int], Removal] = {}
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
-        self._exact_removals = exact_removals
         self._at_once = at_once
         #: client ids whose cursor is before what a source has forgotten
         self._stranded: set[str] = set()
@@ -262,9 +259,19 @@ class Invariants:
             if not durable or durable[source.index] < source.purged:
                 self._stranded.add(client_id)
 
-    def stranded(self, client_id: str, why: str) -> None:
-        """Check that a client is told of a purge that concerns it."""
-        self._require(client_id in self._stranded, f"another client's purge: {why}")
+    def stranded(self, client_id: str, why: str, start: GroupPosition | None = None) -> None:
+        """Check that a client is told of a purge that concerns it, or the place that it asked for."""
+        asked = start is not None and self._is_purged(self._indexes(start, self._of(client_id)))
+        self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
+
+    def _is_purged(self, behind: list[int]) -> bool:
+        """Return whether a source has forgotten what follows a cursor."""
+        return any(index < source.purged for source, index in zip(self._sources, behind, strict=True))
+
+    def left(self, why: str, places: list[Place]) -> None:
+        """Check that a reader is refused what it has read before only because a shard of it left."""
+        removed = {shard for _, shard in self._removals}
+        self._require(any(shard in removed for shard, _ in places), f"a span is refused: {why}")
 
     def removed(self, epoch: int, shard: int, *, now: bool) -> None:
         """Note that a server lets a shard leave."""
@@ -279,10 +286,8 @@ class Invariants:
     def _owed(self, shard: int, removal: Removal) -> int:
         """Return the index behind what a shard that was removed still has to deliver."""
         source = self._sources[shard]
-        # A clock that is ahead of ours stamps what came before the request with a time after it.
-        ahead_us = 0 if self._exact_removals else max(0, source.skew_max_us)
         for index in range(removal.there):
-            if source.records[index][2] & BEGIN and source.committed_us[index] + ahead_us >= removal.at_us:
+            if source.records[index][2] & BEGIN and source.committed_us[index] >= removal.at_us:
                 return index
         return removal.there
 
@@ -438,7 +443,7 @@ class Invariants:
         if consumption.cursor is not None and not consumption.keeps_place:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
-        if not subscription.dropped and consumption.resumes_now:
+        if consumption.resumes_now:
             self._skip_to(consumption, behind)
         self.counts["dropped"] += subscription.dropped and not consumption.dropped
         consumption.dropped = subscription.dropped
@@ -447,9 +452,19 @@ class Invariants:
             zip(consumption.durable, behind, strict=bool(consumption.durable))
         ):
             self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
-            for index in range(old, new) if consumption.begun else ():
+            # Who has acknowledged nothing begins where the log does, also after a purge.
+            new_at = max(old, self._sources[shard].purged) if self._is_new(consumption) else old
+            for index in range(new_at, new) if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
         consumption.durable, consumption.cursor = behind, cursor
+        if self._is_purged(behind):
+            # What it needs is in the rings, and nowhere else.
+            self._stranded.add(subscription.client_id)
+
+    @staticmethod
+    def _is_new(consumption: Consumption) -> bool:
+        """Return whether nothing of a client id was ever acknowledged."""
+        return not consumption.finished
 
     def _check_who_left(self, subscription: Subscription, consumption: Consumption, epoch: int) -> None:
         """Check that a cursor lets go of a shard behind everything that the shard owed."""
@@ -473,16 +488,21 @@ class Invariants:
     def resumes(self, client_id: str, resume: Resume) -> None:
         """Note where a consumer says that it goes on which was told that it was dropped."""
         consumption = self._of(client_id)
-        consumption.was_dropped, consumption.resumes_now = True, resume is Resume.NOW
+        consumption.was_dropped = True
+        # What it said before may have been done, though nobody answered.
+        consumption.resumes_now |= resume is Resume.NOW
 
     def _skip_to(self, consumption: Consumption, behind: list[int]) -> None:
         """Check how far a consumer goes on that gives up what it missed, and count that as finished."""
-        consumption.resumes_now = False
         others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
         for shard, (old, new) in enumerate(zip(consumption.durable, behind, strict=True)):
             for other in others:
-                behind_other = other.durable if self._at_once else other.known
+                behind_other = other.durable if self._at_once or other.keeps_place else other.known
                 passed = new <= old or not behind_other or new <= behind_other[shard]
+                if other.keeps_place and not self._at_once:
+                    # It is further than what is written.
+                    unwritten = range(behind_other[shard], new) if behind_other else ()
+                    passed |= other.finished.issuperset((shard, index) for index in unwritten)
                 self._require(passed, "a consumer misses what nobody has behind it")
             consumption.finished.update((shard, index) for index in range(old, new))
 
@@ -496,7 +516,7 @@ class Invariants:
             same = begins == consumption.known
         self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
         self._know(consumption, cursor)
-        consumption.begun = True
+        consumption.begun, consumption.resumes_now = True, False
 
     def accepted(self, client_id: str, batch_id: int) -> None:
         """Check an acknowledgement that is answered."""
@@ -562,5 +582,11 @@ class Invariants:
             left = consumption.cursor.retired if consumption.cursor is not None else ()
             for source, behind in zip(self._sources, durable, strict=True):
                 if source.index != without and f"s{source.index}" not in left:
-                    count += sum(1 for record in source.records[behind:] if record[3])
+                    # Who keeps its place has what it has read, should its last acknowledgement be lost.
+                    has = consumption.finished if consumption.keeps_place else ()
+                    count += sum(
+                        1
+                        for index, record in enumerate(source.records[behind:], behind)
+                        if record[3] and (source.index, index) not in has
+                    )
         return count

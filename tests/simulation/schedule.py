@@ -51,18 +51,9 @@ class Fault(StrEnum):
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
     PURGE = "source forgets what a client has not read"
     SPANS = "a reader of spans begins again at its checkpoint"
-    SHARD_LEAVES_EXACTLY = "operator removes a shard whose clock is ahead"
 
 
-#: what the product is not known to stand; not among the faults of a seed, unless asked for
-PENDING: tuple[Fault, ...] = (
-    Fault.FUTURE_STAMP,
-    Fault.UNSUBSCRIBE,
-    Fault.PURGE,
-    Fault.SPANS,
-    Fault.SHARD_LEAVES_EXACTLY,
-)
-FAULTS = tuple(fault for fault in Fault if fault not in PENDING)
+FAULTS = tuple(Fault)
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,9 @@ class Source:
         now_us, parts = self.loop.now_us, behind - first
         self.committed_us += [now_us] * parts
         earliest_us = BEGIN_US + now_us + self.skew_us - self.stamp_error_us
+        if ahead_us > AHEAD_MAX_US:
+            # It is not believed, and goes with what is before it in its shard.
+            earliest_us = self.key_min_us[-1] if self.key_min_us else 0
         self.key_min_us += [earliest_us] * parts
         self.key_max_us += [BEGIN_US + now_us + self.skew_max_us] * parts
         self._places[file, begin] = first

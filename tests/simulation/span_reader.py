@@ -15,8 +15,10 @@ from merge.errors import (
     NotSubscribed,
     PositionPurged,
     RetryableError,
+    RolledBack,
     ServerUnavailable,
     SubscriptionDropped,
+    UsageError,
 )
 from merge.events import Resume
 from merge.position import GroupPosition
@@ -79,18 +81,31 @@ class SpanReader(Process):
         self.spawn(self._live())
         self.spawn(self._keep_lease())
 
+    def reads_again(self, shard: int) -> bool:
+        """Return whether it waits for a span that it has read before and that holds headers of a shard."""
+        spans = self._checkpoint.spans
+        return any(place[0] == shard for index in self._again for place in spans[index][2])
+
     async def _live(self) -> None:
         while True:
             try:
                 await self._subscribe()
                 while True:
                     await self._turn()
-            except (NotSubscribed, FencedError, RetryableError) as error:
+            except (NotSubscribed, FencedError, RolledBack, RetryableError) as error:
                 self.note("begins again: {}", error.message)
                 await self.sleep(2 * RETRY_US)
             except PositionPurged as error:
-                self._invariants.stranded(self.client_id, error.message)
+                start = self._checkpoint.spans[self._again[0]][0] if self._again else self._checkpoint.end
+                self._invariants.stranded(self.client_id, error.message, start)
+                self._again = []
                 await self.sleep(5 * RETRY_US)
+            except UsageError as error:
+                again = [place for index in self._again for place in self._checkpoint.spans[index][2]]
+                self._invariants.left(error.message, again)
+                self._again = []
+            except CanalGroupError as error:
+                self.loop.defect(error)
 
     async def _subscribe(self) -> None:
         holder = f"{self.name}/{self.incarnation}"

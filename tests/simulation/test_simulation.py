@@ -37,10 +37,8 @@ def test_every_fault_is_among_the_seeds():
     assert faults == set(FAULTS)
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault.FUTURE_STAMP, Fault.UNSUBSCRIBE, Fault.PURGE, Fault.SPANS, Fault.SHARD_LEAVES_EXACTLY]
-)
-def test_what_is_pending_can_be_played(fault):
+@pytest.mark.parametrize("fault", [Fault.FUTURE_STAMP, Fault.UNSUBSCRIBE, Fault.PURGE, Fault.SPANS])
+def test_a_rare_fault_does_what_it_says(fault):
     outcomes = [simulate(seed, (fault, fault, Fault.KILL_GROUP), telling=True) for seed in range(1, 6)]
     assert any(who == "fault" and str(fault) in what for each in outcomes for _, who, what in each.story)
-    assert not any("broke" in (each.violation or "") for each in outcomes), "the simulation's own defect"
+    assert not any(outcome.violation for outcome in outcomes)

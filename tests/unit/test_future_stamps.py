@@ -181,3 +181,24 @@ def test_a_span_that_is_read_again_has_the_same_order_whatever_the_clock_says_by
     assert again.headers["gtid_number"].tolist() == first.headers["gtid_number"].tolist()
     assert keys(again.headers) == keys(first.headers)
     assert again.end.to_json() == first.end.to_json()
+
+
+def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
+    """1. A client reads as far as a shard promises. 2. The shard is opened again for a client that is behind,
+    and brings a transaction that is not believed: nothing but its shard's key says where it belongs.
+    """
+    world = World.of(Source(Tx(NOW)), Source(Tx(FAR), Tx(NOW + 2 * S), server=1))
+    world.subscribe("ahead")
+    world.subscribe("behind")
+    world.report(0, promise_us=NOW + 3 * S)
+    world.report(1, 0, source_us=NOW + S, promise_us=NOW + S)
+    world.ack(world.get("ahead").batch_id, "ahead")
+    world.lose(1)
+    world.open_all()
+    world.report(0, promise_us=NOW + 3 * S)
+    world.report(1, source_us=NOW + 3 * S, promise_us=NOW + 3 * S)
+    batch = world.get("ahead")
+    assert keys(batch.headers) == [NOW, NOW + 2 * S]
+    assert flags(batch.headers, Flag.FUTURE) == [True, False]
+    assert flags(batch.headers, Flag.LATE) == [False, False]
+    assert keys(world.get("behind").headers) == [0, NOW, NOW + 2 * S]
