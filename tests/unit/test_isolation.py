@@ -294,3 +294,200 @@ def test_a_get_that_waits_beside_a_span_keeps_its_turn_and_a_span_from_elsewhere
         world.result(waiting)
     world.report_all()
     assert [place[2] for place in places(world.result(other))] == [4]
+
+
+def test_who_has_acknowledged_nothing_and_sought_what_is_purged_hears_it():
+    """It began where the log did; what it asks for then is its own wish, and no beginning anywhere else."""
+    world = committing()
+    world.ack(world.get("other").batch_id, "other")
+    world.subscribe("new")
+    begin = GroupPosition({"s0": world.sources[0].start})
+    call = world.request_span(Span(begin), "new")
+    open_what_is_left(world)
+    with pytest.raises(PositionPurged):
+        world.result(call)
+    open_what_is_left(world)
+    world.report_all()
+    assert [numbers(world.get(client)) for client in ("app", "new")] == [[5, 6, 7, 8]] * 2
+
+
+def test_a_purged_client_may_go_on_from_a_position_that_the_log_holds():
+    world = restarted()
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    subscribe(world, "other")
+    world.report_all()
+    ahead = GroupPosition({"s0": world.sources[0].ends[4]}, 5)
+    call = world.request_span(Span(ahead), "other")
+    open_what_is_left(world)
+    world.report_all()
+    assert numbers(world.result(call)) == [6, 7, 8]
+    assert phase(world, "other") == "reading"
+
+
+def test_where_a_purged_shard_was_to_begin_and_no_cursor_stands_its_settings_say():
+    """An operator adds a shard at a position that its source does not have any more."""
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)], server=1)
+    world.add(source, source.ends[0])
+    asked = world.opening.pop(1)
+    assert asked.position == source.ends[0]
+    world.tell(ev.ShardOpened(1, 1, asked.position, world.now_us))
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert world.opening[1].position is None
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_what_was_brought_once_was_not_purged(first):
+    """A shard that stops later, with whatever error, has begun where it was asked to."""
+    world = committing()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open(0)
+    world.subscribe("app")
+    run = world.sources[0].run(0, 1, first)
+    world.tell(ev.ShardReported(0, 1, run, None, world.now_us))
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.opening) == (1, {})
+
+
+def test_a_client_that_has_no_cursor_yet_needs_no_position_that_others_share():
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    world.start(
+        ev.ConsumerState("new", "", None, "h", 1),
+        *(
+            ev.ConsumerState(
+                name,
+                "",
+                GroupPosition({"s0": Position("bin.000009", 500, gtids, key_us=key, server=name)}),
+                "h",
+                1,
+            )
+            for name, gtids, key in (
+                ("one", parse_gtid_set(f"{uuid}:1-2"), 20),
+                ("two", parse_gtid_set(f"{uuid}:1:3"), 30),
+            )
+        ),
+    )
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("new", "one", "two")] == ["waiting", "purged", "waiting"]
+
+
+HOUR_US = 3_600_000_000
+
+
+def far_apart():
+    """A reader that is hours of commit time behind `app`, and no position of it is in the log."""
+    world = World.of(Source(*[Tx(HOUR_US * n) for n in range(1, 9)]), apart_max_us=2 * HOUR_US)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1), "spark")
+    world.ack(first.batch_id, "spark")
+    world.ack(world.span(Span(first.end), "spark").batch_id, "spark")
+    world.ack(world.get("app").batch_id, "app")
+    return world, first
+
+
+def test_a_client_without_a_consumer_is_not_hurt_by_one_that_goes_far_back():
+    world, first = far_apart()
+    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.request_span(Span(first.end), "spark")
+    assert world.opening
+
+
+def test_a_client_that_is_alone_may_go_back_as_far_as_it_likes():
+    world, first = far_apart()
+    world.tell(ev.UnsubscribeRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.request_span(Span(first.end), "spark")
+    assert world.opening
+
+
+@pytest.mark.parametrize(
+    ("resume", "apart_h", "refused"),
+    [(ev.Resume.CURSOR, 5, True), (ev.Resume.CURSOR, 6, False), (ev.Resume.NOW, 5, False)],
+)
+def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others_are(
+    resume, apart_h, refused
+):
+    world = World.of(
+        Source(*[Tx(HOUR_US * n) for n in range(1, 9)]),
+        apart_max_us=apart_h * HOUR_US,
+        drop_after_us=1,
+        lease_us=HOUR_US,
+    )
+    for client in ("app", "old"):
+        world.subscribe(client)
+        world.report(0, 1)
+        world.ack(world.get(client, 1).batch_id, client)
+    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tick(2)
+    world.save()
+    world.report_all()
+    world.ack(world.get("app").batch_id, "app")
+    call = world.request_subscribe("old", resume=resume)
+    if refused:
+        with pytest.raises(UsageError, match="committed 21600 s before what client app"):
+            world.result(call)
+        assert not world.leasing
+    else:
+        assert world.leasing
+
+
+def test_a_span_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_rows():
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)))
+    span = Span(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
+    first, spanning, second = world.request_get(rows_max=1), world.request_span(span), world.request_get()
+    world.report_all()
+    assert numbers(world.result(first)) == [1]
+    with pytest.raises(RolledBack, match="elsewhere"):
+        world.result(spanning)
+    assert numbers(world.result(second)) == [2, 3]
+
+
+def test_a_span_that_is_asked_for_twice_before_it_is_there_is_one_batch():
+    world = World.of(Source(Tx(10), Tx(20)))
+    begin = world.subscribe()
+    calls = [world.request_span(Span(begin)) for _ in range(2)]
+    world.report_all()
+    first, second = (world.result(call) for call in calls)
+    assert first is second
+
+
+def test_a_purged_client_may_unsubscribe():
+    world = restarted()
+    world.forgets = False
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    subscribe(world, "other")
+    world.tell(ev.UnsubscribeRequested(world.call(), "other", world.epochs["other"], world.now_us))
+    state = next(each for each in world.group.describe(0)["clients"] if each["client_id"] == "other")
+    assert (state["phase"], state["error"]) == ("leaving", None)
+
+
+def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(Tx(10), Tx(20), server=1)
+    world.add(source, source.ends[0])
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.status(1)["error"]) == (1, "It is gone.")
+
+
+def test_where_no_client_may_be_behind_another_a_position_without_a_commit_time_may_be_asked_for():
+    world = World.of(Source(Tx(10), Tx(20)), apart_max_us=0)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    for client in ("app", "spark"):
+        world.ack(world.get(client).batch_id, client)
+    world.request_span(Span(begin), "spark")
+    assert world.opening
