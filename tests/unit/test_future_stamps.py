@@ -119,6 +119,7 @@ def test_a_promise_of_a_clock_that_was_ahead_is_taken_back_when_that_is_set_righ
     assert keys(timeline.advance()) == [NOW]
     timeline.read_clock(0, NOW + S)
     timeline.validate()
+    assert timeline.frontier_us(0) == NOW + S
     timeline.append(0, run_of(Tx(NOW + S)))
     timeline.promise(1, NOW + 2 * S)
     assert keys(timeline.advance()) == [NOW + S]
@@ -270,3 +271,52 @@ def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing
     timeline.read_clock(1, NOW)
     assert timeline.frontier_us(1) == FAR
     assert timeline.pending == 0
+
+
+@pytest.mark.parametrize("how", ["source_us", "promise_us"])
+def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
+    world = World.of(Source(Tx(NOW + 4 * S)), Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.remove("s0")
+    world.now_us = 2 * S
+    world.report(0, 0, **{how: NOW})
+    world.report(0, promise_us=NOW + 9 * S)
+    world.save()
+    assert world.closed == [0]
+
+
+@pytest.mark.parametrize(("first_us", "then_us", "future"), [(NOW, FAR, True), (FAR, NOW, False)])
+def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(first_us, then_us, future):
+    timeline, source = Timeline([0]), Source(Tx(FAR, (1, 1)))
+    timeline.read_clock(0, first_us)
+    timeline.append(0, source.run(0, 1))
+    begun = timeline.advance()
+    timeline.read_clock(0, then_us)
+    timeline.append(0, source.run(1, 2, 1))
+    rest = timeline.advance()
+    assert flags(begun, Flag.FUTURE) + flags(rest, Flag.FUTURE) == [future] * 2
+    assert keys(begun) == keys(rest)
+
+
+def test_a_time_that_is_out_is_believed_of_who_has_it_too():
+    """Its transaction waits behind another shard's, which is out in part."""
+    timeline = Timeline([0, 0])
+    timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))
+    timeline.append(1, run_of(Tx(FAR), Tx(FAR + 1)))
+    assert keys(timeline.advance()) == [FAR]
+    timeline.read_clock(1, NOW)
+    timeline.append(0, Source(Tx(FAR, (1, 1)), Tx(FAR + 2)).run(1, 3, 1))
+    out = timeline.advance()
+    assert (out["shard"].tolist(), keys(out)) == ([0, 1, 1], [FAR] * 3)
+    assert flags(out, Flag.FUTURE) == [False, False, True]
+
+
+def test_a_report_without_any_clock_leaves_the_last_reading():
+    world = World.of(Source(Tx(NOW), Tx(NOW + S)), Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.report(0, 0, promise_us=NOW)
+    world.report(0, 1)
+    world.remove("s0")
+    world.report(0)
+    world.report(1, promise_us=NOW + 9 * S)
+    assert world.get().headers["commit_us"].tolist() == [NOW, NOW]

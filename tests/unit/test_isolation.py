@@ -1,10 +1,12 @@
 """One client cannot hurt another: what is purged, or too far away, is its own error."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
-from merge.errors import PositionPurged, RolledBack, SubscriptionDropped, UsageError
+from merge.errors import CorruptEvent, PositionPurged, RolledBack, SubscriptionDropped, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
@@ -491,3 +493,122 @@ def test_where_no_client_may_be_behind_another_a_position_without_a_commit_time_
         world.ack(world.get(client).batch_id, client)
     world.request_span(Span(begin), "spark")
     assert world.opening
+
+
+def test_a_client_without_a_consumer_hides_none_that_has_one():
+    world = World.of(Source(*[Tx(HOUR_US * n) for n in range(1, 9)]), apart_max_us=2 * HOUR_US)
+    begin = world.subscribe("gone")
+    for client in ("spark", "app"):
+        world.subscribe(client)
+    world.report_all()
+    for client in ("gone", "spark", "app"):
+        world.ack(world.get(client).batch_id, client)
+    world.tell(ev.ReleaseRequested(world.call(), "gone", world.epochs["gone"], world.now_us))
+    first = replace(world.sources[0].ends[0], commit_us=HOUR_US)
+    with pytest.raises(UsageError, match="what client app has read"):
+        world.span(Span(replace(begin, shards={"s0": first})), "spark")
+
+
+def test_a_shard_that_only_a_purged_client_knew_begins_where_its_settings_say():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    first, purged = world.sources[0].start, Position("bin.000001", 104, server="x")
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": first, "s1": purged}, 1), "h", 1),
+        ev.ConsumerState("two", "", GroupPosition({"s0": first}, 1), "h", 1),
+    )
+    assert world.opening[1].position == purged
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("one", "two")] == ["purged", "waiting"]
+    assert (world.opening[0].position, world.opening[1].position) == (first, None)
+
+
+def test_while_a_position_is_purged_only_who_needs_it_hears_so():
+    world = restarted()
+    for client in ("app", "other"):
+        subscribe(world, client)
+    assert world.get("app") is None
+    with pytest.raises(PositionPurged):
+        world.get("other")
+
+
+def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
+    world = committing()
+    world.ack(world.get("other").batch_id, "other")
+    cursor = world.stored["app"].cursor
+    begin = GroupPosition({"s0": world.sources[0].start})
+    world.request_span(Span(begin), "app")
+    world.open_all()
+    world.report_all()
+    assert numbers(world.span(Span(begin), "app")) == list(range(1, TRANSACTIONS + 1))
+    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
+
+
+def test_a_span_behind_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
+    """A query keeps its place itself: what it asks for next follows what it had."""
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, 5)]))
+    begin = world.subscribe()
+    world.report_all()
+    first = world.span(Span(begin, rows_max=2))
+    world.lose(0)
+    call = world.request_span(Span(first.end))
+    assert world.group.generation == 2, "the shards are being opened at the cursor already"
+    while world.opening:
+        world.open_all()
+    world.report_all()
+    assert numbers(world.result(call)) == [3, 4]
+
+
+def test_a_position_that_is_refused_for_another_reason_by_now_is_not_purged():
+    world = restarted()
+    subscribe(world, "app")
+    error = CorruptEvent("bad")
+    world.tell(ev.ShardFailed(0, world.group.generation, error, world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert "purged" not in {phase(world, client) for client in ("app", "other")}
+    assert world.status(0)["error"] == "bad"
+
+
+def test_how_long_a_position_is_purged_counts_from_when_that_was_heard():
+    world = committing()
+    world.now_us = 100 * PURGED_WAIT_US
+    world.epoch += 1
+    world.restart()
+    world.start()
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US - 1)
+    assert phase(world, "other") != "purged"
+    world.tick(1)
+    assert phase(world, "other") == "purged"
+
+
+def test_who_has_acknowledged_something_is_never_begun_anew():
+    """It would miss what lies between, and nobody would hear of it."""
+    world = committing()
+    world.ack(world.get("other", 1).batch_id, "other")
+    world.lose(0)
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US)
+    assert (phase(world, "other"), phase(world, "app")) == ("purged", "waiting")
+
+
+def test_a_position_that_all_need_hides_none_that_only_one_needs():
+    sources = [Source(*[Tx(10 * n) for n in range(1, 4)], server=server) for server in range(2)]
+    world = World.of(*sources, start=False)
+    shared, old, new = sources[0].ends[0], sources[1].ends[0], sources[1].ends[1]
+    world.start(
+        ev.ConsumerState("app", "", GroupPosition({"s0": shared, "s1": new}, 3), "h", 1),
+        ev.ConsumerState("other", "", GroupPosition({"s0": shared, "s1": old}, 2), "h", 1),
+    )
+    for shard in (0, 1):
+        world.tell(ev.ShardFailed(shard, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("app", "other")] == ["waiting", "purged"]
+    assert [world.opening[shard].position for shard in (0, 1)] == [shared, new]
+
+
+def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
+    world, first = far_apart()
+    with pytest.raises(RolledBack):
+        world.span(Span(first.end), "spark", may_rewind=False)

@@ -1,20 +1,26 @@
 """What the cursor store is told of subscriptions, and when a write that failed is made good."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World
 
 from merge import events as ev
 from merge import instructions as do
+from merge.batch_limits import BatchLimits
 from merge.errors import (
     ConfigError,
     CoordinatorUnavailable,
     CorruptEvent,
     FencedError,
     RetryableError,
+    RolledBack,
     SubscriptionDropped,
 )
 from merge.member import Policy
+from merge.place import HEADERS_MAX
 from merge.position import GroupPosition, Position
+from merge.shard_keys import END_OF_TIME_US
 from merge.span import Span
 
 SECOND = 1_000_000
@@ -348,3 +354,227 @@ def test_who_waits_for_its_subscription_is_alive_and_who_released_it_has_nothing
 def test_a_group_that_has_not_started_can_be_described():
     described_ = World.of(Source(Tx(10)), start=False).group.describe(0)
     assert (described_["merging"], described_["headers_kept"], described_["clients"]) == (False, 0, [])
+
+
+def test_a_store_that_does_not_forget_is_asked_once_at_a_time():
+    """1. It does not answer the consumer. 2. Nor the next tick: nobody is told again. 3. Then it does."""
+    world = World.of(Source(Tx(10)))
+    world.forgets = False
+    world.subscribe()
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    world.forget(CoordinatorUnavailable("away"))
+    for _ in range(3):
+        world.tick(1)
+        assert len(world.forgetting) == 1
+    answers = dict(world.answers)
+    world.forget(CoordinatorUnavailable("away"))
+    assert world.answers == answers
+    world.tick(1)
+    world.forget()
+    assert (world.answers, described(world)) == (answers, None)
+
+
+def test_nobody_unsubscribes_while_another_one_takes_over():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    taking = world.request_subscribe()
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    with pytest.raises(RetryableError, match="is being taken by h"):
+        world.result(call)
+    world.lease()
+    world.save()
+    assert world.result(taking)[0] == 2
+
+
+def test_until_merging_begins_a_shard_is_opened_again_where_it_was_opened_or_asked_to():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    world.start()
+    world.open(0)
+    for _ in range(2):
+        generation = world.group.generation
+        world.tell(ev.ShardLost(1, generation, "gone", world.now_us))
+        assert world.opening[0].position == world.sources[0].start
+        assert world.opening[1].position is None
+
+
+def test_a_cursor_gets_the_shards_that_joined_when_merging_begins():
+    """Not when another shard is let go before: then nobody knows yet where the log begins."""
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    place = world.sources[0].start
+    one = GroupPosition({"s0": place, "s1": place, "gone": place}, 1, joined={"s1": place})
+    two = GroupPosition({"s0": place, "gone": place}, 1)
+    world.start(ev.ConsumerState("one", "", one, "", 0), ev.ConsumerState("two", "", two, "", 0))
+    world.remove("gone", now=True)
+    cursors = {save.client_id: save.cursor for save in world.saving}
+    assert {client: set(cursor.shards) for client, cursor in cursors.items()} == {
+        "one": {"s0", "s1"},
+        "two": {"s0"},
+    }
+    world.save()
+    world.save()
+    world.open_all()
+    world.save()
+    assert world.stored["two"].cursor.shards["s1"] == place
+
+
+def test_a_get_is_answered_though_more_than_is_looked_at_at_once_is_done_with():
+    empty, count = Source(Tx(1)), HEADERS_MAX + 10
+    world = World.of(empty)
+    world.subscribe()
+    done = Position("bin.000001", 4 + count - 1)
+    span = world.request_span(Span(GroupPosition({"s0": done}, count - 1)))
+    world.tell(ev.GetTimedOut(span, "c"))
+    call = world.request_get()
+    run = empty.run(0, 1)
+    headers = run.headers.repeat(count)
+    headers["sequence"] = range(count)
+    headers["begin_offset"] = 4 + headers["sequence"]
+    headers["end_offset"] = 5 + headers["sequence"]
+    world.free = lambda *_: None
+    world.tell(ev.ShardReported(0, 1, type(run)(headers, run.names), 99, 0))
+    assert world.result(call).headers["sequence"].tolist() == [count - 1]
+
+
+def test_an_acknowledgement_that_cannot_be_is_refused_at_once_also_during_a_write():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.add(Source(Tx(5), server=1))
+    world.open(1)
+    with pytest.raises(RolledBack):
+        world.result(world.request_ack(1))
+
+
+def test_what_came_before_merging_began_is_delivered_when_it_begins():
+    world = World.of(Source(Tx(10)), Source(server=1), start=False)
+    start = world.sources[0].start
+    cursor = GroupPosition({"s0": start, "s1": replace(start, key_us=50)}, 1)
+    world.start(ev.ConsumerState("c", "", cursor, "", 0))
+    world.open(0)
+    world.report(0)
+    subscribing = world.request_subscribe()
+    world.lease()
+    world.save()
+    assert world.result(subscribing)
+    call = world.request_get()
+    world.open(1)
+    assert world.result(call).headers["key_us"].tolist() == [50]
+
+
+def test_a_shard_that_was_to_join_may_leave_before_merging_begins():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    cursor = GroupPosition({"s0": world.sources[0].start}, 1)
+    world.start(ev.ConsumerState("c", "", cursor, "", 0))
+    assert world.status(1)["role"] == "joining"
+    assert world.remove("s1") is None
+    world.save()
+    assert world.closed == [1]
+
+
+def test_a_get_that_tells_what_was_seen_gives_up_only_those_that_did():
+    world = World.of(Source(Tx(10)))
+    begin = world.subscribe()
+    seeing, plain, spanning, again = (
+        world.call(),
+        world.request_get(),
+        world.request_span(Span(begin)),
+        world.call(),
+    )
+    for call in (seeing, again):
+        world.tell(ev.GetRequested(call, "c", 1, 10, world.now_us, seen_id=0))
+    assert world.result(seeing) is None
+    assert not {plain, spanning, again} & world.answers.keys()
+
+
+def test_two_clients_may_subscribe_at_once():
+    world = World.of(Source(Tx(10)))
+    calls = [world.request_subscribe(client) for client in ("a", "b")]
+    assert [asked.call for asked in world.leasing] == calls
+
+
+def test_a_takeover_is_written_when_an_acknowledgement_before_it_is_refused():
+    world = World.of(Source(Tx(10)))
+    world.subscribe()
+    world.report_all()
+    world.request_ack(world.get().batch_id)
+    taking = world.request_subscribe()
+    world.lease()
+    world.save(ConfigError("too large"))
+    world.save()
+    assert world.result(taking)[0] == 2
+    assert len(world.get().headers) == 1
+
+
+def test_the_keys_of_a_newcomer_go_on_behind_its_beginning():
+    world = World.of(Source(Tx(50)))
+    world.subscribe()
+    source = Source(Tx(60), server=1)
+    world.add(source, replace(source.start, key_us=70))
+    world.open(1)
+    world.save()
+    world.report(1)
+    world.report(0, promise_us=90)
+    world.report(1, 0, promise_us=90)
+    assert world.get().headers["key_us"].tolist() == [50, 70]
+
+
+def test_nobody_waits_for_a_shard_at_its_end_that_is_to_leave():
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
+    world.subscribe()
+    world.report(0, promise_us=END_OF_TIME_US)
+    world.report(1)
+    world.remove("s0")
+    assert (world.status(0)["role"], world.status(0)["skipped"]) == ("leaving", True)
+
+
+def test_a_shard_that_left_is_not_opened_again_and_stands_nowhere():
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
+    world.subscribe()
+    world.report_all()
+    world.ack(world.get().batch_id)
+    assert world.status(1)["acked_position"] == "bin.000001:104"
+    world.remove("s1")
+    world.report(1, 0, promise_us=2**61)
+    world.save()
+    assert (world.closed, world.status(1)["acked_position"]) == ([1], None)
+    world.lose(0)
+    assert list(world.opening) == [0]
+
+
+def test_a_span_for_which_there_is_no_room_moves_nobody():
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(outstanding_max=1))
+    begin = world.subscribe()
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1))
+    before = world.group.describe(0)
+    third = GroupPosition({"s0": world.sources[0].ends[1]}, 2)
+    with pytest.raises(RetryableError, match="outstanding"):
+        world.result(world.request_span(Span(third)))
+    assert world.group.describe(0) == before
+    assert world.ack(first.batch_id) == first.ack
+
+
+def test_nobody_is_dropped_while_its_cursor_is_being_written():
+    world = World.of(Source(Tx(10)), lease_us=100 * SECOND, drop_after_us=SECOND)
+    world.subscribe("app")
+    world.subscribe("old")
+    world.report_all()
+    world.request_ack(world.get("old").batch_id, "old")
+    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tick(5 * SECOND)
+    assert not described(world, "old")["dropped"]
+    world.save()
+    world.tick(5 * SECOND)
+    assert described(world, "old")["dropped"]
+
+
+def test_a_shard_that_joins_and_is_open_before_merging_begins_is_a_member_then():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    world.start(ev.ConsumerState("c", "", GroupPosition({"s0": world.sources[0].start}, 1), "", 0))
+    world.open(1)
+    assert world.status(1)["role"] == "joining"
+    world.open(0)
+    assert world.status(1)["role"] == "member"
+    world.save()
+    assert world.stored["c"].cursor.joined == {"s1": world.sources[1].start}

@@ -257,3 +257,13 @@ def test_a_promise_inside_a_transaction_does_not_make_its_rest_late():
     timeline.promise(0, 30)
     timeline.append(0, source.run(1, 2, 1))
     assert late(timeline.advance()) == [False, False]
+
+
+def test_to_wait_again_for_who_was_waited_for_changes_nothing():
+    timeline = Timeline([0, 0])
+    for shard in (0, 1):
+        timeline.append(shard, run_of(Tx(20)))
+    assert len(timeline.advance()) == 2
+    timeline.include(0)
+    timeline.append(0, run_of(Tx(15), first_sequence=1))
+    assert late(timeline.advance()) == [False]
