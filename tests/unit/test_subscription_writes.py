@@ -16,6 +16,7 @@ from merge.errors import (
     RetryableError,
     RolledBack,
     SubscriptionDropped,
+    UsageError,
 )
 from merge.member import Policy
 from merge.place import HEADERS_MAX
@@ -578,3 +579,27 @@ def test_a_shard_that_joins_and_is_open_before_merging_begins_is_a_member_then()
     assert world.status(1)["role"] == "member"
     world.save()
     assert world.stored["c"].cursor.joined == {"s1": world.sources[1].start}
+
+
+def test_who_left_is_gone_when_every_cursor_is_known_to_say_so_and_its_name_is_not_given_again():
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
+    world.subscribe()
+    assert world.group.gone == []
+    world.remove("s1", now=True)
+    assert world.group.gone == [], "it is being written"
+    world.save()
+    assert world.group.gone == [], "merging has not begun again"
+    world.open_all()
+    assert world.group.gone == ["s1"]
+    world.group.check_name("s2")
+    for name in ("s0", "s1"):
+        with pytest.raises(UsageError, match="belongs to a shard"):
+            world.group.check_name(name)
+
+
+def test_an_error_that_answers_no_call_is_raised():
+    """It is a defect, or a stored cursor that is none: nobody else would hear of it."""
+    world = World.of(Source(Tx(10)), start=False)
+    cursor = GroupPosition({"s0": Position("nothing", 4)})
+    with pytest.raises(UsageError, match="no binlog file name"):
+        world.start(ev.ConsumerState("c", "", cursor, "", 0))
