@@ -50,6 +50,13 @@ CHANGES = [
 BATCH = batch(headers(*({"sequence": at} for at in range(4))), ShardRows((partial_table(CHANGES),)))
 
 
+def test_a_record_batch_tells_what_is_absent_as_a_table_does():
+    rows = partial_table(CHANGES).rows
+    (record_batch,) = rows.to_batches()
+    for image in ("before", "after"):
+        assert absent_in(record_batch, image).tolist() == absent_in(rows, image).tolist()
+
+
 def test_typed_marks_what_is_absent():
     result = typed(BATCH, ORDERS, before=True)
     result.validate(full=True)

@@ -257,6 +257,28 @@ def test_columns_stand_in_the_newest_order_then_those_only_older_rows_have():
     ]
 
 
+def test_the_newest_version_is_the_one_of_the_last_row():
+    """North's two rows stand before and after south's one."""
+    one = {"id": 1, "old": 1}
+    north = table(
+        ORDERS,
+        [column("old", pa.int8()), column("id", pa.int64())],
+        [(0, 0, Op.INSERT, None, one), (1, 0, Op.INSERT, None, one)],
+    )
+    south = table(
+        ORDERS, [column("id", pa.int64()), column("old", pa.int8())], [(0, 0, Op.INSERT, None, one)]
+    )
+    order = headers({"sequence": 0}, {"shard": 1, "sequence": 0}, {"sequence": 1})
+    result = typed(batch(order, ShardRows((north,)), ShardRows((south,))), ORDERS)
+    assert result.schema.names[:2] == ["old", "id"]
+
+
+def test_a_source_without_gtids_may_name_nothing_but_its_file():
+    rows = table(ORDERS, ORDERS_COLUMNS, [(0, 0, Op.INSERT, None, {"id": 1, "total": None})])
+    nameless = BatchRows(headers({}), (ShardRows((rows,)),), ("north",), ("bin.000001",), 0)
+    assert envelope(nameless).select(["gtid", "file"]).to_pylist() == [{"gtid": "", "file": "bin.000001"}]
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(
     ("one", "two", "together", "values"),

@@ -169,3 +169,17 @@ def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
     assert world.result(call)
     world.report_all()
     assert len(world.get("old").headers) == 2
+
+
+def test_who_is_dropped_already_keeps_nobody_else_from_being_dropped():
+    world = World.of(Source(Tx(10)), lease_us=LEASE, drop_after_us=30 * SECOND)
+    for client in ("first", "second", "app"):
+        world.subscribe(client)
+    for client in ("first", "second"):
+        release(world, client)
+        world.tick(20 * SECOND)
+    for _ in range(2):
+        world.tick(11 * SECOND)
+        while world.saving:
+            world.save()
+    assert [client["dropped"] for client in world.group.describe(0)["clients"]] == [True, True, False]

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from builders import Source, Tx, World, run_of
 
+from merge import events as ev
 from merge.header import Flag
 from merge.span import Span
 from merge.timeline import AHEAD_MAX_US, END_OF_TIME_US, Timeline
@@ -117,6 +118,8 @@ def test_a_promise_of_a_clock_that_was_ahead_is_taken_back_when_that_is_set_righ
     timeline.append(1, run_of(Tx(NOW)))
     assert keys(timeline.advance()) == [NOW]
     timeline.read_clock(0, NOW + S)
+    timeline.validate()
+    assert timeline.frontier_us(0) == NOW + S
     timeline.append(0, run_of(Tx(NOW + S)))
     timeline.promise(1, NOW + 2 * S)
     assert keys(timeline.advance()) == [NOW + S]
@@ -202,3 +205,139 @@ def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
     assert flags(batch.headers, Flag.FUTURE) == [True, False]
     assert flags(batch.headers, Flag.LATE) == [False, False]
     assert keys(world.get("behind").headers) == [0, NOW, NOW + 2 * S]
+
+
+def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
+    timeline = Timeline([0])
+    source = Source(Tx(NOW), Tx(FAR, (1, 1)), Tx(NOW))
+    timeline.read_clock(0, NOW)
+    timeline.append(0, source.run(0, 2))
+    timeline.append(0, source.run(2, 4, 2))
+    assert flags(timeline.advance(), Flag.FUTURE) == [False, True, True, False]
+
+
+def test_a_promise_within_the_bound_stays_where_what_came_after_it_is_not_believed():
+    timeline = Timeline([0, 0], ahead_max_us=S)
+    timeline.promise(0, NOW)
+    timeline.append(0, run_of(Tx(FAR)))
+    timeline.read_clock(0, NOW - S)
+    assert timeline.frontier_us(0) == NOW
+    timeline.promise(1, NOW)
+    assert keys(timeline.advance()) == [NOW]
+
+
+def test_a_reading_that_takes_keys_back_takes_the_watermark_back():
+    timeline = Timeline([0, 0])
+    timeline.append(0, run_of(Tx(FAR)))
+    timeline.promise(1, NOW)
+    timeline.read_clock(0, NOW)
+    timeline.promise(1, NOW + 9 * S)
+    timeline.validate()
+    assert timeline.watermark_us == timeline.frontier_us(0) == 0
+
+
+def test_what_was_not_believed_stays_counted_when_the_shards_are_opened_again():
+    world = World.of(Source(Tx(FAR), Tx(NOW, (2,))), Source(Tx(NOW), server=1))
+    world.subscribe()
+    for generation in (1, 2, 3):
+        world.report(1, promise_us=NOW + S)
+        world.report(0, source_us=NOW, promise_us=NOW + S)
+        assert world.group.describe(0)["future"] == generation
+        world.lose(0)
+        assert world.group.describe(0)["future"] == generation
+        world.open_all()
+
+
+def test_a_removed_shard_is_taken_up_to_what_its_clock_said_when_that_was_asked_for():
+    """1. Its clock is read. 2. Two seconds later it is to leave, and once more after it has said more."""
+    source = Source(Tx(NOW + S), Tx(NOW + 2 * S), Tx(NOW + 4 * S), Tx(NOW + 9 * S))
+    world = World.of(source, Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.now_us = 7 * S
+    world.report(0, 0, source_us=NOW)
+    world.now_us += 3 * S
+    assert world.remove("s0")["role"] == "leaving"
+    world.now_us += 50 * S
+    world.remove("s0")
+    world.report(0, source_us=NOW + 60 * S)
+    world.report(1, promise_us=NOW + 60 * S)
+    batch = world.get()
+    assert batch.headers["commit_us"].tolist() == [NOW, NOW + S, NOW + 2 * S]
+
+
+def test_a_clock_that_is_read_before_merging_begins_is_no_news():
+    world = World.of(Source(Tx(NOW)), Source(Tx(NOW)), start=False)
+    world.start()
+    world.open(0)
+    world.now_us = 3 * S
+    world.report(0, 0, source_us=NOW)
+    assert world.status(0)["frontier_still_s"] == 3
+
+
+def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked():
+    """Nothing that was committed before a shard was to leave is left behind for it."""
+    world = World.of(Source(Tx(NOW + 4 * S), Tx(NOW + 6 * S)), Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.tell(ev.ShardReported(0, 1, None, None, 12 * S, source_us=NOW, asked_us=10 * S))
+    world.now_us = 15 * S
+    world.remove("s0")
+    world.report(0, source_us=NOW + 60 * S)
+    world.report(1, promise_us=NOW + 60 * S)
+    assert world.get().headers["commit_us"].tolist() == [NOW, NOW + 4 * S]
+
+
+def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing_to_take_back():
+    timeline = Timeline([0])
+    timeline.join(1, FAR)
+    timeline.read_clock(1, NOW)
+    assert timeline.frontier_us(1) == FAR
+    assert timeline.pending == 0
+
+
+@pytest.mark.parametrize("how", ["source_us", "promise_us"])
+def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
+    world = World.of(Source(Tx(NOW + 4 * S)), Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.remove("s0")
+    world.now_us = 2 * S
+    world.report(0, 0, **{how: NOW})
+    world.report(0, promise_us=NOW + 9 * S)
+    world.save()
+    assert world.closed == [0]
+
+
+@pytest.mark.parametrize(("first_us", "then_us", "future"), [(NOW, FAR, True), (FAR, NOW, False)])
+def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(first_us, then_us, future):
+    timeline, source = Timeline([0]), Source(Tx(FAR, (1, 1)))
+    timeline.read_clock(0, first_us)
+    timeline.append(0, source.run(0, 1))
+    begun = timeline.advance()
+    timeline.read_clock(0, then_us)
+    timeline.append(0, source.run(1, 2, 1))
+    rest = timeline.advance()
+    assert flags(begun, Flag.FUTURE) + flags(rest, Flag.FUTURE) == [future] * 2
+    assert keys(begun) == keys(rest)
+
+
+def test_a_time_that_is_out_is_believed_of_who_has_it_too():
+    """Its transaction waits behind another shard's, which is out in part."""
+    timeline = Timeline([0, 0])
+    timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))
+    timeline.append(1, run_of(Tx(FAR), Tx(FAR + 1)))
+    assert keys(timeline.advance()) == [FAR]
+    timeline.read_clock(1, NOW)
+    timeline.append(0, Source(Tx(FAR, (1, 1)), Tx(FAR + 2)).run(1, 3, 1))
+    out = timeline.advance()
+    assert (out["shard"].tolist(), keys(out)) == ([0, 1, 1], [FAR] * 3)
+    assert flags(out, Flag.FUTURE) == [False, False, True]
+
+
+def test_a_report_without_any_clock_leaves_the_last_reading():
+    world = World.of(Source(Tx(NOW), Tx(NOW + S)), Source(Tx(NOW), server=1))
+    world.subscribe()
+    world.report(0, 0, promise_us=NOW)
+    world.report(0, 1)
+    world.remove("s0")
+    world.report(0)
+    world.report(1, promise_us=NOW + 9 * S)
+    assert world.get().headers["commit_us"].tolist() == [NOW, NOW]

@@ -1,10 +1,12 @@
 """One client cannot hurt another: what is purged, or too far away, is its own error."""
 
+from dataclasses import replace
+
 import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
-from merge.errors import PositionPurged, RolledBack, SubscriptionDropped, UsageError
+from merge.errors import CorruptEvent, PositionPurged, RolledBack, SubscriptionDropped, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
@@ -312,3 +314,319 @@ def test_a_source_that_has_the_position_again_in_time_hurts_nobody():
     subscribe(world, "other")
     assert (phase(world, "app"), phase(world, "other")) == ("reading", "reading")
     assert world.status(0)["state"] == "open"
+
+
+def test_who_has_acknowledged_nothing_and_sought_what_is_purged_hears_it():
+    """It began where the log did; what it asks for then is its own wish, and no beginning anywhere else."""
+    world = committing()
+    world.ack(world.get("other").batch_id, "other")
+    world.subscribe("new")
+    begin = GroupPosition({"s0": world.sources[0].start})
+    call = world.request_span(Span(begin), "new")
+    open_what_is_left(world)
+    with pytest.raises(PositionPurged):
+        world.result(call)
+    open_what_is_left(world)
+    world.report_all()
+    assert [numbers(world.get(client)) for client in ("app", "new")] == [[5, 6, 7, 8]] * 2
+
+
+def test_a_purged_client_may_go_on_from_a_position_that_the_log_holds():
+    world = restarted()
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    subscribe(world, "other")
+    world.report_all()
+    ahead = GroupPosition({"s0": world.sources[0].ends[4]}, 5)
+    call = world.request_span(Span(ahead), "other")
+    open_what_is_left(world)
+    world.report_all()
+    assert numbers(world.result(call)) == [6, 7, 8]
+    assert phase(world, "other") == "reading"
+
+
+def test_where_a_purged_shard_was_to_begin_and_no_cursor_stands_its_settings_say():
+    """An operator adds a shard at a position that its source does not have any more."""
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)], server=1)
+    world.add(source, source.ends[0])
+    asked = world.opening.pop(1)
+    assert asked.position == source.ends[0]
+    world.tell(ev.ShardOpened(1, 1, asked.position, world.now_us))
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert world.opening[1].position is None
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_what_was_brought_once_was_not_purged(first):
+    """A shard that stops later, with whatever error, has begun where it was asked to."""
+    world = committing()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open(0)
+    world.subscribe("app")
+    run = world.sources[0].run(0, 1, first)
+    world.tell(ev.ShardReported(0, 1, run, None, world.now_us))
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.opening) == (1, {})
+
+
+def test_a_client_that_has_no_cursor_yet_needs_no_position_that_others_share():
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    world.start(
+        ev.ConsumerState("new", "", None, "h", 1),
+        *(
+            ev.ConsumerState(
+                name,
+                "",
+                GroupPosition({"s0": Position("bin.000009", 500, gtids, key_us=key, server=name)}),
+                "h",
+                1,
+            )
+            for name, gtids, key in (
+                ("one", parse_gtid_set(f"{uuid}:1-2"), 20),
+                ("two", parse_gtid_set(f"{uuid}:1:3"), 30),
+            )
+        ),
+    )
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("new", "one", "two")] == ["waiting", "purged", "waiting"]
+
+
+HOUR_US = 3_600_000_000
+
+
+def far_apart():
+    """A reader that is hours of commit time behind `app`, and no position of it is in the log."""
+    world = World.of(Source(*[Tx(HOUR_US * n) for n in range(1, 9)]), apart_max_us=2 * HOUR_US)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    first = world.span(Span(begin, rows_max=1), "spark")
+    world.ack(first.batch_id, "spark")
+    world.ack(world.span(Span(first.end), "spark").batch_id, "spark")
+    world.ack(world.get("app").batch_id, "app")
+    return world, first
+
+
+def test_a_client_without_a_consumer_is_not_hurt_by_one_that_goes_far_back():
+    world, first = far_apart()
+    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.request_span(Span(first.end), "spark")
+    assert world.opening
+
+
+def test_a_client_that_is_alone_may_go_back_as_far_as_it_likes():
+    world, first = far_apart()
+    world.tell(ev.UnsubscribeRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    world.request_span(Span(first.end), "spark")
+    assert world.opening
+
+
+@pytest.mark.parametrize(
+    ("resume", "apart_h", "refused"),
+    [(ev.Resume.CURSOR, 5, True), (ev.Resume.CURSOR, 6, False), (ev.Resume.NOW, 5, False)],
+)
+def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others_are(
+    resume, apart_h, refused
+):
+    world = World.of(
+        Source(*[Tx(HOUR_US * n) for n in range(1, 9)]),
+        apart_max_us=apart_h * HOUR_US,
+        drop_after_us=1,
+        lease_us=HOUR_US,
+    )
+    for client in ("app", "old"):
+        world.subscribe(client)
+        world.report(0, 1)
+        world.ack(world.get(client, 1).batch_id, client)
+    world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
+    world.tick(2)
+    world.save()
+    world.report_all()
+    world.ack(world.get("app").batch_id, "app")
+    call = world.request_subscribe("old", resume=resume)
+    if refused:
+        with pytest.raises(UsageError, match="committed 21600 s before what client app"):
+            world.result(call)
+        assert not world.leasing
+    else:
+        assert world.leasing
+
+
+def test_a_span_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_rows():
+    world = World.of(Source(Tx(10), Tx(20), Tx(30)))
+    span = Span(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
+    first, spanning, second = world.request_get(rows_max=1), world.request_span(span), world.request_get()
+    world.report_all()
+    assert numbers(world.result(first)) == [1]
+    with pytest.raises(RolledBack, match="elsewhere"):
+        world.result(spanning)
+    assert numbers(world.result(second)) == [2, 3]
+
+
+def test_a_span_that_is_asked_for_twice_before_it_is_there_is_one_batch():
+    world = World.of(Source(Tx(10), Tx(20)))
+    begin = world.subscribe()
+    calls = [world.request_span(Span(begin)) for _ in range(2)]
+    world.report_all()
+    first, second = (world.result(call) for call in calls)
+    assert first is second
+
+
+def test_a_purged_client_may_unsubscribe():
+    world = restarted()
+    world.forgets = False
+    subscribe(world, "app")
+    let_time_pass(world, "app")
+    subscribe(world, "other")
+    world.tell(ev.UnsubscribeRequested(world.call(), "other", world.epochs["other"], world.now_us))
+    state = next(each for each in world.group.describe(0)["clients"] if each["client_id"] == "other")
+    assert (state["phase"], state["error"]) == ("leaving", None)
+
+
+def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(Tx(10), Tx(20), server=1)
+    world.add(source, source.ends[0])
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.status(1)["error"]) == (1, "It is gone.")
+
+
+def test_where_no_client_may_be_behind_another_a_position_without_a_commit_time_may_be_asked_for():
+    world = World.of(Source(Tx(10), Tx(20)), apart_max_us=0)
+    begin = world.subscribe("app")
+    world.subscribe("spark")
+    world.report_all()
+    for client in ("app", "spark"):
+        world.ack(world.get(client).batch_id, client)
+    world.request_span(Span(begin), "spark")
+    assert world.opening
+
+
+def test_a_client_without_a_consumer_hides_none_that_has_one():
+    world = World.of(Source(*[Tx(HOUR_US * n) for n in range(1, 9)]), apart_max_us=2 * HOUR_US)
+    begin = world.subscribe("gone")
+    for client in ("spark", "app"):
+        world.subscribe(client)
+    world.report_all()
+    for client in ("gone", "spark", "app"):
+        world.ack(world.get(client).batch_id, client)
+    world.tell(ev.ReleaseRequested(world.call(), "gone", world.epochs["gone"], world.now_us))
+    first = replace(world.sources[0].ends[0], commit_us=HOUR_US)
+    with pytest.raises(UsageError, match="what client app has read"):
+        world.span(Span(replace(begin, shards={"s0": first})), "spark")
+
+
+def test_a_shard_that_only_a_purged_client_knew_begins_where_its_settings_say():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    first, purged = world.sources[0].start, Position("bin.000001", 104, server="x")
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": first, "s1": purged}, 1), "h", 1),
+        ev.ConsumerState("two", "", GroupPosition({"s0": first}, 1), "h", 1),
+    )
+    assert world.opening[1].position == purged
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("one", "two")] == ["purged", "waiting"]
+    assert (world.opening[0].position, world.opening[1].position) == (first, None)
+
+
+def test_while_a_position_is_purged_only_who_needs_it_hears_so():
+    world = restarted()
+    for client in ("app", "other"):
+        subscribe(world, client)
+    assert world.get("app") is None
+    with pytest.raises(PositionPurged):
+        world.get("other")
+
+
+def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
+    world = committing()
+    world.ack(world.get("other").batch_id, "other")
+    cursor = world.stored["app"].cursor
+    begin = GroupPosition({"s0": world.sources[0].start})
+    world.request_span(Span(begin), "app")
+    world.open_all()
+    world.report_all()
+    assert numbers(world.span(Span(begin), "app")) == list(range(1, TRANSACTIONS + 1))
+    world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
+    assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
+
+
+def test_a_span_behind_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
+    """A query keeps its place itself: what it asks for next follows what it had."""
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, 5)]))
+    begin = world.subscribe()
+    world.report_all()
+    first = world.span(Span(begin, rows_max=2))
+    world.lose(0)
+    call = world.request_span(Span(first.end))
+    assert world.group.generation == 2, "the shards are being opened at the cursor already"
+    while world.opening:
+        world.open_all()
+    world.report_all()
+    assert numbers(world.result(call)) == [3, 4]
+
+
+def test_a_position_that_is_refused_for_another_reason_by_now_is_not_purged():
+    world = restarted()
+    subscribe(world, "app")
+    error = CorruptEvent("bad")
+    world.tell(ev.ShardFailed(0, world.group.generation, error, world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert "purged" not in {phase(world, client) for client in ("app", "other")}
+    assert world.status(0)["error"] == "bad"
+
+
+def test_how_long_a_position_is_purged_counts_from_when_that_was_heard():
+    world = committing()
+    world.now_us = 100 * PURGED_WAIT_US
+    world.epoch += 1
+    world.restart()
+    world.start()
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US - 1)
+    assert phase(world, "other") != "purged"
+    world.tick(1)
+    assert phase(world, "other") == "purged"
+
+
+def test_who_has_acknowledged_something_is_never_begun_anew():
+    """It would miss what lies between, and nobody would hear of it."""
+    world = committing()
+    world.ack(world.get("other", 1).batch_id, "other")
+    world.lose(0)
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US)
+    assert (phase(world, "other"), phase(world, "app")) == ("purged", "waiting")
+
+
+def test_a_position_that_all_need_hides_none_that_only_one_needs():
+    sources = [Source(*[Tx(10 * n) for n in range(1, 4)], server=server) for server in range(2)]
+    world = World.of(*sources, start=False)
+    shared, old, new = sources[0].ends[0], sources[1].ends[0], sources[1].ends[1]
+    world.start(
+        ev.ConsumerState("app", "", GroupPosition({"s0": shared, "s1": new}, 3), "h", 1),
+        ev.ConsumerState("other", "", GroupPosition({"s0": shared, "s1": old}, 2), "h", 1),
+    )
+    for shard in (0, 1):
+        world.tell(ev.ShardFailed(shard, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("app", "other")] == ["waiting", "purged"]
+    assert [world.opening[shard].position for shard in (0, 1)] == [shared, new]
+
+
+def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
+    world, first = far_apart()
+    with pytest.raises(RolledBack):
+        world.span(Span(first.end), "spark", may_rewind=False)

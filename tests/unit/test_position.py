@@ -152,9 +152,10 @@ def test_with_shard_leaves_the_original_as_it_was():
 def test_of_two_servers_that_committed_in_other_orders_the_oldest_is_what_both_have(one, other, shared):
     """No place of either is before both: only GTIDs can find that."""
     first = Position("a.000001", 900, parse_gtid_set(one), commit_us=7, key_us=30, server="a")
-    second = Position("b.000007", 400, parse_gtid_set(other), commit_us=5, key_us=20, server="b")
+    second = Position("b.000007", 400, parse_gtid_set(other), 5, 20, 3, server="b", created_s=9)
     for positions in ([first, second], [second, first]):
         found = oldest(positions)
+        assert (found.offset, found.rows_into_transaction, found.created_s) == (0, 0, 0), "it is no place"
         assert (str(found.gtid_set), found.key_us, found.commit_us) == (shared, 20, 5)
         assert not found.is_of("a")
         assert not found.is_of("b")
@@ -206,3 +207,31 @@ def test_shards_that_left_are_named_in_order_and_their_greatest_key_stays_passed
     shuffled = gone.to_json().replace('["a","c",', '["c","a",')
     assert shuffled != gone.to_json()
     assert GroupPosition.from_json(shuffled) == gone
+
+
+def test_a_position_without_gtids_is_not_the_oldest_for_that():
+    first = Position("a.000001", 900, parse_gtid_set(f"{A}:1-3"), key_us=10, server="a")
+    second = Position("b.000007", 400, key_us=20, server="b")
+    assert oldest([first, second]) == oldest([second, first]) == first
+
+
+def test_on_one_server_the_oldest_is_the_first_place_whatever_the_keys_are():
+    first, second = Position("a.000001", 100, key_us=20), Position("a.000001", 900, key_us=10)
+    assert oldest([first, second]) == oldest([second, first]) == first
+
+
+def test_of_two_servers_with_the_same_transactions_the_oldest_has_the_smaller_key():
+    gtids = parse_gtid_set(f"{A}:1-3")
+    first = Position("a.000001", 900, gtids, key_us=20, server="a")
+    second = Position("b.000007", 400, gtids, key_us=10, server="b")
+    assert oldest([first, second]) == oldest([second, first]) == second
+
+
+def test_what_is_further_is_so_in_every_part():
+    """The greatest key of shards that left, too: keys never fall below it."""
+    near = GroupPosition({"a": Position("a.000001", 4), "b": Position("a.000001", 9)}, 3, retired_key_us=5)
+    far = GroupPosition({"a": Position("a.000001", 8), "b": Position("a.000001", 7)}, 2, retired_key_us=9)
+    for one, two in ((near, far), (far, near)):
+        found = one.further(two)
+        assert {name: position.offset for name, position in found.shards.items()} == {"a": 8, "b": 9}
+        assert (found.sequence, found.retired_key_us) == (3, 9)

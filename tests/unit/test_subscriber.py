@@ -340,3 +340,25 @@ def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in
     cursor = world.ack(first.batch_id, "ahead")
     world.tell(ev.ShardReported(0, 1, source.run(2, 5, 1), 99, 0, "new"))
     assert read(cursor).headers["gtid_number"].tolist() == [5]
+
+
+def test_a_batch_ends_before_the_first_of_several_that_are_old():
+    """A failover to a server that wrote every second transaction in another order."""
+    source = Source(*[Tx(10 * n) for n in range(1, 7)])
+    world = World.of(source, start=False)
+    uuid = source.names[-1]
+    behind, ahead = (
+        Position("bin.000900", 500 + place, parse_gtid_set(f"{uuid}:{gtids}"), key_us=5, server="gone")
+        for place, gtids in enumerate(("1", "1:3:5"))
+    )
+    world.start(
+        ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),
+        ev.ConsumerState("behind", "", GroupPosition({"s0": behind}, 1), "", 0),
+    )
+    world.tell(ev.ShardOpened(0, 1, behind, 0))
+    del world.opening[0]
+    world.subscribe("ahead")
+    world.tell(ev.ShardReported(0, 1, source.run(1, 6), 99, 0, "new"))
+    found = [world.get("ahead").headers["gtid_number"].tolist() for _ in range(3)]
+    assert found == [[2], [4], [6]]
+    assert world.get("ahead") is None

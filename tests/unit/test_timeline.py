@@ -1,5 +1,7 @@
 """The timeline's rules, one by one."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from builders import Source, Tx, brief, run_of
@@ -187,3 +189,81 @@ def test_runs_are_cut_where_the_watermark_says():
         out.append(timeline.advance()["sequence"].tolist())
     assert out == [[0, 1], [2, 3], [4]]
     assert np.concatenate(out).tolist() == list(range(5))
+
+
+def test_late_and_open_is_what_the_last_transaction_of_a_run_is():
+    timeline = Timeline([0])
+    source = Source(Tx(20), Tx(5, (1, 1)))
+    timeline.promise(0, 10)
+    timeline.append(0, source.run(0, 2))
+    timeline.append(0, source.run(2, 3, 2))
+    assert late(timeline.advance()) == [False, True, True]
+    timeline = Timeline([0])
+    source = Source(Tx(5), Tx(20, (1, 1)))
+    timeline.promise(0, 10)
+    timeline.append(0, source.run(0, 2))
+    timeline.append(0, source.run(2, 3, 2))
+    assert late(timeline.advance()) == [True, False, False]
+
+
+@pytest.mark.parametrize("cuts", [(1, 3, 4), (1, 2, 3, 4), (1, 4), (1, 2, 4)])
+def test_behind_the_end_of_an_open_transaction_the_watermark_counts_again(cuts):
+    """However its fragments and what follows them come in, before anything is asked for."""
+    timeline, source = Timeline([0, 0]), Source(Tx(5, (1, 1, 1)), Tx(50))
+    timeline.promise(1, 5)
+    timeline.append(0, source.run(0, cuts[0]))
+    assert brief(timeline.advance()) == [(0, 5, 0)]
+    assert timeline.open_shard == 0
+    for begin, end in pairwise(cuts):
+        timeline.append(0, source.run(begin, end, begin))
+        timeline.validate()
+    assert timeline.pending == 3
+    assert brief(timeline.advance()) == [(0, 5, 1), (0, 5, 2)]
+    assert (timeline.open_shard, timeline.pending) == (None, 1)
+    timeline.promise(1, 50)
+    assert brief(timeline.advance()) == [(0, 50, 3)]
+
+
+def test_a_rest_that_has_not_ended_leaves_its_transaction_open():
+    timeline, source = Timeline([0, 0]), Source(Tx(5, (1, 1, 1)))
+    timeline.promise(1, 90)
+    timeline.append(0, source.run(0, 1))
+    timeline.advance()
+    timeline.append(0, source.run(1, 2, 1))
+    assert brief(timeline.advance()) == [(0, 5, 1)]
+    assert timeline.open_shard == 0
+
+
+def test_who_has_a_transaction_out_in_part_holds_the_others_whoever_is_furthest_behind():
+    timeline = Timeline([0, 0])
+    timeline.append(0, run_of(Tx(10)))
+    timeline.append(1, Source(Tx(10, (1, 1))).run(0, 1))
+    assert brief(timeline.advance()) == [(0, 10, 0), (1, 10, 0)]
+    timeline.append(0, run_of(Tx(10), first_sequence=1))
+    assert timeline.held_by() == 1
+
+
+def test_nobody_waits_for_a_shard_that_joins_in_a_place_that_was_kept_for_it():
+    timeline = Timeline([0, 0])
+    timeline.join(1, 7)
+    timeline.validate()
+    timeline.append(0, run_of(Tx(50)))
+    assert brief(timeline.advance()) == [(0, 50, 0)]
+
+
+def test_a_promise_inside_a_transaction_does_not_make_its_rest_late():
+    timeline, source = Timeline([0]), Source(Tx(20, (1, 1)))
+    timeline.append(0, source.run(0, 1))
+    timeline.promise(0, 30)
+    timeline.append(0, source.run(1, 2, 1))
+    assert late(timeline.advance()) == [False, False]
+
+
+def test_to_wait_again_for_who_was_waited_for_changes_nothing():
+    timeline = Timeline([0, 0])
+    for shard in (0, 1):
+        timeline.append(shard, run_of(Tx(20)))
+    assert len(timeline.advance()) == 2
+    timeline.include(0)
+    timeline.append(0, run_of(Tx(15), first_sequence=1))
+    assert late(timeline.advance()) == [False]
