@@ -475,3 +475,22 @@ def test_a_span_ends_where_it_is_said_to_though_another_server_has_that_elsewher
     batch = world.span(Span(begin, until))
     assert batch.headers["gtid_number"].tolist() == [2, 3]
     assert batch.end.shards == until.shards
+
+
+def test_a_span_that_does_not_stand_together_on_another_server_is_refused():
+    source = Source(*[Tx(10 * n) for n in range(1, 6)])
+    uuid = source.names[-1]
+    begin, until = (
+        GroupPosition(
+            {"s0": Position(f"old.00090{n}", 500, parse_gtid_set(f"{uuid}:{gtids}"), server="old")}, n
+        )
+        for n, gtids in ((1, "1"), (3, "1-2:5"))
+    )
+    world = World.of(source, start=False)
+    world.start(ev.ConsumerState("c", "", begin, "", 0))
+    world.tell(ev.ShardOpened(0, 1, begin.shards["s0"], 0))
+    del world.opening[0]
+    world.subscribe()
+    world.tell(ev.ShardReported(0, 1, source.run(1, 5), 99, 0, "new"))
+    with pytest.raises(DataError, match="does not stand together"):
+        world.span(Span(begin, until))

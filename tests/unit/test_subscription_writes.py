@@ -619,3 +619,15 @@ def test_a_cursor_that_lacks_what_another_one_knows_gets_it_where_the_log_begins
     world.open_all()
     world.save()
     assert world.stored["two"].cursor.shards == {"s0": place, "s1": further}
+
+
+def test_after_a_restart_a_newcomer_counts_from_where_the_log_begins():
+    world = World.of(Source(Tx(10, (4,)), Tx(20)))
+    world.subscribe()
+    world.report_all()
+    world.ack(world.get(rows_max=4).batch_id)
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    assert world.subscribe("new").sequence == 4
