@@ -240,6 +240,7 @@ class World:
             case do.Reply(call, value):
                 self.answer(call, value)
             case do.Refuse(call, error):
+                assert isinstance(error, CanalGroupError), "a refusal says why"
                 self.answer(call, error)
             case _:
                 assert_never(instruction)

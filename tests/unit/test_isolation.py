@@ -465,7 +465,7 @@ def test_a_span_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
     span = Span(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
     first, spanning, second = world.request_get(rows_max=1), world.request_span(span), world.request_get()
-    world.report_all()
+    world.report(0, promise_us=99)
     assert numbers(world.result(first)) == [1]
     with pytest.raises(RolledBack, match="elsewhere"):
         world.result(spanning)

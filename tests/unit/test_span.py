@@ -454,3 +454,43 @@ def test_of_the_same_server_a_span_needs_no_gtids():
     for count in (1, 2):
         found = covered(until, begin, run.headers[:count], run.names, ("s",), ("",))
         assert found.tolist() == [True, False][:count]
+
+
+def test_a_span_ends_where_it_is_said_to_though_another_server_has_that_elsewhere():
+    """So what is noted of it is the same, whoever reads it again."""
+    source = Source(*[Tx(10 * n) for n in range(1, 5)])
+    uuid = source.names[-1]
+    begin, until = (
+        GroupPosition(
+            {"s0": Position("old.000900", 500 + last, parse_gtid_set(f"{uuid}:1-{last}"), server="old")}, last
+        )
+        for last in (1, 3)
+    )
+    world = World.of(source, start=False)
+    world.start(ev.ConsumerState("c", "", begin, "", 0))
+    world.tell(ev.ShardOpened(0, 1, begin.shards["s0"], 0))
+    del world.opening[0]
+    world.subscribe()
+    world.tell(ev.ShardReported(0, 1, source.run(1, 4), 99, 0, "new"))
+    batch = world.span(Span(begin, until))
+    assert batch.headers["gtid_number"].tolist() == [2, 3]
+    assert batch.end.shards == until.shards
+
+
+def test_a_span_that_does_not_stand_together_on_another_server_is_refused():
+    source = Source(*[Tx(10 * n) for n in range(1, 6)])
+    uuid = source.names[-1]
+    begin, until = (
+        GroupPosition(
+            {"s0": Position(f"old.00090{n}", 500, parse_gtid_set(f"{uuid}:{gtids}"), server="old")}, n
+        )
+        for n, gtids in ((1, "1"), (3, "1-2:5"))
+    )
+    world = World.of(source, start=False)
+    world.start(ev.ConsumerState("c", "", begin, "", 0))
+    world.tell(ev.ShardOpened(0, 1, begin.shards["s0"], 0))
+    del world.opening[0]
+    world.subscribe()
+    world.tell(ev.ShardReported(0, 1, source.run(1, 5), 99, 0, "new"))
+    with pytest.raises(DataError, match="does not stand together"):
+        world.span(Span(begin, until))

@@ -421,7 +421,7 @@ def test_a_cursor_gets_the_shards_that_joined_when_merging_begins():
 
 
 def test_a_get_is_answered_though_more_than_is_looked_at_at_once_is_done_with():
-    empty, count = Source(Tx(1)), HEADERS_MAX + 10
+    empty, count = Source(Tx(1)), 2 * HEADERS_MAX + 10
     world = World.of(empty)
     world.subscribe()
     done = Position("bin.000001", 4 + count - 1)
@@ -556,12 +556,16 @@ def test_a_span_for_which_there_is_no_room_moves_nobody():
     assert world.ack(first.batch_id) == first.ack
 
 
-def test_nobody_is_dropped_while_its_cursor_is_being_written():
+@pytest.mark.parametrize("answered", [False, True])
+def test_nobody_is_dropped_while_its_cursor_is_being_written(answered):
+    """Nor while nobody knows whether it was."""
     world = World.of(Source(Tx(10)), lease_us=100 * SECOND, drop_after_us=SECOND)
     world.subscribe("app")
     world.subscribe("old")
     world.report_all()
     world.request_ack(world.get("old").batch_id, "old")
+    if answered:
+        world.save(CoordinatorUnavailable("away"))
     world.tell(ev.ReleaseRequested(world.call(), "old", world.epochs["old"], world.now_us))
     world.tick(5 * SECOND)
     assert not described(world, "old")["dropped"]
@@ -603,3 +607,27 @@ def test_an_error_that_answers_no_call_is_raised():
     cursor = GroupPosition({"s0": Position("nothing", 4)})
     with pytest.raises(UsageError, match="no binlog file name"):
         world.start(ev.ConsumerState("c", "", cursor, "", 0))
+
+
+def test_a_cursor_that_lacks_what_another_one_knows_gets_it_where_the_log_begins():
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1), start=False)
+    place, further = world.sources[0].start, world.sources[1].ends[0]
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": place, "s1": further}, 1), "", 0),
+        ev.ConsumerState("two", "", GroupPosition({"s0": place}, 1), "", 0),
+    )
+    world.open_all()
+    world.save()
+    assert world.stored["two"].cursor.shards == {"s0": place, "s1": further}
+
+
+def test_after_a_restart_a_newcomer_counts_from_where_the_log_begins():
+    world = World.of(Source(Tx(10, (4,)), Tx(20)))
+    world.subscribe()
+    world.report_all()
+    world.ack(world.get(rows_max=4).batch_id)
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    assert world.subscribe("new").sequence == 4
