@@ -354,6 +354,7 @@ class Stream(Membership):
         if event.run is None and event.frontier_us is None:
             if self._timeline is not None:
                 self._read_clock(self._timeline, event)
+                self._advance()
             return
         if self._timeline is None:
             standing.early.append(event)

@@ -75,8 +75,10 @@ class Subscriber:
         self.new = True
         #: the cursor before it sought another position, and why it was PURGED; until rows came from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
-        #: the filter that the cursor store has, while another one is being written
+        #: the filter that the cursor store has, while a subscription with another one is not answered
         self._stored_filter: str | None = None
+        #: the filter in the last write
+        self._written_filter = ""
 
     @classmethod
     def restored(cls, state: ConsumerState, server_epoch: int, limits: BatchLimits, at_us: int) -> Subscriber:
@@ -216,7 +218,6 @@ class Subscriber:
     def begin_anew(self) -> None:
         """Begin where the log will begin; a rewind has to follow."""
         assert self.new, "who has acknowledged something has a place of its own"
-        self.delivery.give_back()
         self.cursor = None
 
     @property
@@ -230,7 +231,6 @@ class Subscriber:
         Who sought that position comes back to where it was; a rewind has to follow. Else nothing is kept
         for it until its consumer says where to go on.
         """
-        self.delivery.give_back()
         if self.seeks:
             self._come_back()
         else:
@@ -257,6 +257,7 @@ class Subscriber:
     def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
         """Write subscription and cursor; with a batch, the cursor behind it."""
         self.writes.begin(saving)
+        self._written_filter = self.filter
         cursor = self.cursor if saving.batch is None else stream.settled(saving.batch.ack)
         dropped = self.phase is Phase.DROPPED
         return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped)]
@@ -314,6 +315,8 @@ class Subscriber:
         """Take note that the cursor store has what was written, and answer who waited for it."""
         saving = self.writes.end(call)
         self.writes.durable = True
+        if self._stored_filter is not None:
+            self._stored_filter = self._written_filter
         answers: list[Instruction] = []
         if saving.batch is not None:
             self._acked(saving.batch, stream)

@@ -247,10 +247,6 @@ class Subscribers:
                 newcomer.begin_anew()
         return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
 
-    def needs(self, shard: str, position: Position) -> bool:
-        """Return whether a shard was asked to open at `position` for somebody."""
-        return bool(self._needing(shard, position))
-
     def _needing(self, shard: str, position: Position) -> list[Subscriber]:
         """Return for whom a shard was asked to open at `position`; of a shared one, who is furthest back."""
         need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position)]

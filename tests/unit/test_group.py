@@ -1169,3 +1169,22 @@ def test_a_shard_that_stopped_and_repeats_its_last_promise_has_not_got_past_its_
     world.report(0, 0, promise_us=21)
     assert world.get() is None
     assert world.status(0)["state"] == "open"
+
+
+def test_a_filter_that_was_written_on_the_way_is_the_one_that_stays():
+    """1. Two consumers take over while the first one's write is under way, which arrives. 2. The second one's
+    is refused: what is stored is what is gone by.
+    """
+    world = World.of(Source(Tx(10)))
+
+    def take_over(table_filter):
+        world.tell(ev.SubscribeRequested(world.call(), "c", "h", table_filter, world.now_us))
+        world.lease()
+
+    take_over("first")
+    world.save()
+    take_over("second")
+    take_over("third")
+    world.save()
+    world.save(ConfigError("refused"))
+    assert world.stored["c"].filter == world.group.describe(0)["clients"][0]["filter"]

@@ -630,3 +630,50 @@ def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
     world, first = far_apart()
     with pytest.raises(RolledBack):
         world.span(Span(first.end), "spark", may_rewind=False)
+
+
+def test_a_newcomer_that_begins_anew_hears_first_that_its_batch_was_lost():
+    """1. A client has a batch, and has acknowledged nothing. 2. The ring is lost, and its position purged.
+    3. It begins where the log begins now, after it was told.
+    """
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
+    world.subscribe("only")
+    world.report(0, 4, 45)
+    assert world.get("only") is not None
+    world.lose(0)
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US)
+    world.open_all()
+    while world.saving:
+        world.save()
+    world.report_all()
+    with pytest.raises(RolledBack):
+        world.get("only")
+    assert world.get("only") is not None
+
+
+def test_a_position_that_only_gtids_find_and_nobody_needs_any_more_is_given_up():
+    """1. The shard is opened after what two clients have that read from two servers; both unsubscribe.
+    2. It is purged there: whoever comes begins where the settings say.
+    """
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    world.start(
+        *(
+            ev.ConsumerState(client, "", GroupPosition({"s0": Position(*place, server=client)}, 2), "h", 1)
+            for client, place in (
+                ("a", ("bin.000001", 500, parse_gtid_set(f"{uuid}:1-2"))),
+                ("b", ("bin.000002", 600, parse_gtid_set(f"{uuid}:1:3"))),
+            )
+        )
+    )
+    for client in ("a", "b"):
+        world.tell(ev.UnsubscribeRequested(world.call(), client, 1, world.now_us))
+    world.request_subscribe("new")
+    world.lease()
+    asked = world.opening[0]
+    assert asked.position.server == "*"
+    world.tell(ev.ShardFailed(0, asked.generation, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert world.opening[0].position is None
