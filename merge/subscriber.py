@@ -71,7 +71,7 @@ class Subscriber:
         self._purged: DataError | None = None
         #: its cursor when it gave up what it had missed: it does not go back behind that either
         self._gave_up_at: GroupPosition | None = None
-        #: whether it has acknowledged nothing, so that it begins where the log does
+        #: whether it began with this log, of which it has acknowledged nothing
         self.new = True
         #: the cursor before it sought another position, and why it was PURGED; until rows came from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
@@ -217,7 +217,7 @@ class Subscriber:
 
     def begin_anew(self) -> None:
         """Begin where the log will begin; a rewind has to follow."""
-        assert self.new, "who has acknowledged something has a place of its own"
+        assert self.new, "who began earlier has a place of its own"
         self.cursor = None
 
     @property
@@ -397,6 +397,7 @@ class Subscriber:
         The consumer hears of it before it gets anything again.
         """
         self._go(Step.REWIND)
+        self.new = self.cursor is None
         return self.delivery.lose()
 
     # ---- gets ------------------------------------------------------------------------------------------

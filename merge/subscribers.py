@@ -225,8 +225,8 @@ class Subscribers:
         """Take note that a source has purged what follows `position`, where a shard was asked to open.
 
         One client cannot stop the others: those that need the position are set aside. Who sought it hears of
-        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept. Who has
-        acknowledged nothing needs no position.
+        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept. Who
+        began with this log, which brought nothing, begins where the next one does.
 
         Args:
             shard: its name.

@@ -632,24 +632,18 @@ def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
         world.span(Span(first.end), "spark", may_rewind=False)
 
 
-def test_a_newcomer_that_begins_anew_hears_first_that_its_batch_was_lost():
-    """1. A client has a batch, and has acknowledged nothing. 2. The ring is lost, and its position purged.
-    3. It begins where the log begins now, after it was told.
+def test_who_subscribed_long_ago_and_acknowledged_nothing_is_told_what_it_misses():
+    """1. A client reads a batch and acknowledges nothing. 2. The ring is lost, and what it is owed is purged.
+    3. It does not go on behind that in silence.
     """
-    world = World.of(Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)]))
-    world.subscribe("only")
-    world.report(0, 4, 45)
-    assert world.get("only") is not None
+    world = committing()
+    assert world.get("other") is not None
     world.lose(0)
     open_what_is_left(world)
-    world.tick(PURGED_WAIT_US)
-    world.open_all()
-    while world.saving:
-        world.save()
-    world.report_all()
-    with pytest.raises(RolledBack):
-        world.get("only")
-    assert world.get("only") is not None
+    let_time_pass(world, "app", "other")
+    assert (phase(world, "other"), phase(world, "app")) == ("purged", "reading")
+    with pytest.raises(PositionPurged):
+        world.get("other")
 
 
 def test_a_position_that_only_gtids_find_and_nobody_needs_any_more_is_given_up():
