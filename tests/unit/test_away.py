@@ -4,7 +4,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
-from merge.errors import RolledBack, SubscriptionDropped
+from merge.errors import NotSubscribed, RolledBack, SubscriptionDropped
 
 SECOND = 1_000_000
 LEASE = 100 * SECOND
@@ -169,3 +169,15 @@ def test_who_is_dropped_while_its_lease_is_under_way_goes_on_at_its_cursor():
     assert world.result(call)
     world.report_all()
     assert len(world.get("old").headers) == 2
+
+
+def test_who_is_stored_as_dropped_is_not_heard_by_the_next_server_until_it_subscribes():
+    """1. A dropped client subscribes again and has its lease. 2. Its server dies before that is written."""
+    world = World.of(Source(Tx(1)))
+    cursor = world.subscribe()
+    world.restart()
+    world.start(ev.ConsumerState("c", "", cursor, "h", world.epochs["c"], dropped=True))
+    world.open_all()
+    call = world.request_get()
+    with pytest.raises(NotSubscribed):
+        world.result(call)
