@@ -82,11 +82,14 @@ class Subscriber:
 
     @classmethod
     def restored(cls, state: ConsumerState, server_epoch: int, limits: BatchLimits, at_us: int) -> Subscriber:
-        """Return a stored subscription. Its consumer may be alive: it has a lease from now."""
+        """Return a stored subscription. Its consumer may be alive: it has a lease from now.
+
+        Unless the subscription is stored as dropped: then it has to say first where it goes on.
+        """
         subscriber = cls(state.client_id, server_epoch, limits)
         subscriber.filter, subscriber.cursor = state.filter, state.cursor
         subscriber.phase = Phase.DROPPED if state.dropped else Phase.WAITING
-        subscriber.lease.give(state.holder, state.epoch, at_us)
+        subscriber.lease.give("" if state.dropped else state.holder, state.epoch, at_us)
         subscriber.writes.durable, subscriber.new = True, state.cursor is None
         return subscriber
 

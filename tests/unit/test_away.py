@@ -4,7 +4,7 @@ import pytest
 from builders import Source, Tx, World, places
 
 from merge import events as ev
-from merge.errors import RolledBack, SubscriptionDropped
+from merge.errors import NotSubscribed, RolledBack, SubscriptionDropped
 
 SECOND = 1_000_000
 LEASE = 100 * SECOND
@@ -183,3 +183,15 @@ def test_who_is_dropped_already_keeps_nobody_else_from_being_dropped():
         while world.saving:
             world.save()
     assert [client["dropped"] for client in world.group.describe(0)["clients"]] == [True, True, False]
+
+
+def test_who_is_stored_as_dropped_is_not_heard_by_the_next_server_until_it_subscribes():
+    """1. A dropped client subscribes again and has its lease. 2. Its server dies before that is written."""
+    world = World.of(Source(Tx(1)))
+    cursor = world.subscribe()
+    world.restart()
+    world.start(ev.ConsumerState("c", "", cursor, "h", world.epochs["c"], dropped=True))
+    world.open_all()
+    call = world.request_get()
+    with pytest.raises(NotSubscribed):
+        world.result(call)
