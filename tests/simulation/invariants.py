@@ -453,7 +453,10 @@ class Invariants:
         ):
             self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
             # Who has acknowledged nothing begins where the log does, also after a purge.
-            new_at = max(old, self._sources[shard].purged) if self._is_new(consumption) else old
+            # So does a shard that joins.
+            joins = consumption.cursor is not None and f"s{shard}" not in consumption.cursor.shards
+            begins = self._is_new(consumption) or joins
+            new_at = max(old, self._sources[shard].purged) if begins else old
             for index in range(new_at, new) if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
         consumption.durable, consumption.cursor = behind, cursor
