@@ -132,7 +132,7 @@ class Place:
         headers = window[places]
         if not same_places(self._progress.end, span.start):
             raise RolledBack(
-                "The reader stands elsewhere than the span begins.",
+                "The reader is not positioned where the span begins.",
                 hint="Forget what you did not finish and ask again.",
             )
         if span.until is not None:
