@@ -76,6 +76,8 @@ class Consumption:
     known: list[int] = field(default_factory=list)
     #: the same of what the known cursor has passed
     passed_us: int = 0
+    #: where it first began
+    first: list[int] = field(default_factory=list)
     #: by batch id
     delivered: dict[int, Delivery] = field(default_factory=dict)
     #: newest delivery that ended there: (server epoch, generation, index of the merged log) -> it
@@ -519,6 +521,7 @@ class Invariants:
             same = begins == consumption.known
         self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
         self._know(consumption, cursor)
+        consumption.first = consumption.first or begins
         consumption.begun, consumption.resumes_now = True, False
 
     def accepted(self, client_id: str, batch_id: int) -> None:
@@ -546,8 +549,11 @@ class Invariants:
 
     def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
         if cursor is not None:
-            known = consumption.known or [0] * len(self._sources)
+            known = consumption.known or consumption.first
             consumption.known = self._indexes(cursor, consumption)
+            if not known:
+                # What a source had purged before it first began says nothing of the order of what follows.
+                return
             for source, before, behind in zip(self._sources, known, consumption.known, strict=True):
                 least_us = max(source.key_min_us[before:behind], default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)
