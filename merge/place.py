@@ -21,7 +21,7 @@ from merge.header import Flag, Headers
 from merge.ledger import Batch
 from merge.position import GroupPosition, Position
 from merge.progress import Progress
-from merge.span import Span, arrange, check_same, covered, same_places, up_to
+from merge.span import Span, arrange, check_same, covered, same_places, up_to, without_left
 from merge.stream import Stream
 
 #: headers looked at for one batch
@@ -137,7 +137,12 @@ class Place:
             )
         if span.until is not None:
             chosen = covered(
-                span.until, self._progress.end, headers, stream.names, stream.shards, stream.servers
+                without_left(span, stream.retired),
+                self._progress.end,
+                headers,
+                stream.names,
+                stream.shards,
+                stream.servers,
             )
         else:
             chosen = self._choose(headers, span, stream)

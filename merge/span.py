@@ -15,8 +15,8 @@ was committed before the greatest key of the start position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +141,26 @@ def up_to(
     files = numbers[headers["file"]]
     old: NDArray[np.bool_] = (files < number) | ((files == number) & (headers["end_offset"] <= place.offset))
     return old
+
+
+def without_left(span: Span, left: Collection[str]) -> GroupPosition:
+    """Return the end of a span without the shards that left the group.
+
+    Raises:
+        UsageError: one of them has rows in the span, or may have: nobody can read them any more.
+    """
+    until = span.until
+    assert until is not None, "its end was noted"
+    gone = until.shards.keys() & set(left)
+    for shard in sorted(gone):
+        begin, place = span.start.shards.get(shard), until.shards[shard]
+        if begin is None or not _same(begin, place):
+            raise UsageError(
+                f"Shard {shard} left the group: what it had up to {place} cannot be read any more.",
+                hint="Begin the query anew, from a position after that.",
+                shard=shard,
+            )
+    return replace(until, shards={name: until.shards[name] for name in until.shards if name not in gone})
 
 
 def covered(

@@ -494,3 +494,26 @@ def test_a_span_that_does_not_stand_together_on_another_server_is_refused():
     world.tell(ev.ShardReported(0, 1, source.run(1, 5), 99, 0, "new"))
     with pytest.raises(DataError, match="does not stand together"):
         world.span(Span(begin, until))
+
+
+@pytest.mark.parametrize("had_rows", [True, False])
+def test_a_span_of_a_shard_that_left_is_refused_if_that_had_rows_in_it(had_rows):
+    """1. A span is read. 2. Shard 1 leaves. 3. The span, which had its rows or only names it, is asked for."""
+    world, begin = reading(Source(Tx(10), Tx(30)), Source(*([Tx(20)] if had_rows else []), server=1))
+    world.report(0, 1, promise_us=25)
+    world.report(1, promise_us=25)
+    first = world.span(Span(begin))
+    world.ack(first.batch_id)
+    world.remove("s1", until_us=26)
+    world.report(1, 0, promise_us=27)
+    while world.saving:
+        world.save()
+    assert world.closed == [1]
+    call = world.request_span(Span(begin, first.end))
+    world.open_all()
+    world.report_all()
+    if had_rows:
+        with pytest.raises(UsageError, match="s1 left the group"):
+            world.result(call)
+    else:
+        assert places(world.result(call)) == places(first)
