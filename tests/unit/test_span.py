@@ -498,7 +498,7 @@ def test_a_span_that_does_not_stand_together_on_another_server_is_refused():
 
 @pytest.mark.parametrize("had_rows", [True, False])
 def test_a_span_of_a_shard_that_left_is_refused_if_that_had_rows_in_it(had_rows):
-    """1. A span is read. 2. Shard 1 leaves. 3. The span, which had its rows or only names it, is asked for."""
+    """1. A span is read. 2. Shard 1 leaves. 3. The span, which had its rows or only names it, comes again."""
     world, begin = reading(Source(Tx(10), Tx(30)), Source(*([Tx(20)] if had_rows else []), server=1))
     world.report(0, 1, promise_us=25)
     world.report(1, promise_us=25)
