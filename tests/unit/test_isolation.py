@@ -467,7 +467,7 @@ def test_a_span_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_
     first, spanning, second = world.request_get(rows_max=1), world.request_span(span), world.request_get()
     world.report(0, promise_us=99)
     assert numbers(world.result(first)) == [1]
-    with pytest.raises(RolledBack, match="elsewhere"):
+    with pytest.raises(RolledBack, match="not positioned where"):
         world.result(spanning)
     assert numbers(world.result(second)) == [2, 3]
 
