@@ -269,8 +269,9 @@ def test_a_reader_that_would_have_the_sources_read_again_for_too_long_is_refused
     assert not world.opening, "this far it may go, in memory"
 
 
-def test_a_position_without_a_commit_time_is_taken_at_its_word():
-    world = World.of(Source(Tx(10**10), Tx(2 * 10**10)), apart_max_us=1)
+@pytest.mark.parametrize("apart_max_us", [0, 1])
+def test_a_position_without_a_commit_time_is_taken_at_its_word(apart_max_us):
+    world = World.of(Source(Tx(10**10), Tx(2 * 10**10)), apart_max_us=apart_max_us)
     begin = world.subscribe("app")
     world.subscribe("spark")
     world.report_all()
@@ -500,17 +501,6 @@ def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
     world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
     world.tick(2 * PURGED_WAIT_US)
     assert (world.group.generation, world.status(1)["error"]) == (1, "It is gone.")
-
-
-def test_where_no_client_may_be_behind_another_a_position_without_a_commit_time_may_be_asked_for():
-    world = World.of(Source(Tx(10), Tx(20)), apart_max_us=0)
-    begin = world.subscribe("app")
-    world.subscribe("spark")
-    world.report_all()
-    for client in ("app", "spark"):
-        world.ack(world.get(client).batch_id, client)
-    world.request_span(Span(begin), "spark")
-    assert world.opening
 
 
 def test_a_client_without_a_consumer_hides_none_that_has_one():
