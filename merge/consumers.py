@@ -134,7 +134,10 @@ class Consumers:
         return [*refusals, *subscriber.save_subscription(self._stream)]
 
     def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
-        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        subscriber = self._existing(event.client_id)
+        # Also where its lease ran out: else a consumer that was cut off could not tell this refusal from the
+        # one after its request was granted, and the subscription would stay.
+        subscriber.check_last_consumer(event.epoch)
         self._check_not_leasing(event.client_id)
         return [*subscriber.unsubscribe(event), *self._subscribers.free()]
 
@@ -182,12 +185,16 @@ class Consumers:
 
     def _consumer(self, client_id: str, epoch: int, at_us: int) -> Subscriber:
         """Return the subscriber that a call is for, if the caller is its current consumer."""
+        subscriber = self._existing(client_id)
+        subscriber.check_consumer(epoch, at_us)
+        return subscriber
+
+    def _existing(self, client_id: str) -> Subscriber:
         subscriber = self._subscribers.find(client_id)
         if subscriber is None:
             raise NotSubscribed(
                 f"Client {client_id} is not subscribed to {self._destination}.", hint="Subscribe first."
             )
-        subscriber.check_consumer(epoch, at_us)
         return subscriber
 
     def _check_not_leasing(self, client_id: str) -> None:

@@ -36,7 +36,22 @@ class Lease:
 
         Raises:
             NotSubscribed: nobody holds this client id.
-            FencedError: somebody newer holds it.
+            FencedError: somebody newer holds it, or did.
+        """
+        self.check_last(epoch)
+        if not self.holder:
+            raise NotSubscribed(
+                f"The lease of client {self._client_id} has run out.",
+                hint="Subscribe again.",
+                our_epoch=epoch,
+            )
+        self.seen_us = at_us
+
+    def check_last(self, epoch: int) -> None:
+        """Return if a call with this epoch comes from the last consumer, whose lease may have run out.
+
+        Raises:
+            FencedError: somebody newer holds the client id, or did.
         """
         if epoch != self.epoch:
             raise FencedError(
@@ -45,13 +60,6 @@ class Lease:
                 our_epoch=epoch,
                 current_epoch=self.epoch,
             )
-        if not self.holder:
-            raise NotSubscribed(
-                f"The lease of client {self._client_id} has run out.",
-                hint="Subscribe again.",
-                our_epoch=epoch,
-            )
-        self.seen_us = at_us
 
     def check_free(self, holder: str, lasts_us: int, at_us: int) -> None:
         """Return if `holder` may take this client id.

@@ -118,6 +118,14 @@ class Subscriber:
         self.writes.check_not_forgetting()
         self.lease.check_holder(epoch, at_us)
 
+    def check_last_consumer(self, epoch: int) -> None:
+        """Return if a call with this epoch comes from its last consumer; raises as `check_consumer`.
+
+        Nobody else has the client id, though the lease may have run out.
+        """
+        self.writes.check_not_forgetting()
+        self.lease.check_last(epoch)
+
     def take_over(self, request: SubscribeRequested, event: ConsumerLeased) -> list[Instruction]:
         """Give it to another consumer, whose subscription is answered when it is written."""
         over = FencedError(

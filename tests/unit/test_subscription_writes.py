@@ -199,6 +199,26 @@ def test_who_unsubscribes_holds_nothing_any_more_and_is_released_once():
     assert world.asked(do.ReleaseConsumer) == [do.ReleaseConsumer("c")]
 
 
+def test_who_was_silent_for_too_long_may_unsubscribe_until_another_one_takes_over():
+    """Else who asks again after a lost answer could not tell whether the first request was granted."""
+    world = World.of(Source(Tx(10)), lease_us=SECOND)
+    world.subscribe()
+    world.tick(2 * SECOND)
+    assert described(world)["holder"] is None
+    world.subscribe("other")
+    call = world.call()
+    world.tell(ev.UnsubscribeRequested(call, "c", 1, world.now_us))
+    assert world.result(call) is None
+    assert described(world) is None
+    world.tick(2 * SECOND)
+    world.subscribe("other", "h2")
+    late = world.call()
+    world.tell(ev.UnsubscribeRequested(late, "other", 1, world.now_us))
+    with pytest.raises(FencedError):
+        world.result(late)
+    assert described(world, "other")["holder"] == "h2"
+
+
 def test_a_shard_that_the_settings_lack_is_let_go_though_a_client_has_no_cursor_yet():
     world = World.of(Source(Tx(10)), start=False)
     place = Position("bin.000001", 4)
