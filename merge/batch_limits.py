@@ -80,17 +80,42 @@ class BatchLimits:
         Raises:
             DataError: it is larger than the ring, which nothing frees before a span has all of it.
         """
-        for held, most in (
-            (len(fragments), self.ring_headers_max),
-            (int(fragments["bytes"].sum()), self.ring_bytes_max),
+        most = self._full(fragments)
+        if most:
+            raise DataError(
+                f"A transaction is larger than the ring of its shard, {most}: no span can have it whole.",
+                hint="Raise store.size of the instance, and restart it.",
+                offset=int(fragments["begin_offset"][0]),
+            )
+
+    def check_brings(self, shard: str, headers: Headers) -> None:
+        """Return if a shard, which holds back the rest of a span, can bring more while the span waits.
+
+        Args:
+            shard: its name.
+            headers: what it brought that only the reader of the span keeps in the ring.
+
+        Raises:
+            DataError: its ring is full of them, and is not freed before the span is read.
+        """
+        most = self._full(headers)
+        if most:
+            raise DataError(
+                f"The ring of shard {shard}, {most}, is full before all of the span is there: no row of the"
+                " span comes any more.",
+                hint="Raise store.size of the instance, and restart it; or begin the query anew.",
+                shard=shard,
+            )
+
+    def _full(self, headers: Headers) -> str:
+        """Return which bound of a shard's ring its headers fill, in words; empty: none."""
+        for held, most, unit in (
+            (len(headers), self.ring_headers_max, "headers"),
+            (int(headers["bytes"].sum()), self.ring_bytes_max, "bytes"),
         ):
             if most is not None and held >= most:
-                raise DataError(
-                    f"A transaction is larger than the ring of its shard, {most} "
-                    f"{'bytes' if most == self.ring_bytes_max else 'headers'}: no span can have it whole.",
-                    hint="Raise store.size of the instance, and restart it.",
-                    offset=int(fragments["begin_offset"][0]),
-                )
+                return f"{most} {unit}"
+        return ""
 
 
 def _lead(headers: Headers) -> int:

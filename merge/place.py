@@ -124,7 +124,7 @@ class Place:
 
         Raises:
             RolledBack: it begins elsewhere.
-            DataError: it is not any more what it was when its end was noted.
+            DataError: it is not any more what it was when its end was noted, or does not fit into the rings.
         """
         self.skip_behind(stream)
         window = stream.log.slice(self.read, stream.log.tip)
@@ -144,11 +144,25 @@ class Place:
                 stream.shards,
                 stream.servers,
             )
+            if chosen is None:
+                self._check_comes(window, stream)
         else:
             chosen = self._choose(headers, span, stream)
         if chosen is None:
             return None
         return self._give_span(batch_id, span, stream, window, places, chosen)
+
+    def _check_comes(self, window: Headers, stream: Stream) -> None:
+        """Return if the rest of a span can come out while all that did is kept for it.
+
+        A shard that joined after the end was noted may have more between than its ring holds.
+
+        Raises:
+            DataError: it cannot.
+        """
+        holding = stream.held_by_full
+        if holding is not None:
+            self._limits.check_brings(stream.shards[holding], window[window["shard"] == holding])
 
     def _choose(self, headers: Headers, span: Span, stream: Stream) -> NDArray[np.bool_] | None:
         """Return which headers are in a span whose end is not given; None: it has to wait."""

@@ -32,6 +32,8 @@ class ShardStanding:
     moved_us: int = 0
     #: when it last said that its ring is full
     full_us: int = 0
+    #: whether its last report said so
+    full: bool = False
     #: where it was opened; None until it was
     opened_at: Position | None = None
     #: its source's clock, and a time by the shell's clock before it was read; None: not known

@@ -77,6 +77,12 @@ class Stream(Membership):
         return self._timeline is not None
 
     @property
+    def held_by_full(self) -> int | None:
+        """The shard for which headers of others wait, and whose ring is full; None: there is none."""
+        holding = self._timeline.held_by() if self._timeline is not None else None
+        return holding if holding is not None and self.standings[holding].full else None
+
+    @property
     def names(self) -> tuple[str, ...]:
         """What the indexes in the log's headers point to."""
         return self._timeline.names.as_tuple() if self._timeline is not None else ()
@@ -349,6 +355,7 @@ class Stream(Membership):
         if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
             return
         standing = self.standings[event.shard]
+        standing.full = event.full
         if event.full:
             standing.full_us = event.at_us
         if event.run is None and event.frontier_us is None:

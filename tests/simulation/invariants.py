@@ -174,7 +174,7 @@ class Invariants:
             "dropped",
             "forgotten",
         )
-        self.counts = dict.fromkeys((*happened, "spans", "spans again"), 0)
+        self.counts = dict.fromkeys((*happened, "spans", "spans again", "crowded"), 0)
 
     def _of(self, client_id: str) -> Consumption:
         if client_id not in self._consumptions:
@@ -274,6 +274,14 @@ class Invariants:
         """Check that a reader is refused what it has read before only because a shard of it left."""
         removed = {shard for _, shard in self._removals}
         self._require(any(shard in removed for shard, _ in places), f"a span is refused: {why}")
+
+    def crowded(self, why: str, shard: int) -> None:
+        """Check that a reader is refused what it has read before only because of one that was not waited for.
+
+        Read again, that is waited for, and may have more between than its ring holds.
+        """
+        self._require(shard in self._may_be_late, f"a span is refused: {why}")
+        self.counts["crowded"] += 1
 
     def removed(self, epoch: int, shard: int, *, now: bool) -> None:
         """Note that a server lets a shard leave."""

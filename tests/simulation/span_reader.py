@@ -11,6 +11,7 @@ from typing import Any
 
 from merge.errors import (
     CanalGroupError,
+    DataError,
     FencedError,
     NotSubscribed,
     PositionPurged,
@@ -104,6 +105,13 @@ class SpanReader(Process):
                 again = [place for index in self._again for place in self._checkpoint.spans[index][2]]
                 self._invariants.left(error.message, again)
                 self._again = []
+            except DataError as error:
+                shard = error.details.get("shard")
+                if not self._again or shard is None:
+                    self.loop.defect(error)
+                else:
+                    self._invariants.crowded(error.message, int(shard[1:]))
+                    self._again = []
             except CanalGroupError as error:
                 self.loop.defect(error)
 

@@ -247,6 +247,38 @@ def test_a_query_that_goes_back_before_a_join_has_the_newcomers_rows_again():
     assert again() == places(first)
 
 
+@pytest.mark.parametrize("unit", ["headers", "bytes"])
+@pytest.mark.parametrize("size", [3, 4])
+def test_what_a_newcomer_brought_into_a_span_from_before_it_has_to_fit_into_its_ring(size, unit):
+    """1. A span of s0 alone is read. 2. s1 joins: it committed four times while the span was. 3. The span is
+    read again. With room for three, s1 cannot tell what comes after its third: no row of s0 is let out.
+    """
+    most = size if unit == "headers" else size * 100
+    limits = BatchLimits(**{f"ring_{unit}_max": most})
+    world, begin = reading(Source(Tx(10), Tx(20), Tx(30)), limits=limits)
+    world.ring_size = size
+    world.report_all()
+    until = world.span(Span(begin)).end
+    world.add(Source(*[Tx(commit_us) for commit_us in (11, 12, 13, 14)], name="new", server=1))
+    world.open_all()
+    while world.saving:
+        world.save()
+    world.lose(0)
+    world.open_all()
+    world.subscribe()
+    call = world.request_span(Span(begin, until))
+    world.report(1)
+    world.report(0, 3, promise_us=40)
+    assert call not in world.answers
+    if size == 4:
+        world.report(1, 0, promise_us=40)
+        assert keys(world.result(call)) == [10, 20, 30]
+        return
+    world.full(1)
+    with pytest.raises(DataError, match=f"The ring of shard s1, {most} {unit}, is full before all"):
+        world.result(call)
+
+
 def holey():
     """A world, where it begins, and a span that leaves a header of shard 1 between its own in the log.
 
