@@ -105,7 +105,9 @@ class Membership:
                 hint="Those that left are counted until the server's next start.",
             )
         self.shards = (*self.shards, name)
-        self.members.append(Member(name, Role.JOINING, start=start, catching_up=True))
+        # One that the cursors hold is put back: it has been waited for before.
+        catching_up = name not in self.orphans
+        self.members.append(Member(name, Role.JOINING, start=start, catching_up=catching_up))
         return len(self.members) - 1
 
     def leave(self, name: str) -> int | None:

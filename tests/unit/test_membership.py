@@ -535,8 +535,12 @@ def test_it_can_be_put_back_while_the_server_runs():
     world.add(s1, name="s1")
     world.open_all()
     world.subscribe()
-    world.report_all()
-    assert keys(world.get()) == [10, 20]
+    world.report(0, 1, promise_us=30)
+    assert world.get() is None, "it is waited for, as it was before"
+    world.report(1)
+    batch = world.get()
+    assert keys(batch) == [10, 20]
+    assert not batch.headers["flags"][1] & Flag.LATE
 
 
 def test_a_shard_that_left_stays_away_though_the_settings_still_have_it():
