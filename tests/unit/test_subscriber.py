@@ -261,34 +261,6 @@ def test_of_another_server_with_equal_file_names_the_gtids_say_what_is_old():
         assert (position.server, str(position.gtid_set)) == ("new", f"{uuid}:1-5")
 
 
-def test_of_another_server_what_was_acknowledged_does_not_come_again_after_the_next_acknowledgement():
-    """The same failover, and the transactions that are old for the one ahead arrive behind its first batch.
-
-    1. It is delivered what the other server wrote first, and acknowledges it.
-    2. What it had from the old server comes: none of it is delivered.
-    """
-    source = Source(Tx(10), Tx(20), Tx(30), Tx(40), Tx(50))
-    world = World.of(source, start=False)
-    uuid = source.names[-1]
-    behind = Position("bin.000900", 500, parse_gtid_set(f"{uuid}:1"), key_us=5, server="gone")
-    ahead = Position("bin.000900", 501, parse_gtid_set(f"{uuid}:1:3-4"), key_us=5, server="gone")
-    world.start(
-        ev.ConsumerState("ahead", "", GroupPosition({"s0": ahead}, 3), "", 0),
-        ev.ConsumerState("behind", "", GroupPosition({"s0": behind}, 1), "", 0),
-    )
-    world.open(0)
-    world.subscribe("ahead")
-    world.subscribe("behind")
-    generation = world.group.generation
-    world.tell(ev.ShardReported(0, generation, source.run(1, 2), 25, 0, "new"))
-    first = world.get("ahead")
-    assert first.headers["gtid_number"].tolist() == [2]
-    world.ack(first.batch_id, "ahead")
-    world.tell(ev.ShardReported(0, generation, source.run(2, 5, 1), 99, 0, "new"))
-    assert world.get("ahead").headers["gtid_number"].tolist() == [5]
-    assert world.get("behind").headers["gtid_number"].tolist() == [2, 3, 4, 5]
-
-
 def test_where_cursor_and_log_begin_at_one_place_nothing_is_compared():
     """The same failover with equal file names, and one subscriber: files that count from 1 again are new."""
     world = World.of(Source(Tx(10), Tx(20)), start=False)
@@ -313,7 +285,11 @@ def test_flags_and_keys_of_the_log_are_not_changed_for_one_subscriber():
 
 @pytest.mark.parametrize("read_by", ["gets", "spans"])
 def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in_between(read_by):
-    """As above, but what the one ahead has already comes after its first acknowledgement."""
+    """A failover to a server that wrote in another order, and two clients.
+
+    1. The one ahead is delivered what the other server wrote first, and acknowledges it.
+    2. What it had from the old server comes: none of it is delivered again.
+    """
     source = Source(Tx(10), Tx(20), Tx(30), Tx(40), Tx(50))
     world = World.of(source, start=False)
     uuid = source.names[-1]
