@@ -18,8 +18,9 @@ from merge.instructions import Instruction
 from merge.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
+from simulation.consumption import ViolationError
 from simulation.driver import Driver
-from simulation.invariants import Invariants, ViolationError
+from simulation.invariants import Invariants
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
