@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from merge.ledger import Batch
 from merge.position import GroupPosition
-from simulation.source import Place
+from simulation.source import Place, Reach
 
 
 class ViolationError(AssertionError):
@@ -31,21 +31,23 @@ class Consumption:
 
     #: whether somebody was told that it is subscribed, and so from where on it gets everything
     begun: bool = False
-    #: for each shard the index behind the durable cursor, and the cursor itself
-    durable: list[int] = field(default_factory=list)
+    #: for each shard what is before the durable cursor, and the cursor itself
+    durable: list[Reach] = field(default_factory=list)
     cursor: GroupPosition | None = None
-    #: for each shard the index behind what the active server knows to be durable
-    known: list[int] = field(default_factory=list)
+    #: for each shard what is before the cursor that the active server knows to be durable
+    known: list[Reach] = field(default_factory=list)
     #: the same of what the known cursor has passed
     passed_us: int = 0
     #: where it first began
-    first: list[int] = field(default_factory=list)
+    first: list[Reach] = field(default_factory=list)
     #: by batch id
     delivered: dict[int, Delivery] = field(default_factory=dict)
     #: newest delivery that ended there: (server epoch, generation, index of the merged log) -> it
     ends: dict[tuple[int, int, int], Delivery] = field(default_factory=dict)
     #: headers of everything delivered
     seen: set[Place] = field(default_factory=set)
+    #: headers that may be accepted twice: a server that committed them later brought them again
+    repeated: set[Place] = field(default_factory=set)
     #: last batch id accepted, and headers of what was accepted
     accepted_id: int = 0
     accepted: set[Place] = field(default_factory=set)

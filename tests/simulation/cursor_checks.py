@@ -8,7 +8,7 @@ from merge.header import Flag
 from merge.position import GroupPosition
 from simulation.consumption import Consumption
 from simulation.operator_checks import OperatorChecks
-from simulation.source import Source
+from simulation.source import Reach, Source
 
 #: as whole numbers: the enumeration's own operators are slow
 BEGIN, END = int(Flag.BEGIN), int(Flag.END)
@@ -68,22 +68,32 @@ class CursorChecks(OperatorChecks):
     # ---- purges -------------------------------------------------------------------------------------------
 
     def purged(self, source: Source) -> None:
-        """Note that a source has forgotten what some have not read."""
+        """Note that the server of a source that answers lacks what some have not read."""
         for client_id, consumption in self._consumptions.items():
             durable = consumption.durable
-            if not durable or durable[source.index] < source.purged:
+            if not durable or not source.active.forgotten <= durable[source.index].passed:
                 self._stranded.add(client_id)
+
+    def failed_over(self, source: Source) -> None:
+        """Note that another server answers for a source."""
+        self._loop.note(
+            "invariants", "s{} has {} in the order {}", source.index, source.active.uuid, source.active.order
+        )
+        self.counts["failovers"] += 1
+        if source.active.forgotten:
+            self.purged(source)
 
     def stranded(self, client_id: str, why: str, start: GroupPosition | None = None) -> None:
         """Check that a client is told of a purge that concerns it, or the place that it asked for."""
-        asked = start is not None and self._is_purged(self._indexes(start, self._of(client_id)))
+        asked = start is not None and self._is_purged(self._reaches(start, self._of(client_id)))
         self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
 
-    def _is_purged(self, behind: list[int]) -> bool:
+    def _is_purged(self, reaches: list[Reach]) -> bool:
         """Return whether a source has forgotten what follows a cursor."""
-        return any(index < source.purged for source, index in zip(self._sources, behind, strict=True))
-
-    # ---- where they stand ---------------------------------------------------------------------------------
+        return any(
+            not source.active.forgotten <= reach.passed
+            for source, reach in zip(self._sources, reaches, strict=True)
+        )
 
     def written(self, subscription: Subscription, epoch: int) -> None:
         """Check a write that the cursor store took."""
@@ -92,28 +102,32 @@ class CursorChecks(OperatorChecks):
         consumption, cursor = self._of(subscription.client_id), subscription.cursor
         assert cursor is not None
         self.writes += 1
-        behind = self._indexes(cursor, consumption)
+        reaches = self._reaches(cursor, consumption)
         if consumption.cursor is not None and not consumption.keeps_place:
             self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
         self._check_who_left(subscription, consumption, epoch)
         if consumption.resumes_now:
-            self._skip_to(consumption, behind)
+            self._skip_to(consumption, reaches)
         self.counts["dropped"] += subscription.dropped and not consumption.dropped
         consumption.dropped = subscription.dropped
         consumption.was_dropped |= subscription.dropped
         for shard, (old, new) in enumerate(
-            zip(consumption.durable, behind, strict=bool(consumption.durable))
+            zip(consumption.durable or [Reach()] * len(reaches), reaches, strict=True)
         ):
-            self._require(old <= new or consumption.keeps_place, "a cursor moves backwards")
+            source = self._sources[shard]
+            forward = old.passed <= new.passed and (old.server != new.server or old.placed <= new.placed)
+            self._require(forward or consumption.keeps_place, "a cursor moves backwards")
             # Who has acknowledged nothing begins where the log does, also after a purge.
             # So does a shard that joins.
             joins = consumption.cursor is not None and f"s{shard}" not in consumption.cursor.shards
             begins = self._is_new(consumption) or joins
-            new_at = max(old, self._sources[shard].purged) if begins else old
-            for index in range(new_at, new) if consumption.begun else ():
+            passes = new.passed - old.passed
+            if begins:
+                passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
+            for index in passes if consumption.begun else ():
                 self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
-        consumption.durable, consumption.cursor = behind, cursor
-        if self._is_purged(behind):
+        consumption.durable, consumption.cursor = reaches, cursor
+        if self._is_purged(reaches):
             # What it needs is in the rings, and nowhere else.
             self._stranded.add(subscription.client_id)
 
@@ -129,24 +143,25 @@ class CursorChecks(OperatorChecks):
         # What it said before may have been done, though nobody answered.
         consumption.resumes_now |= resume is Resume.NOW
 
-    def _skip_to(self, consumption: Consumption, behind: list[int]) -> None:
+    def _skip_to(self, consumption: Consumption, reaches: list[Reach]) -> None:
         """Check how far a consumer goes on that gives up what it missed, and count that as finished."""
         others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
-        for shard, (old, new) in enumerate(zip(consumption.durable, behind, strict=True)):
+        for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
+            missed = new.passed - old.passed
             for other in others:
-                behind_other = other.durable if self._at_once or other.keeps_place else other.known
-                passed = new <= old or not behind_other or new <= behind_other[shard]
+                has = other.durable if self._at_once or other.keeps_place else other.known
+                lacking = missed - has[shard].passed if has else frozenset()
+                passed = not lacking
                 if other.keeps_place and not self._at_once:
                     # It is further than what is written.
-                    unwritten = range(behind_other[shard], new) if behind_other else ()
-                    passed |= other.finished.issuperset((shard, index) for index in unwritten)
+                    passed |= other.finished.issuperset((shard, index) for index in lacking)
                 self._require(passed, "a consumer misses what nobody has behind it")
-            consumption.finished.update((shard, index) for index in range(old, new))
+            consumption.finished.update((shard, index) for index in missed)
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
         """Note that a consumer is told where it begins."""
         consumption = self._of(client_id)
-        begins = self._indexes(cursor, consumption)
+        begins = self._reaches(cursor, consumption)
         same = begins == consumption.durable
         if not self._at_once and not same:
             # It was acknowledged, and is not written yet.
@@ -166,14 +181,14 @@ class CursorChecks(OperatorChecks):
         self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
         self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
         consumption.accepted_id = batch_id
-        behind = self._indexes(delivery.batch.ack, consumption)
-        for shard, (durable, accepted) in enumerate(zip(consumption.durable, behind, strict=True)):
-            done = durable >= accepted or shard in self._left or not self._at_once
+        reaches = self._reaches(delivery.batch.ack, consumption)
+        for shard, (durable, accepted) in enumerate(zip(consumption.durable, reaches, strict=True)):
+            done = durable.passed >= accepted.passed or shard in self._left or not self._at_once
             self._require(done, "an acknowledgement is accepted before it is durable")
         flags = delivery.batch.headers["flags"].tolist()
         for flag, place in zip(flags, delivery.places, strict=True):
             whole = flag & BEGIN and flag & END
-            twice = self._at_once and whole and place in consumption.accepted
+            twice = self._at_once and whole and place in consumption.accepted - consumption.repeated
             self._require(not twice, "a transaction is accepted twice")
             consumption.accepted.add(place)
         self._know(consumption, delivery.batch.ack)
@@ -182,10 +197,11 @@ class CursorChecks(OperatorChecks):
     def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
         if cursor is not None:
             known = consumption.known or consumption.first
-            consumption.known = self._indexes(cursor, consumption)
+            consumption.known = self._reaches(cursor, consumption)
             if not known:
                 # What a source had purged before it first began says nothing of the order of what follows.
                 return
             for source, before, behind in zip(self._sources, known, consumption.known, strict=True):
-                least_us = max(source.key_min_us[before:behind], default=0)
+                passed = behind.passed - before.passed
+                least_us = max((source.key_min_us[index] for index in passed), default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)

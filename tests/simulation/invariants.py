@@ -31,6 +31,7 @@ from __future__ import annotations
 from merge.group import Group
 from simulation.cursor_checks import CursorChecks
 from simulation.order_checks import OrderChecks
+from simulation.source import Reach
 
 
 class Invariants(OrderChecks, CursorChecks):
@@ -58,15 +59,15 @@ class Invariants(OrderChecks, CursorChecks):
             if client_id in self._stranded:
                 continue
             consumption = self._of(client_id)
-            durable = consumption.durable or [0] * len(self._sources)
+            durable = consumption.durable or [Reach()] * len(self._sources)
             left = consumption.cursor.retired if consumption.cursor is not None else ()
-            for source, behind in zip(self._sources, durable, strict=True):
+            for source, reach in zip(self._sources, durable, strict=True):
                 if source.index != without and f"s{source.index}" not in left:
                     # Who keeps its place has what it has read, should its last acknowledgement be lost.
                     has = consumption.finished if consumption.keeps_place else ()
                     count += sum(
                         1
-                        for index, record in enumerate(source.records[behind:], behind)
-                        if record[3] and (source.index, index) not in has
+                        for index, record in enumerate(source.records)
+                        if record[3] and index not in reach.passed and (source.index, index) not in has
                     )
         return count

@@ -48,13 +48,14 @@ class OperatorChecks(Record):
         removed = {shard for _, shard in self._removals}
         self._require(any(shard in removed for shard, _ in places), f"a span is refused: {why}")
 
-    def _owed(self, shard: int, removal: Removal) -> int:
-        """Return the index behind what a shard that was removed still has to deliver."""
+    def _owed(self, shard: int, removal: Removal) -> range:
+        """Return what a shard that was removed has to deliver: what was committed before, on any server."""
         source = self._sources[shard]
         for index in range(removal.there):
             if source.records[index][2] & BEGIN and source.committed_us[index] >= removal.at_us:
-                return index
-        return removal.there
+                # What the replica committed after it ends with it.
+                return range(source.block(index).start if source.failovers else index)
+        return range(removal.there)
 
     def _check_stays(self, epoch: int, shard: int, index: int) -> None:
         """Check that a header is none of a shard that left, nor of one that is about to and younger."""
@@ -79,9 +80,9 @@ class OperatorChecks(Record):
             removal = self._left[shard]
             held = before is not None and name in before.shards
             if held and not removal.now and not consumption.was_dropped and not subscription.dropped:
-                owed = self._owed(shard, removal)
                 # A store that writes each while may write its last position and its departure at once.
-                left = [(shard, index) for index in range(consumption.durable[shard], owed)]
+                passed = consumption.durable[shard].passed
+                left = [(shard, index) for index in self._owed(shard, removal) if index not in passed]
                 finished = consumption.finished.issuperset(left)
                 self._require(finished, "a shard leaves with what it owes")
 

@@ -7,7 +7,7 @@ from merge.ledger import Batch
 from merge.position import GroupPosition
 from simulation.consumption import Consumption, Delivery
 from simulation.operator_checks import OperatorChecks
-from simulation.source import Place
+from simulation.source import Place, Reach, Source
 
 #: as whole numbers: the enumeration's own operators are slow
 BEGIN, END, LATE = int(Flag.BEGIN), int(Flag.END), int(Flag.LATE)
@@ -26,11 +26,12 @@ class OrderChecks(OperatorChecks):
         places = self.places(batch)
         self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, places, client_id)
         before = consumption.ends.get((batch.server_epoch, batch.generation, batch.log_start))
+        self._check_places(batch, places)
+        for shard, index in places:
+            self._check_fresh(consumption, batch, shard, index)
         least_us = self._check_order(consumption, before, batch, places)
         self._check_whole(before, batch, places)
         for shard, index in places:
-            known = consumption.known[shard] if consumption.known else 0
-            self._require(index >= known, "what the cursor has passed is delivered again")
             self._check_stays(batch.server_epoch, shard, index)
         flags = int(batch.headers["flags"][-1])
         delivery = Delivery(batch, places, least_us, bool(flags & END))
@@ -40,28 +41,52 @@ class OrderChecks(OperatorChecks):
         self.counts["again"] += places[0] in consumption.seen
         consumption.seen.update(places)
 
+    def _check_places(self, batch: Batch, places: list[Place]) -> None:
+        """Check that headers are where their server has them, and in its order."""
+        binlogs, seen = self._binlogs(batch), dict[int, int]()
+        columns = ("file", "begin_offset", "row_begin", "row_end")
+        rows = zip(*(batch.headers[name].tolist() for name in columns), strict=True)
+        for (shard, index), (file, *rest) in zip(places, rows, strict=True):
+            at = binlogs[shard].index_of(batch.names[file], *rest)
+            self._require(at == binlogs[shard].at[index], "a header is not where its server has it")
+            self._require(seen.get(shard, -1) < at, "a shard's transactions change their order")
+            seen[shard] = at
+
+    def _check_fresh(self, consumption: Consumption, batch: Batch, shard: int, index: int) -> None:
+        """Check that what is delivered was not passed by the cursor.
+
+        On the server of the cursor's place, the place tells: what this server committed after it, and the
+        other one before, may come again.
+        """
+        known = consumption.known[shard] if consumption.known else Reach()
+        self._require(index not in known.placed, "what the cursor has passed is delivered again")
+        if index in known.passed:
+            same = batch.after.end.shards[f"s{shard}"].server == known.server
+            swapped = self._sources[shard].swapped(index)
+            self._require(same and swapped, "what the cursor's GTIDs have is delivered again")
+            consumption.repeated.add((shard, index))
+            self.counts["repeated"] += 1
+
     def _check_order(
         self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[Place]
     ) -> int:
         """Check a batch's order; return the least key that any header up to its last may have."""
         least_us = before.least_us if before is not None else consumption.passed_us
-        seen: dict[int, int] = {}
         stamps, flags = batch.headers["commit_us"].tolist(), batch.headers["flags"].tolist()
         for stamp_us, flag, (shard, index) in zip(stamps, flags, places, strict=True):
             source = self._sources[shard]
-            self._require(seen.get(shard, -1) < index, "a shard's transactions change their order")
-            seen[shard] = index
             self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
-            if source.key_max_us[index] < least_us and shard not in self._may_be_late:
-                early_us = least_us - source.key_max_us[index]
+            repeated = (shard, index) in consumption.repeated
+            early_us = least_us - source.key_most_us(index)
+            if early_us > 0 and shard not in self._may_be_late and not repeated:
                 self._require(False, f"order is wrong by {early_us} us more than clocks explain")
             least_us = max(least_us, source.key_min_us[index])
             if flag & LATE:
                 self.counts["late"] += 1
-                excused = shard in self._may_be_late or source.stepped_back
-                self._require(excused, "something is late for no reason")
+                moved = source.stepped_back or source.swapped(index)
+                self._require(shard in self._may_be_late or moved, "something is late for no reason")
                 held_us = self._held.get((batch.server_epoch, shard))
-                if held_us is not None and shard != self._newcomer and not source.stepped_back:
+                if held_us is not None and shard != self._newcomer and not moved:
                     self._check_not_passed(shard, index, held_us)
         return least_us
 
@@ -76,48 +101,72 @@ class OrderChecks(OperatorChecks):
                 self._require((shard, index) == (last[0], last[1] + 1), "a transaction is split by another")
             last = None if flag & END else (shard, index)
 
-    def received(self, client_id: str, upto: list[int], places: list[Place]) -> None:
+    def received(self, client_id: str, upto: list[set[int]], batch: Batch, places: list[Place]) -> None:
         """Check that a consumer misses nothing between two batches.
 
         Args:
             client_id: whose cursor it uses.
-            upto: for each shard the index behind what it has received; is moved on.
-            places: what it receives.
+            upto: for each shard what it has received; is moved on.
+            batch: what it receives.
+            places: the same.
         """
-        consumption = self._of(client_id)
+        consumption, binlogs = self._of(client_id), self._binlogs(batch)
         for shard, index in places:
-            durable = consumption.durable[shard] if consumption.durable else 0
-            known = max(upto[shard], durable)
-            before = (shard, index - 1)
-            self._require(
-                index <= known or before in consumption.finished, "a consumer receives what comes later"
-            )
-            upto[shard] = max(upto[shard], index + 1)
+            binlog = binlogs[shard]
+            if consumption.durable:
+                upto[shard] |= consumption.durable[shard].passed
+            before = binlog.before(binlog.at[index]) - upto[shard]
+            has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
+            self._require(has, "a consumer receives what comes later")
+            upto[shard].add(index)
 
-    def read_span(
-        self, client_id: str, start: GroupPosition, places: list[Place], end: GroupPosition
-    ) -> None:
+    def read_span(self, client_id: str, start: GroupPosition, batch: Batch, places: list[Place]) -> None:
         """Check that a span is what stands between its ends, in each shard's order."""
         self._loop.note(client_id, "reads {}", places)
         consumption = self._of(client_id)
         consumption.keeps_place = True
-        begin, behind = self._indexes(start, consumption), self._indexes(end, consumption)
+        self._check_places(batch, places)
+        begin, behind = self._reaches(start, consumption), self._reaches(batch.end, consumption)
         for source, first, last in zip(self._sources, begin, behind, strict=True):
-            found = [index for shard, index in places if shard == source.index]
-            found = [index for index in found if source.records[index][3]]
-            there = [index for index in range(first, last) if source.records[index][3]]
-            self._require(found == there, "a span is not what stands between its ends")
-            consumption.finished.update((source.index, index) for index in range(first, last))
+            found = {index for shard, index in places if shard == source.index}
+            again = last.passed - (first.placed if first.server == last.server else first.passed)
+            there = last.passed - first.passed
+            self._require(
+                self._with_rows(source, there) <= found <= again, "a span is not what stands between its ends"
+            )
+            consumption.finished.update((source.index, index) for index in there)
         self.counts["spans"] += 1
 
+    @staticmethod
+    def _with_rows(source: Source, indexes: frozenset[int]) -> set[int]:
+        return {index for index in indexes if source.records[index][3]}
+
     def same_span(self, expected: list[Place], found: list[Place]) -> None:
-        """Check that a span that was read again has the same rows in the same order."""
+        """Check that a span that was read again has the same rows in the same order.
+
+        Of a source that failed over meanwhile, it has them in the order of the server that answers.
+        """
+        moved = {source.index for source in self._sources if source.failovers}
         with_rows = [
             [(shard, index) for shard, index in places if self._sources[shard].records[index][3]]
             for places in (expected, found)
         ]
-        self._require(with_rows[0] == with_rows[1], "a span is another one when it is read again")
+        kept = [[place for place in places if place[0] not in moved] for places in with_rows]
+        self._require(
+            kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
+            "a span is another one when it is read again",
+        )
+        self._require(
+            bool(moved) or with_rows[0] == with_rows[1], "a span's order changes when it is read again"
+        )
         self.counts["spans again"] += 1
+
+    def torn(self, why: str, places: list[Place]) -> None:
+        """Check that a reader is refused what it has read before only behind a failover."""
+        self._loop.note("invariants", "a span is torn: {}", why)
+        moved = any(self._sources[shard].failovers for shard, _ in places)
+        self._require(moved, f"a span is refused without a failover: {why}")
+        self.counts["spans torn"] += 1
 
     def finished(self, client_id: str, places: list[Place]) -> None:
         """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""

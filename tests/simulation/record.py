@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from merge.ledger import Batch
 from merge.position import GroupPosition
+from simulation.binlog import Binlog
 from simulation.consumption import Consumption, ViolationError
 from simulation.loop import Loop
 from simulation.removal import Removal
-from simulation.source import Place, Source
+from simulation.source import IDENTITY, Place, Reach, Source
 
 
 class Record:
@@ -67,7 +68,9 @@ class Record:
             "dropped",
             "forgotten",
         )
-        self.counts = dict.fromkeys((*happened, "spans", "spans again"), 0)
+        self.counts = dict.fromkeys(
+            (*happened, "spans", "spans again", "spans torn", "failovers", "repeated"), 0
+        )
 
     def _of(self, client_id: str) -> Consumption:
         if client_id not in self._consumptions:
@@ -81,28 +84,36 @@ class Record:
 
     def places(self, batch: Batch) -> list[Place]:
         """Return which headers of the sources a batch holds, in its order."""
-        headers = batch.headers
-        columns = [
-            headers[name].tolist() for name in ("shard", "file", "begin_offset", "row_begin", "row_end")
-        ]
+        columns = (batch.headers[name].tolist() for name in ("shard", *IDENTITY))
         return [
-            (shard, self._sources[shard].index_of(batch.names[file], begin, row_begin, row_end))
-            for shard, file, begin, row_begin, row_end in zip(*columns, strict=True)
+            (shard, self._sources[shard].index_of(batch.names[origin], number, batch.names[file], *rest))
+            for shard, origin, number, file, *rest in zip(*columns, strict=True)
         ]
 
-    def _indexes(self, cursor: GroupPosition, consumption: Consumption) -> list[int]:
-        """Return for each shard the index behind a cursor; where a shard left, the last one there was."""
-        last = consumption.durable or [0] * len(self._sources)
+    def _binlogs(self, batch: Batch) -> dict[int, Binlog]:
+        """Return, by shard, the binlog that a batch's headers are of; its end names the server."""
+        shards = {int(shard) for shard in batch.headers["shard"]}
+        ends = batch.after.end.shards
+        return {shard: self._sources[shard].binlog_of(ends[f"s{shard}"].server) for shard in shards}
+
+    def _reaches(self, cursor: GroupPosition, consumption: Consumption) -> list[Reach]:
+        """Return for each shard what is before a cursor; where a shard left, what was before the last one."""
+        last = consumption.durable or [Reach()] * len(self._sources)
         return [
-            source.index_after(cursor.shards[f"s{index}"])
+            source.reach(cursor.shards[f"s{index}"])
             if f"s{index}" in cursor.shards
-            else last[index] * (f"s{index}" in cursor.retired)
+            else (last[index] if f"s{index}" in cursor.retired else Reach())
             for index, source in enumerate(self._sources)
         ]
 
+    def passed(self, client_id: str) -> list[set[int]]:
+        """Return for each shard what is before the cursor that the active server knows to be durable."""
+        known = self._of(client_id).known or [Reach()] * len(self._sources)
+        return [set(reach.passed) for reach in known]
+
     def behind(self, client_id: str) -> list[int]:
-        """Return for each shard the index behind what the active server knows to be durable."""
-        return list(self._of(client_id).known or [0] * len(self._sources))
+        """Return for each shard how many headers are before the cursor that the active server knows."""
+        return [len(passed) for passed in self.passed(client_id)]
 
     def is_known(self, shard: int) -> bool:
         """Return whether a cursor holds a shard."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from merge.errors import (
     CanalGroupError,
+    DataError,
     FencedError,
     NotSubscribed,
     PositionPurged,
@@ -104,6 +105,10 @@ class SpanReader(Process):
                 again = [place for index in self._again for place in self._checkpoint.spans[index][2]]
                 self._invariants.left(error.message, again)
                 self._again = []
+            except DataError as error:
+                again = [place for index in self._again for place in self._checkpoint.spans[index][2]]
+                self._invariants.torn(error.message, again)
+                self._again = []
             except CanalGroupError as error:
                 self.loop.defect(error)
 
@@ -144,7 +149,7 @@ class SpanReader(Process):
         if found is None:
             return
         batch, places = found
-        self._invariants.read_span(self.client_id, start, places, batch.end)
+        self._invariants.read_span(self.client_id, start, batch, places)
         checkpoint.spans.append((start, batch.end, places))
         await self._ack(batch.batch_id)
 
