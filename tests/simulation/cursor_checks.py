@@ -152,8 +152,8 @@ class CursorChecks(OperatorChecks):
                 has = other.durable if self._at_once or other.keeps_place else other.known
                 lacking = missed - has[shard].passed if has else frozenset()
                 passed = not lacking
-                if other.keeps_place and not self._at_once:
-                    # It is further than what is written.
+                if other.keeps_place:
+                    # Where it reads on is known before it is written.
                     passed |= other.finished.issuperset((shard, index) for index in lacking)
                 self._require(passed, "a consumer misses what nobody has behind it")
             consumption.finished.update((shard, index) for index in missed)

@@ -39,8 +39,8 @@ Place = tuple[int, int]
 class Reach:
     """What of a source stands before a position, as indexes."""
 
-    #: of which server the place is; empty: there is no position
-    server: str = ""
+    #: of which server the place is; empty: there is no position. One before everything is like that
+    server: str = field(default="", compare=False)
     #: before the place, in the order of its server
     placed: frozenset[int] = frozenset()
     #: that, and what the GTID set holds
