@@ -166,8 +166,13 @@ class Place:
 
     def _choose(self, headers: Headers, span: Span, stream: Stream) -> NDArray[np.bool_] | None:
         """Return which headers are in a span whose end is not given; None: it has to wait."""
-        count = self._limits.count_span(headers, span)
-        if not count or (not stream.draining and self._limits.may_wait(headers[:count])):
+        stop = _up_to_a_gap(headers)
+        if stop < len(headers):
+            # What comes after it cannot be in the span: it does not wait for more.
+            span = replace(span, rows_min=0)
+        count = self._limits.count_span(headers[:stop], span)
+        may_wait = stop == len(headers) and not stream.draining
+        if not count or (may_wait and self._limits.may_wait(headers[:count])):
             return None
         chosen: NDArray[np.bool_] = np.arange(len(headers)) < count
         return chosen

@@ -75,8 +75,8 @@ class Consumer(Process):
         self._door = self.loop.chance.randrange(len(self._servers))
         self._epoch = self._seen_id = 0
         self._held: deque[tuple[int, list[Place]]] = deque()
-        #: for each shard the index behind what it has received
-        self._upto: list[int] = []
+        #: for each shard what it has received
+        self._upto: list[set[int]] = []
         self.spawn(self._live())
         self.spawn(self._keep_lease())
 
@@ -127,7 +127,7 @@ class Consumer(Process):
             self._invariants.resumes(self.client_id, resume)
             self._epoch, _ = await self._ask("subscribe", self.client_id, holder, resume)
         self._seen_id = 0
-        self._upto = self._invariants.behind(self.client_id)
+        self._upto = self._invariants.passed(self.client_id)
         self.note("is subscribed under epoch {}", self._epoch)
 
     async def _keep_lease(self) -> None:
@@ -172,7 +172,7 @@ class Consumer(Process):
             await self.sleep(RETRY_US)
             await self._give_back()
             return None
-        self._invariants.received(self.client_id, self._upto, places)
+        self._invariants.received(self.client_id, self._upto, batch, places)
         self._held.append((batch.batch_id, places))
         return batch
 
@@ -194,7 +194,7 @@ class Consumer(Process):
         """Forget what is held, and have it delivered again."""
         self._held.clear()
         await self._ask("rollback", self.client_id, self._epoch, None)
-        self._upto = self._invariants.behind(self.client_id)
+        self._upto = self._invariants.passed(self.client_id)
 
     async def _change_mind(self) -> None:
         chance = self.loop.chance

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 from actors.intake import Intake
 from actors.parse.reader import behind
+from actors.parse.source import SourceAddress
+from actors.parse.start import goes_by_gtid
 from merge.chunk import Chunk
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.position import Position
+from simulation.binlog import Binlog
 from simulation.loop import MS
 from simulation.source import Source
 
@@ -41,6 +44,9 @@ class BinlogReader:
         #: set when there may be something new to read
         self._stirred = process.host.event()
         self._opened = False
+        #: whether streams are asked for by GTID, once that is known
+        self._by_gtid: bool | None = None
+        self._address = SourceAddress(process.name, "simulated", 0, "canal", "", 0)
         self.server = ""
         self.position: Position | None = None
 
@@ -78,29 +84,33 @@ class BinlogReader:
             self._listener.opened(position)
 
     def _follow(self) -> None:
-        """Connect, and hand over what there is until the source is away."""
-        self._check_there()
+        """Connect, and hand over what there is until the source is away, or another server answers."""
         source, chance = self._source, self._process.loop.chance
-        if self.server and self.server != source.server:
+        binlog = source.active
+        self._check_there(binlog)
+        if self.server and self.server != binlog.uuid:
             raise ShardUnavailable(f"Another server answers for {self._process.name}.", retry_after_s=0.1)
         if self.position is None:
-            self.position = source.start
+            self.position = binlog.start
             self._open(self.position)
-        at = source.index_after(self.position)
-        if at < source.purged:
+        if self._by_gtid is None:
+            self._by_gtid = goes_by_gtid(self._address, binlog.facts, self.position, "auto")
+        at, passed_over = binlog.read_from(self.position, by_gtid=self._by_gtid)
+        if at < binlog.purged:
             raise PositionPurged(f"The source of {self._process.name} has no {self.position} any more.")
-        self.server = source.server
+        self.server = binlog.uuid
         self._listener.connected(0, "simulated")
         heard_us = self._process.loop.now_us - HEARTBEAT_US
         while not self._stopped.is_set():
-            self._check_there()
+            self._check_there(binlog)
             slow = 10 if self._process.slow_until_us > self._process.loop.now_us else 1
-            if at < len(source.records):
-                end = min(at + chance.randrange(1, CHUNK_MAX + 1), len(source.records))
-                run = source.run(at, end)
+            coming = [index for index in range(at, len(binlog.records)) if index not in passed_over]
+            if coming:
+                read = coming[: chance.randrange(1, CHUNK_MAX + 1)]
+                run = binlog.run(read)
                 chunk = Chunk(run.headers, run.names, ())
                 self._listener.chunk_read(chunk)
-                self.position, at = behind(self.position, chunk, self.server, {}), end
+                self.position, at = behind(self.position, chunk, self.server, {}), read[-1] + 1
                 heard_us = self._process.loop.now_us
                 self._stopped.wait(slow * chance.randrange(MS, READ_MAX_US) / 1e6)
             elif self._process.loop.now_us - heard_us >= HEARTBEAT_US:
@@ -111,6 +121,6 @@ class BinlogReader:
                 source.news.then(self._stirred.set)
                 self._stirred.wait(slow * HEARTBEAT_US / 1e6)
 
-    def _check_there(self) -> None:
-        if self._source.away:
+    def _check_there(self, binlog: Binlog) -> None:
+        if self._source.away or self._source.active is not binlog:
             raise SourceUnavailable(f"The source of {self._process.name} is away.")

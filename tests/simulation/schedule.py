@@ -51,6 +51,7 @@ class Fault(StrEnum):
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
     PURGE = "source forgets what a client has not read"
     SPANS = "a reader of spans begins again at its checkpoint"
+    FAILOVER = "a replica with another order takes the source's place"
 
 
 FAULTS = tuple(Fault)

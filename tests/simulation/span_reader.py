@@ -106,12 +106,12 @@ class SpanReader(Process):
                 self._invariants.left(error.message, again)
                 self._again = []
             except DataError as error:
-                shard = error.details.get("shard")
-                if not self._again or shard is None:
-                    self.loop.defect(error)
+                again = [place for index in self._again for place in self._checkpoint.spans[index][2]]
+                if "shard" in error.details:
+                    self._invariants.crowded(error.message, int(error.details["shard"][1:]), again)
                 else:
-                    self._invariants.crowded(error.message, int(shard[1:]))
-                    self._again = []
+                    self._invariants.torn(error.message, again)
+                self._again = []
             except CanalGroupError as error:
                 self.loop.defect(error)
 
@@ -152,7 +152,7 @@ class SpanReader(Process):
         if found is None:
             return
         batch, places = found
-        self._invariants.read_span(self.client_id, start, places, batch.end)
+        self._invariants.read_span(self.client_id, start, batch, places)
         checkpoint.spans.append((start, batch.end, places))
         await self._ack(batch.batch_id)
 

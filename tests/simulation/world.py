@@ -18,8 +18,9 @@ from merge.instructions import Instruction
 from merge.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
+from simulation.consumption import ViolationError
 from simulation.driver import Driver
-from simulation.invariants import Invariants, ViolationError
+from simulation.invariants import Invariants
 from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
@@ -393,6 +394,13 @@ def _purge(world: World, happening: Happening) -> None:
     world.invariants.purged(source)
 
 
+def _fail_over(world: World, happening: Happening) -> None:
+    source = _one(world.sources, happening)
+    if world.schedule.gtids:
+        source.fail_over()
+        world.invariants.failed_over(source)
+
+
 def _shard_policy(world: World, happening: Happening) -> None:
     name = f"s{_one(world.sources, happening).index}"
     policy = (Policy.SKIP, Policy.HOLD)[happening.lasting_us % 2]
@@ -446,6 +454,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.CONSUMER_AWAY: _consumer_away,
     Fault.SHARD_POLICY: _shard_policy,
     Fault.SHARD_LEAVES: _shard_leaves,
+    Fault.FAILOVER: _fail_over,
 }
 
 

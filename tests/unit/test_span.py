@@ -528,6 +528,28 @@ def test_a_span_that_does_not_stand_together_on_another_server_is_refused():
         world.span(Span(begin, until))
 
 
+def test_a_new_span_ends_where_another_server_has_between_what_was_read_before():
+    """It is read for the first time: there is nothing that it has to be equal to."""
+    source = Source(*[Tx(10 * n) for n in range(1, 6)])
+    uuid = source.names[-1]
+    begin, before = (
+        GroupPosition(
+            {"s0": Position(f"old.00090{n}", 500, parse_gtid_set(f"{uuid}:{gtids}"), server="old")}, n
+        )
+        for n, gtids in ((2, "1:3"), (1, "1"))
+    )
+    world = World.of(source, start=False)
+    world.start(ev.ConsumerState("c", "", begin, "", 0), ev.ConsumerState("slower", "", before, "", 0))
+    world.tell(ev.ShardOpened(0, 1, before.shards["s0"], 0))
+    del world.opening[0]
+    world.subscribe()
+    world.tell(ev.ShardReported(0, 1, source.run(1, 5), 99, 0, "new"))
+    first = world.span(Span(begin, rows_min=3))
+    assert first.headers["gtid_number"].tolist() == [2]
+    world.ack(first.batch_id)
+    assert world.span(Span(first.end)).headers["gtid_number"].tolist() == [4, 5]
+
+
 @pytest.mark.parametrize("had_rows", [True, False])
 def test_a_span_of_a_shard_that_left_is_refused_if_that_had_rows_in_it(had_rows):
     """1. A span is read. 2. Shard 1 leaves. 3. The span, which had its rows or only names it, comes again."""

@@ -1,0 +1,66 @@
+"""What one client id was given, and what it has acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from merge.ledger import Batch
+from merge.position import GroupPosition
+from simulation.source import Place, Reach
+
+
+class ViolationError(AssertionError):
+    """Something happened that must not."""
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A batch as it was delivered."""
+
+    batch: Batch
+    places: list[Place]
+    #: the least key that any header up to its last may have
+    least_us: int
+    #: the same of the headers of its log alone, without what the cursor had passed
+    own_us: int
+    #: whether its last header ends a transaction
+    whole: bool
+
+
+@dataclass(slots=True)
+class Consumption:
+    """What one client id was given and has acknowledged."""
+
+    #: whether somebody was told that it is subscribed, and so from where on it gets everything
+    begun: bool = False
+    #: for each shard what is before the durable cursor, and the cursor itself
+    durable: list[Reach] = field(default_factory=list)
+    cursor: GroupPosition | None = None
+    #: for each shard what is before the cursor that the active server knows to be durable
+    known: list[Reach] = field(default_factory=list)
+    #: the same of what the known cursor has passed
+    passed_us: int = 0
+    #: where it first began
+    first: list[Reach] = field(default_factory=list)
+    #: by batch id
+    delivered: dict[int, Delivery] = field(default_factory=dict)
+    #: newest delivery that ended there: (server epoch, generation, index of the merged log) -> it
+    ends: dict[tuple[int, int, int], Delivery] = field(default_factory=dict)
+    #: headers of everything delivered
+    seen: set[Place] = field(default_factory=set)
+    #: headers that may be accepted twice: a server that committed them later brought them again
+    repeated: set[Place] = field(default_factory=set)
+    #: last batch id accepted, and headers of what was accepted
+    accepted_id: int = 0
+    accepted: set[Place] = field(default_factory=set)
+    #: headers in batches that a consumer has finished
+    finished: set[Place] = field(default_factory=set)
+    #: whether the cursor store says that it was dropped, or a consumer ever heard so
+    dropped: bool = False
+    was_dropped: bool = False
+    #: whether its consumer keeps its place itself, and may go back
+    keeps_place: bool = False
+    #: whether its consumer gives up the subscription
+    unsubscribes: bool = False
+    #: whether its consumer gives up what it missed
+    resumes_now: bool = False

@@ -1,0 +1,216 @@
+"""What must hold of cursors: who writes them, how far they go, and what was acknowledged by then."""
+
+from __future__ import annotations
+
+from actors.ports import Subscription
+from merge.events import Resume
+from merge.header import Flag
+from merge.position import GroupPosition
+from simulation.consumption import Consumption
+from simulation.operator_checks import OperatorChecks
+from simulation.source import Reach, Source
+
+#: as whole numbers: the enumeration's own operators are slow
+BEGIN, END = int(Flag.BEGIN), int(Flag.END)
+
+
+class CursorChecks(OperatorChecks):
+    """Rules 1 to 3 and 9 of `simulation.invariants`."""
+
+    # ---- who writes ---------------------------------------------------------------------------------------
+
+    def elected(self, epoch: int, server: str) -> None:
+        """Note that a server was elected."""
+        self._loop.note("zookeeper", "elects {} for epoch {}", server, epoch)
+        self._require(epoch > self._epoch, "an epoch does not grow")
+        self._epoch = epoch
+        if self._elections_fence:
+            self._fence = epoch
+        self.counts["elections"] += 1
+
+    def claimed(self, epoch: int) -> None:
+        """Note that the cursor store has seen an epoch."""
+        self._require(epoch >= self._fence, "an older epoch claims the cursors")
+        self._fence = epoch
+
+    def took_over(self, epoch: int, subscriptions: list[Subscription]) -> None:
+        """Note what a server begins with."""
+        if epoch != self._epoch:
+            return
+        for subscription in subscriptions:
+            consumption = self._of(subscription.client_id)
+            self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
+            # What was acknowledged and not written comes again.
+            consumption.known, consumption.passed_us = [], 0
+            self._know(consumption, subscription.cursor)
+
+    # ---- subscriptions that end ---------------------------------------------------------------------------
+
+    def forgotten(self, client_id: str) -> None:
+        """Note that a subscription is gone with its cursor."""
+        self._loop.note("cursors", "forget {}", client_id)
+        consumption = self._of(client_id)
+        # One that was refused may have been written all the same.
+        given_up = consumption.unsubscribes or not consumption.begun
+        self._require(given_up, "a subscription is forgotten that nobody gave up")
+        self._consumptions.pop(client_id, None)
+        self.counts["forgotten"] += 1
+        self._note_newcomer(0)
+
+    def _note_newcomer(self, epoch: int) -> None:
+        """Note under which epoch a cursor first held the newcomer, and when none does any more."""
+        if self._newcomer is None or not self.is_known(self._newcomer):
+            self._joined_epoch = None
+        elif self._joined_epoch is None:
+            self._joined_epoch = epoch
+
+    def unsubscribes(self, client_id: str) -> None:
+        """Note that a consumer is about to give its subscription up."""
+        self._of(client_id).unsubscribes = True
+
+    def unsubscribed(self, client_id: str) -> None:
+        """Check that a subscription is gone whose consumer was told so."""
+        held = self._of(client_id).cursor is not None
+        self._require(not held, "a subscription is held that was given up")
+
+    # ---- purges -------------------------------------------------------------------------------------------
+
+    def purged(self, source: Source) -> None:
+        """Note that the server of a source that answers lacks what some have not read."""
+        for client_id, consumption in self._consumptions.items():
+            durable = consumption.durable
+            if not durable or not source.active.forgotten <= durable[source.index].passed:
+                self._stranded.add(client_id)
+
+    def failed_over(self, source: Source) -> None:
+        """Note that another server answers for a source."""
+        self._loop.note(
+            "invariants", "s{} has {} in the order {}", source.index, source.active.uuid, source.active.order
+        )
+        self.counts["failovers"] += 1
+        if source.active.forgotten:
+            self.purged(source)
+
+    def stranded(self, client_id: str, why: str, start: GroupPosition | None = None) -> None:
+        """Check that a client is told of a purge that concerns it, or the place that it asked for."""
+        asked = start is not None and self._is_purged(self._reaches(start, self._of(client_id)))
+        self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
+
+    def _is_purged(self, reaches: list[Reach]) -> bool:
+        """Return whether a source has forgotten what follows a cursor."""
+        return any(
+            not source.active.forgotten <= reach.passed
+            for source, reach in zip(self._sources, reaches, strict=True)
+        )
+
+    def written(self, subscription: Subscription, epoch: int) -> None:
+        """Check a write that the cursor store took."""
+        self._loop.note("cursors", "hold {} of epoch {}", subscription.client_id, epoch)
+        self._require(epoch >= self._fence, "an older epoch writes a cursor")
+        consumption, cursor = self._of(subscription.client_id), subscription.cursor
+        assert cursor is not None
+        self.writes += 1
+        reaches = self._reaches(cursor, consumption)
+        if consumption.cursor is not None and not consumption.keeps_place:
+            self._require(cursor.sequence >= consumption.cursor.sequence, "a cursor's sequence decreases")
+        self._check_who_left(subscription, consumption, epoch)
+        if consumption.resumes_now:
+            self._skip_to(consumption, reaches)
+        self.counts["dropped"] += subscription.dropped and not consumption.dropped
+        consumption.dropped = subscription.dropped
+        consumption.was_dropped |= subscription.dropped
+        for shard, (old, new) in enumerate(
+            zip(consumption.durable or [Reach()] * len(reaches), reaches, strict=True)
+        ):
+            source = self._sources[shard]
+            forward = old.passed <= new.passed and (old.server != new.server or old.placed <= new.placed)
+            self._require(forward or consumption.keeps_place, "a cursor moves backwards")
+            # Who has acknowledged nothing begins where the log does, also after a purge.
+            # So does a shard that joins.
+            joins = consumption.cursor is not None and f"s{shard}" not in consumption.cursor.shards
+            begins = self._is_new(consumption) or joins
+            passes = new.passed - old.passed
+            if begins:
+                passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
+            for index in passes if consumption.begun else ():
+                self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
+        consumption.durable, consumption.cursor = reaches, cursor
+        self._note_newcomer(epoch)
+        if self._is_purged(reaches):
+            # What it needs is in the rings, and nowhere else.
+            self._stranded.add(subscription.client_id)
+
+    @staticmethod
+    def _is_new(consumption: Consumption) -> bool:
+        """Return whether nothing of a client id was ever acknowledged."""
+        return not consumption.finished
+
+    def resumes(self, client_id: str, resume: Resume) -> None:
+        """Note where a consumer says that it goes on which was told that it was dropped."""
+        consumption = self._of(client_id)
+        consumption.was_dropped = True
+        # What it said before may have been done, though nobody answered.
+        consumption.resumes_now |= resume is Resume.NOW
+
+    def _skip_to(self, consumption: Consumption, reaches: list[Reach]) -> None:
+        """Check how far a consumer goes on that gives up what it missed, and count that as finished."""
+        others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
+        for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
+            missed = new.passed - old.passed
+            for other in others:
+                has = other.durable if self._at_once or other.keeps_place else other.known
+                lacking = missed - has[shard].passed if has else frozenset()
+                passed = not lacking
+                if other.keeps_place:
+                    # Where it reads on is known before it is written.
+                    passed |= other.finished.issuperset((shard, index) for index in lacking)
+                self._require(passed, "a consumer misses what nobody has behind it")
+            consumption.finished.update((shard, index) for index in missed)
+
+    def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
+        """Note that a consumer is told where it begins."""
+        consumption = self._of(client_id)
+        begins = self._reaches(cursor, consumption)
+        same = begins == consumption.durable
+        if not self._at_once and not same:
+            # It was acknowledged, and is not written yet.
+            same = begins == consumption.known
+        self._require(same or consumption.keeps_place, "a consumer begins at another cursor")
+        self._know(consumption, cursor)
+        consumption.first = consumption.first or begins
+        consumption.begun, consumption.resumes_now = True, False
+
+    def accepted(self, client_id: str, batch_id: int) -> None:
+        """Check an acknowledgement that is answered."""
+        self._require(batch_id >> 32 == self._epoch, "a server accepts that is not the active one")
+        consumption = self._of(client_id)
+        delivery = consumption.delivered.get(batch_id)
+        if delivery is None:
+            return  # its subscription was given up meanwhile
+        self._loop.note("group", "accepts {} of {}", batch_id & 0xFFFF, client_id)
+        self._require(batch_id > consumption.accepted_id, "acknowledgements are accepted out of order")
+        consumption.accepted_id = batch_id
+        reaches = self._reaches(delivery.batch.ack, consumption)
+        for shard, (durable, accepted) in enumerate(zip(consumption.durable, reaches, strict=True)):
+            done = durable.passed >= accepted.passed or shard in self._left or not self._at_once
+            self._require(done, "an acknowledgement is accepted before it is durable")
+        flags = delivery.batch.headers["flags"].tolist()
+        for flag, place in zip(flags, delivery.places, strict=True):
+            whole = flag & BEGIN and flag & END
+            twice = self._at_once and whole and place in consumption.accepted - consumption.repeated
+            self._require(not twice, "a transaction is accepted twice")
+            consumption.accepted.add(place)
+        self._know(consumption, delivery.batch.ack)
+        self.counts["acks"] += 1
+
+    def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
+        if cursor is not None:
+            known = consumption.known or consumption.first
+            consumption.known = self._reaches(cursor, consumption)
+            if not known:
+                # What a source had purged before it first began says nothing of the order of what follows.
+                return
+            for source, before, behind in zip(self._sources, known, consumption.known, strict=True):
+                passed = behind.passed - before.passed
+                least_us = max((source.key_min_us[index] for index in passed), default=0)
+                consumption.passed_us = max(consumption.passed_us, least_us)

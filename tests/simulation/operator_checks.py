@@ -1,0 +1,92 @@
+"""What must hold of shards that operators skip, hold and remove."""
+
+from __future__ import annotations
+
+from actors.ports import Subscription
+from merge.header import Flag
+from merge.member import Policy
+from simulation.consumption import Consumption
+from simulation.loop import S
+from simulation.record import Record
+from simulation.removal import Removal
+from simulation.source import Place
+
+#: as a whole number: the enumeration's own operators are slow
+BEGIN = int(Flag.BEGIN)
+#: after so long a shard that is held has caught up with what went out before: clocks differ by less than a
+#: second, and some stamp whole ones
+CAUGHT_UP_US = 2 * S
+#: up to how long after its removal a shard may be drained: its clock is read by polls, which wait a second
+LEAVES_WITHIN_US = 3 * S
+
+
+class OperatorChecks(Record):
+    """Rule 8 of `simulation.invariants`, and what rule 4 says of shards that are held."""
+
+    def policy_given(self, epoch: int, shard: int, policy: Policy) -> None:
+        """Note that a server says what an operator wanted of a shard."""
+        self._loop.note("group", "is to {} s{}", policy, shard)
+        self.counts["policies"] += 1
+        self._held.pop((epoch, shard), None)
+        if policy is Policy.HOLD:
+            self._held[epoch, shard] = self._loop.now_us
+        elif policy is Policy.SKIP:
+            self._may_be_late.add(shard)
+
+    def removed(self, epoch: int, shard: int, *, now: bool) -> None:
+        """Note that a server lets a shard leave."""
+        before = self._removals.get((epoch, shard))
+        if before is None or (now and not before.now):
+            self._loop.note("group", "removes s{}{}", shard, " at once" if now else "")
+            there = len(self._sources[shard].records)
+            self._removals[epoch, shard] = Removal(epoch, self._loop.now_us, there, now)
+            # If another server takes over first, it is a member again that the others went on without.
+            self._may_be_late.add(shard)
+
+    def left(self, why: str, places: list[Place]) -> None:
+        """Check that a reader is refused what it has read before only because a shard of it left."""
+        removed = {shard for _, shard in self._removals}
+        self._require(any(shard in removed for shard, _ in places), f"a span is refused: {why}")
+
+    def _owed(self, shard: int, removal: Removal) -> range:
+        """Return what a shard that was removed has to deliver: what was committed before, on any server."""
+        source = self._sources[shard]
+        for index in range(removal.there):
+            if source.records[index][2] & BEGIN and source.committed_us[index] >= removal.at_us:
+                # What the replica committed after it ends with it.
+                return range(source.block(index).start if source.failovers else index)
+        return range(removal.there)
+
+    def _check_stays(self, epoch: int, shard: int, index: int) -> None:
+        """Check that a header is none of a shard that left, nor of one that is about to and younger."""
+        self._require(shard not in self._left, "a shard is delivered that left")
+        removal = self._removals.get((epoch, shard))
+        if removal is not None and index >= removal.there:
+            source = self._sources[shard]
+            behind_us = source.stamp_error_us - min(0, source.skew_min_us) + LEAVES_WITHIN_US
+            young = source.committed_us[index] - behind_us >= removal.at_us
+            self._require(not young, "what a shard commits after its removal is delivered")
+
+    def _check_who_left(self, subscription: Subscription, consumption: Consumption, epoch: int) -> None:
+        """Check that a cursor lets go of a shard behind everything that the shard owed."""
+        cursor, before = subscription.cursor, consumption.cursor
+        assert cursor is not None
+        for name in cursor.retired:
+            shard = int(name[1:])
+            if shard not in self._left:
+                self._require((epoch, shard) in self._removals, "a shard leaves that nobody removed")
+                self._left[shard] = self._removals[epoch, shard]
+                self.counts["removed"] += 1
+            removal = self._left[shard]
+            held = before is not None and name in before.shards
+            if held and not removal.now and not consumption.was_dropped and not subscription.dropped:
+                # A store that writes each while may write its last position and its departure at once.
+                passed = consumption.durable[shard].passed
+                left = [(shard, index) for index in self._owed(shard, removal) if index not in passed]
+                finished = consumption.finished.issuperset(left)
+                self._require(finished, "a shard leaves with what it owes")
+
+    def _check_not_passed(self, shard: int, index: int, held_us: int) -> None:
+        """Check that a late header was committed before, or soon after, its shard was held."""
+        source = self._sources[shard]
+        self._require(source.committed_us[index] < held_us + CAUGHT_UP_US, "a shard that is held is passed")

@@ -1,0 +1,204 @@
+"""What must hold of batches and spans: which headers they have, and in which order."""
+
+from __future__ import annotations
+
+from merge.header import Flag
+from merge.ledger import Batch
+from merge.position import GroupPosition
+from simulation.consumption import Consumption, Delivery
+from simulation.operator_checks import OperatorChecks
+from simulation.source import Place, Reach, Source
+
+#: as whole numbers: the enumeration's own operators are slow
+BEGIN, END, LATE = int(Flag.BEGIN), int(Flag.END), int(Flag.LATE)
+
+
+class OrderChecks(OperatorChecks):
+    """Rules 4 to 6 of `simulation.invariants`."""
+
+    def delivered(self, client_id: str, batch: Batch) -> None:
+        """Check a batch that leaves the server."""
+        self._require(batch.server_epoch == self._epoch, "a server delivers that is not the active one")
+        consumption = self._of(client_id)
+        self._require(
+            not consumption.delivered or batch.batch_id > max(consumption.delivered), "an id does not grow"
+        )
+        places = self.places(batch)
+        self._loop.note("group", "delivers {} {} to {}", batch.batch_id & 0xFFFF, places, client_id)
+        before = consumption.ends.get((batch.server_epoch, batch.generation, batch.log_start))
+        self._check_places(batch, places)
+        for shard, index in places:
+            self._check_fresh(consumption, batch, shard, index)
+        least_us, own_us = self._check_order(consumption, before, batch, places)
+        self._check_whole(before, batch, places)
+        for shard, index in places:
+            self._check_stays(batch.server_epoch, shard, index)
+        flags = int(batch.headers["flags"][-1])
+        delivery = Delivery(batch, places, least_us, own_us, bool(flags & END))
+        consumption.delivered[batch.batch_id] = delivery
+        consumption.ends[batch.server_epoch, batch.generation, batch.log_stop] = delivery
+        self.counts["batches"] += 1
+        self.counts["again"] += places[0] in consumption.seen
+        consumption.seen.update(places)
+
+    def _check_places(self, batch: Batch, places: list[Place]) -> None:
+        """Check that headers are where their server has them, and in its order."""
+        binlogs, seen = self._binlogs(batch), dict[int, int]()
+        columns = ("file", "begin_offset", "row_begin", "row_end")
+        rows = zip(*(batch.headers[name].tolist() for name in columns), strict=True)
+        for (shard, index), (file, *rest) in zip(places, rows, strict=True):
+            at = binlogs[shard].index_of(batch.names[file], *rest)
+            self._require(at == binlogs[shard].at[index], "a header is not where its server has it")
+            self._require(seen.get(shard, -1) < at, "a shard's transactions change their order")
+            seen[shard] = at
+
+    def _check_fresh(self, consumption: Consumption, batch: Batch, shard: int, index: int) -> None:
+        """Check that what is delivered was not passed by the cursor.
+
+        On the server of the cursor's place, the place tells: what this server committed after it, and the
+        other one before, may come again.
+        """
+        known = consumption.known[shard] if consumption.known else Reach()
+        self._require(index not in known.placed, "what the cursor has passed is delivered again")
+        if index in known.passed:
+            same = batch.after.end.shards[f"s{shard}"].server == known.server
+            swapped = self._sources[shard].swapped(index)
+            self._require(same and swapped, "what the cursor's GTIDs have is delivered again")
+            consumption.repeated.add((shard, index))
+            self.counts["repeated"] += 1
+
+    def _check_order(
+        self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[Place]
+    ) -> tuple[int, int]:
+        """Check a batch's order.
+
+        Returns:
+            The least key that any header up to its last may have: of all that the cursor has passed too, and
+            of this log alone.
+        """
+        least_us = before.least_us if before is not None else consumption.passed_us
+        own_us = before.own_us if before is not None else 0
+        stamps, flags = batch.headers["commit_us"].tolist(), batch.headers["flags"].tolist()
+        for stamp_us, flag, (shard, index) in zip(stamps, flags, places, strict=True):
+            source = self._sources[shard]
+            self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
+            repeated = (shard, index) in consumption.repeated
+            most_us = source.key_most_us(index)
+            excused = repeated or self._excused(shard, batch.server_epoch, most_us >= own_us)
+            if most_us < least_us and not excused:
+                early_us = least_us - most_us
+                self._require(False, f"order is wrong by {early_us} us more than clocks explain")
+            least_us = max(least_us, source.key_min_us[index])
+            own_us = max(own_us, source.key_min_us[index])
+            if flag & LATE:
+                self.counts["late"] += 1
+                moved = source.stepped_back or source.swapped(index)
+                late = moved or self._excused(shard, batch.server_epoch, in_order=True)
+                self._require(late, "something is late for no reason")
+                held_us = self._held.get((batch.server_epoch, shard))
+                if held_us is not None and shard != self._newcomer and not moved:
+                    self._check_not_passed(shard, index, held_us)
+        return least_us, own_us
+
+    def _excused(self, shard: int, epoch: int, in_order: bool) -> bool:
+        """Return whether a shard's transactions may be late.
+
+        Those of a newcomer may, until the next server begins with cursors that hold it: that one waits for it
+        from the beginning, and only what went out before is ahead of it.
+        """
+        if shard in self._may_be_late:
+            return True
+        waited_for = self._joined_epoch is not None and epoch > self._joined_epoch
+        return shard == self._newcomer and (not waited_for or in_order)
+
+    def _check_whole(self, before: Delivery | None, batch: Batch, places: list[Place]) -> None:
+        """After a fragment that is not its transaction's last one, the next header is the next fragment."""
+        flags = batch.headers["flags"].tolist()
+        last = before.places[-1] if before is not None and not before.whole else None
+        for flag, (shard, index) in zip(flags, places, strict=True):
+            if last is None:
+                self._require(bool(flag & BEGIN), "a transaction comes without its beginning")
+            else:
+                self._require((shard, index) == (last[0], last[1] + 1), "a transaction is split by another")
+            last = None if flag & END else (shard, index)
+
+    def received(self, client_id: str, upto: list[set[int]], batch: Batch, places: list[Place]) -> None:
+        """Check that a consumer misses nothing between two batches.
+
+        Args:
+            client_id: whose cursor it uses.
+            upto: for each shard what it has received; is moved on.
+            batch: what it receives.
+            places: the same.
+        """
+        consumption, binlogs = self._of(client_id), self._binlogs(batch)
+        for shard, index in places:
+            binlog = binlogs[shard]
+            if consumption.durable:
+                upto[shard] |= consumption.durable[shard].passed
+            before = binlog.before(binlog.at[index]) - upto[shard]
+            has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
+            self._require(has, "a consumer receives what comes later")
+            upto[shard].add(index)
+
+    def read_span(self, client_id: str, start: GroupPosition, batch: Batch, places: list[Place]) -> None:
+        """Check that a span is what stands between its ends, in each shard's order."""
+        self._loop.note(client_id, "reads {}", places)
+        consumption = self._of(client_id)
+        consumption.keeps_place = True
+        self._check_places(batch, places)
+        begin, behind = self._reaches(start, consumption), self._reaches(batch.end, consumption)
+        for source, first, last in zip(self._sources, begin, behind, strict=True):
+            found = {index for shard, index in places if shard == source.index}
+            again = last.passed - (first.placed if first.server == last.server else first.passed)
+            there = last.passed - first.passed
+            self._require(
+                self._with_rows(source, there) <= found <= again, "a span is not what stands between its ends"
+            )
+            consumption.finished.update((source.index, index) for index in there)
+        self.counts["spans"] += 1
+
+    @staticmethod
+    def _with_rows(source: Source, indexes: frozenset[int]) -> set[int]:
+        return {index for index in indexes if source.records[index][3]}
+
+    def same_span(self, expected: list[Place], found: list[Place]) -> None:
+        """Check that a span that was read again has the same rows in the same order.
+
+        Of a source that failed over meanwhile, it has them in the order of the server that answers.
+        """
+        moved = {source.index for source in self._sources if source.failovers}
+        with_rows = [
+            [(shard, index) for shard, index in places if self._sources[shard].records[index][3]]
+            for places in (expected, found)
+        ]
+        kept = [[place for place in places if place[0] not in moved] for places in with_rows]
+        self._require(
+            kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
+            "a span is another one when it is read again",
+        )
+        self._require(
+            bool(moved) or with_rows[0] == with_rows[1], "a span's order changes when it is read again"
+        )
+        self.counts["spans again"] += 1
+
+    def crowded(self, why: str, shard: int, places: list[Place]) -> None:
+        """Check that a reader is refused what it has read before only because of one that was not waited for.
+
+        Read again, that is waited for, and may have more between than its ring holds.
+        """
+        self._loop.note("invariants", "a span is crowded out: {}", why)
+        excused = bool(places) and (shard in self._may_be_late or shard == self._newcomer)
+        self._require(excused, f"a span is refused for no reason: {why}")
+        self.counts["spans crowded"] += 1
+
+    def torn(self, why: str, places: list[Place]) -> None:
+        """Check that a reader is refused what it has read before only behind a failover."""
+        self._loop.note("invariants", "a span is torn: {}", why)
+        moved = any(self._sources[shard].failovers for shard, _ in places)
+        self._require(moved, f"a span is refused without a failover: {why}")
+        self.counts["spans torn"] += 1
+
+    def finished(self, client_id: str, places: list[Place]) -> None:
+        """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""
+        self._of(client_id).finished.update(places)
