@@ -50,6 +50,8 @@ class Consumption:
     seen: set[Place] = field(default_factory=set)
     #: headers that may be accepted twice: a server that committed them later brought them again
     repeated: set[Place] = field(default_factory=set)
+    #: for each (server epoch, generation, shard) what may not come in it: a cursor of another server had it
+    barred: dict[tuple[int, int, int], frozenset[int]] = field(default_factory=dict)
     #: last batch id accepted, and headers of what was accepted
     accepted_id: int = 0
     accepted: set[Place] = field(default_factory=set)

@@ -6,7 +6,7 @@ Each names the rule that it breaks and the code that holds it; `patch` is pytest
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 import actors.meta.memory
 import merge.batch_limits
+import merge.stream
 from actors.active_group import ActiveGroup
 from actors.coordination.connection import Connection
 from merge import events as ev
@@ -26,7 +27,7 @@ from merge.ledger import Ledger
 from merge.member import Policy
 from merge.membership import Membership
 from merge.pending import Pending
-from merge.position import GroupPosition
+from merge.position import GroupPosition, Position
 from merge.shard_keys import END_OF_TIME_US
 from merge.stream import Stream
 from merge.subscriber import Subscriber
@@ -293,6 +294,19 @@ def a_follower_does_not_tell_of_a_loss(patch: Patch) -> None:
     patch(ActiveGroup, "tell", lambda self, event: isinstance(event, ev.ShardLost) or real(self, event))
 
 
+def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
+    """Shards are opened at the one that is behind in time, though the other lacks something that it has."""
+
+    def oldest(positions: Sequence[Position]) -> Position:
+        return min(positions, key=lambda position: position.key_us)
+
+    patch(merge.stream, "oldest", oldest)
+
+
+def a_place_is_taken_on_any_server(patch: Patch) -> None:
+    patch(Position, "is_of", lambda *_: True)
+
+
 #: faults that leave a write on its way when somebody else is elected
 ELECTIONS = (
     Fault.COORDINATOR_DELAYS,
@@ -314,6 +328,8 @@ DEPARTURES = (Fault.SHARD_LEAVES, Fault.SHARD_LEAVES, Fault.KILL_SERVER, Fault.S
 DEAD_SHARDS = (Fault.SHARD_POLICY, Fault.SHARD_POLICY, Fault.SOURCE_AWAY)
 #: faults by which a client id is dropped while others have not read all
 ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Fault.CURSORS_FAIL)
+#: faults by which cursors are of two servers
+FAILOVERS = (Fault.FAILOVER, Fault.FAILOVER, Fault.FAILOVER, Fault.KILL_CONSUMER, Fault.CONSUMER_AWAY)
 EVERYTHING = FAULTS
 
 #: each mutation, and the faults among which it has to be found
@@ -350,4 +366,6 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (who_was_away_misses_what_others_still_need, ABSENCES),
     (who_was_away_goes_back_behind_its_cursor, ABSENCES),
     (a_follower_does_not_tell_of_a_loss, EVERYTHING),
+    (cursors_of_two_servers_are_compared_by_key, FAILOVERS),
+    (a_place_is_taken_on_any_server, FAILOVERS),
 )

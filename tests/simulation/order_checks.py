@@ -60,8 +60,12 @@ class OrderChecks(OperatorChecks):
         """
         known = consumption.known[shard] if consumption.known else Reach()
         self._require(index not in known.placed, "what the cursor has passed is delivered again")
+        same = batch.after.end.shards[f"s{shard}"].server == known.server
+        opening = (batch.server_epoch, batch.generation, shard)
+        barred = consumption.barred.setdefault(opening, frozenset() if same else known.passed)
+        held = index in barred and not consumption.was_dropped
+        self._require(not held, "what another server had brought is delivered again")
         if index in known.passed:
-            same = batch.after.end.shards[f"s{shard}"].server == known.server
             swapped = self._sources[shard].swapped(index)
             self._require(same and swapped, "what the cursor's GTIDs have is delivered again")
             consumption.repeated.add((shard, index))

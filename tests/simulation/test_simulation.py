@@ -37,7 +37,9 @@ def test_every_fault_is_among_the_seeds():
     assert faults == set(FAULTS)
 
 
-@pytest.mark.parametrize("fault", [Fault.FUTURE_STAMP, Fault.UNSUBSCRIBE, Fault.PURGE, Fault.SPANS])
+@pytest.mark.parametrize(
+    "fault", [Fault.FUTURE_STAMP, Fault.UNSUBSCRIBE, Fault.PURGE, Fault.SPANS, Fault.FAILOVER]
+)
 def test_a_rare_fault_does_what_it_says(fault):
     outcomes = [simulate(seed, (fault, fault, Fault.KILL_GROUP), telling=True) for seed in range(1, 6)]
     assert any(who == "fault" and str(fault) in what for each in outcomes for _, who, what in each.story)
