@@ -27,6 +27,8 @@ class Driver(Process):
         self._network = network
         self._server = server
         self._made = made
+        #: shards that it told its server of since the launch
+        self._joined: list[str] = []
 
     def begin(self) -> None:
         """Tend it for ever."""
@@ -44,8 +46,10 @@ class Driver(Process):
         answer = await self.within(self._network.call(self, self._server, "roster"), ANSWER_US)
         if answer is None:
             return
-        wanted, known = answer
-        for name in dict.fromkeys([*wanted, *(name for name in self._made if name not in known)]):
+        wanted, known, active = answer
+        # What an instance file gained is told to the active server only.
+        told = self._made if active else self._joined
+        for name in dict.fromkeys([*wanted, *(name for name in told if name not in known)]):
             if name not in self._made:
                 self.note("makes an actor for {}", name)
                 self._made.append(name)
@@ -53,3 +57,5 @@ class Driver(Process):
                 await self.within(self._network.call(self, self._server, "enrol", name), ANSWER_US)
             except UsageError as error:
                 self.note("is refused {}: {}", name, error.message)
+            else:
+                self._joined.append(name)

@@ -232,9 +232,10 @@ class Server(Process):
         members = machine._stream.members if machine is not None else []
         return next((member.role for member in members if member.name == name), None)
 
-    async def roster(self) -> tuple[list[str], list[str]]:
-        """Return the shards that wait for an actor, and those that are known."""
-        return [shard.name for shard in self._enrolment.wanted], self._enrolment.known
+    async def roster(self) -> tuple[list[str], list[str], bool]:
+        """Return the shards that wait for an actor, those that are known, and whether it is the active one."""
+        wanted = [shard.name for shard in self._enrolment.wanted]
+        return wanted, self._enrolment.known, self.candidate.group is not None
 
     async def enrol(self, name: str) -> None:
         """Take note that a shard has an actor."""
