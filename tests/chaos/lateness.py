@@ -15,7 +15,9 @@ begin. All others may not: one that is late outside of every window is a fault. 
 * an operator's skip: until the shard is waited for again;
 * a join: until the newcomer is waited for, which its writer began before;
 * a step of a source's clock: a promise that was made before it went back stands, and what follows is
-  raised to it. Until the clock is right again, and for as long as what it was ahead.
+  raised to it. Until the clock is right again, and for as long as what it was ahead. What is stamped
+  further ahead than the last reading of the clock allows is not believed meanwhile, and comes early: nor
+  is anything late behind a transaction that might be late by such a window itself.
 
 Nothing else justifies lateness: neither deaths, pauses and cuts, nor failovers and purges, nor any step of
 the clocks of actors, which do not stamp anything.
@@ -63,6 +65,8 @@ class Window:
     begin_us: int
     end_us: int
     why: str
+    #: whether it is the clock of the shard's source that moves
+    clock: bool = False
 
     def justifies(self, shard: str, commit: Commit, acked_us: int) -> bool:
         """Return whether a transaction was on its way while it was open."""
@@ -111,7 +115,9 @@ class Oracle:
     ) -> None:
         self._windows = windows
         self._known = {
-            (record.shard, one.commit.gtid): one for record in records for one in _stamped(record, dials)
+            (record.shard, one.commit.gtid): one
+            for record in records
+            for one in _stamped(record, dials, windows)
         }
 
     @property
@@ -132,23 +138,27 @@ class Oracle:
             stamped = self._known.get((one.shard, one.gtid))
             if stamped is None:
                 continue  # nobody wrote it: that is counted elsewhere
-            why = any(window.justifies(one.shard, stamped.commit, one.acked_us) for window in self._windows)
-            allowed += why
+            whys = [each for each in self._windows if each.justifies(one.shard, stamped.commit, one.acked_us)]
+            allowed += bool(whys)
             ahead = max((by for shard, by in newest.items() if shard != one.shard), default=0)
             if ahead > stamped.latest_us + MARGIN_US:
                 late += 1
-                if not why:
+                if not whys:
                     behind_s = (ahead - stamped.latest_us) / S_US
                     unjustified.append(
                         f"{one.shard} {one.gtid} came behind what was committed {behind_s:.1f} s later."
                     )
-            newest[one.shard] = max(newest.get(one.shard, 0), stamped.earliest_us)
+            if not any(window.clock for window in whys):
+                newest[one.shard] = max(newest.get(one.shard, 0), stamped.earliest_us)
         return Lateness(late, allowed, tuple(unjustified))
 
 
-def _stamped(record: Commits, dials: Mapping[int, Dial]) -> Iterator[_Stamped]:
+def _stamped(record: Commits, dials: Mapping[int, Dial], windows: Sequence[Window]) -> Iterator[_Stamped]:
     earliest_us = latest_us = 0
     for commit in record.commits:
         earliest, latest = dials[commit.server].stamps(commit.begun_us, commit.done_us)
-        earliest_us, latest_us = max(earliest_us, earliest), max(latest_us, latest)
-        yield _Stamped(commit, earliest_us, latest_us)
+        latest_us = max(latest_us, latest)
+        moving = any(one.clock and one.justifies(record.shard, commit, commit.done_us) for one in windows)
+        if not moving:
+            earliest_us = max(earliest_us, earliest)
+        yield _Stamped(commit, max(earliest_us, earliest), latest_us)

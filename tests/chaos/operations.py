@@ -117,7 +117,7 @@ class Operations:
         def back() -> None:
             clock.set(0)
             end_us = now_us() + abs(step_us) + SETTLE_US
-            self._justify(source, begin_us, end_us, "its clock stepped")
+            self._justify(source, begin_us, end_us, "its clock stepped", clock=True)
 
         return back
 
@@ -183,8 +183,8 @@ class Operations:
             time.sleep(_POLL_S)
         return True
 
-    def _justify(self, source: Source, begin_us: int, end_us: int, why: str) -> None:
-        self.windows.append(Window(source.name, begin_us, end_us, why))
+    def _justify(self, source: Source, begin_us: int, end_us: int, why: str, *, clock: bool = False) -> None:
+        self.windows.append(Window(source.name, begin_us, end_us, why, clock))
 
     def _count(self, what: str, by: int = 1) -> None:
         self.done[what] = self.done.get(what, 0) + by

@@ -87,6 +87,23 @@ def test_stamps_follow_the_clock_that_was_set():
     assert oracle.furthest_us == BEGIN_US + 11 * S_US
 
 
+@pytest.mark.parametrize(("clock", "late"), [(True, 0), (False, 1)])
+def test_what_a_clock_stamped_that_was_set_says_nothing_of_the_order(clock: bool, late: int):
+    """1. a's clock is a minute ahead for two seconds. 2. What it stamps is not believed: it comes before b's.
+    3. After that a's stamps are its clock's again: one that comes before an older one of b's is out of order.
+    """
+    settings = (Setting(0, 0), Setting(BEGIN_US, 60 * S_US), Setting(BEGIN_US + 2 * S_US, 0))
+    dials = {MYSQL: Dial(1, settings), MARIADB: Dial(1)}
+    records = [record("a", 1.0, 80.0, 90.0), record("b", 1.5, 85.0, server=MARIADB)]
+    window = Window("a", BEGIN_US, BEGIN_US + 67 * S_US, "its clock stepped", clock)
+    oracle = Oracle(records, dials, [window])
+    a, b = [("a", MYSQL, number) for number in (1, 2, 3)], [("b", MARIADB, number) for number in (1, 2)]
+    arrivals = came(a[0], b[0], a[1], a[2], b[1], acked_s=95.0)
+    arrivals[0] = came(a[0], acked_s=2.0)[0]
+    assert oracle.judge(arrivals[:3]).late == late
+    assert oracle.judge(arrivals).late == late + 1
+
+
 def test_while_a_clock_is_set_a_stamp_may_be_of_either_setting():
     dial = Dial(1, (Setting(0, 0), Setting(15, 100), Setting(30, -5)))
     assert dial.stamps(10, 12) == (10, 12)
