@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,12 @@ from hypothesis import HealthCheck, settings
 
 #: where tests take longest: folders, longest first
 LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
+
+# The tests start hundreds of processes: what the first one has compiled, the others need not compile again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# Ray lets its actors run behind everything else, and tests wait for them while others compute.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 # How long a case takes says how busy the machine is, and nothing of the code.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
