@@ -2,8 +2,9 @@
 .PHONY: help setup demo recorded test sim chaos soak bench mutants check fuzz asan format clean
 
 BIN := .venv/bin
-# All tests are shared by two processes, a file as a whole; some do not need what that costs.
-SHARED := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes share the tests, a file as a whole: on two cores, for tests wait as well as compute. Some tests alone do
+# not need what that costs.
+SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

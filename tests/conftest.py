@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-
-#: where tests take longest: folders, longest first
-LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
+from work_units import UnitScheduling, turn_of
 
 # The tests start hundreds of processes: what the first one has compiled, the others need not compile again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -27,11 +25,12 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the longest files where processes share the tests: they end together then."""
+    """Begin with what takes longest where processes share the tests."""
     if hasattr(config, "workerinput"):
-        items.sort(key=_turn)
+        items.sort(key=lambda item: turn_of(item.nodeid))
 
 
-def _turn(item: pytest.Item) -> int:
-    folder = item.path.relative_to(Path(__file__).parent).parts[0]
-    return LONG.index(folder) if folder in LONG else len(LONG)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduling | None:
+    """Keep together what is made once for several files."""
+    return UnitScheduling(config, log) if config.getoption("dist") == "loadfile" else None

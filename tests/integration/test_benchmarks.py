@@ -45,6 +45,7 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
     assert (result["rows"], result["small"]["rows"]) == (20_000, 1_000)
 
 
+@pytest.mark.soak
 def test_parsing_is_measured_in_memory_and_from_a_server():
     require(Engine.MARIADB)
     result = measured("parse", "--size", "0.02")

@@ -152,6 +152,7 @@ def jobs() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.soak
 def test_the_documented_job_writes_every_change(shop: Shop, jobs: str, tmp_path: Path) -> None:
     """`ray job submit` on a Ray that is not the one that merges."""
     with serving(shop) as instance:
