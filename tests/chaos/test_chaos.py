@@ -23,7 +23,7 @@ from canal_group.demo.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
 #: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` plays others, too
-PLAYED = [(23994, 0.5), pytest.param(301, 1.2, marks=pytest.mark.soak)]
+PLAYED = [(31641, 0.5), pytest.param(301, 1.2, marks=pytest.mark.soak)]
 played = pytest.mark.parametrize(("seed", "minutes"), PLAYED)
 #: seconds that a seed may take: its faults, and starting, draining and proving
 A_SEED_S = 420
@@ -119,7 +119,7 @@ def test_half_of_the_seeds_have_both_vendors_and_a_mariadb_has_the_replica():
     assert all(cast.paired % 2 == 0 for cast in casts if cast.engine is Engine.MIXED)
 
 
-@pytest.mark.parametrize(("seed", "minutes"), [(23994, 0.5), (301, 1.2)])
+@pytest.mark.parametrize(("seed", "minutes"), [(31641, 0.5), (301, 1.2)])
 def test_the_seeds_of_the_tests_play_what_sources_go_through(seed: int, minutes: float):
     faults = {one.fault for one in schedule_of(seed, minutes)}
     assert faults >= {Fault.FAILOVER_SOURCE, Fault.PURGE_SOURCE, Fault.STEP_SOURCE}
