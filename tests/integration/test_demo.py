@@ -190,7 +190,8 @@ def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transacti
     assert sum(change.rows for change in record.transactions[-1]) == 600
 
 
-@pytest.mark.parametrize("engine", first_quick(1, Engine))
+@pytest.mark.soak
+@pytest.mark.parametrize("engine", list(Engine))
 def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine):
     require(engine)
     sizes = ("--shards", "2", "--transactions", "300", "--seconds", "10", "--seed", "5")

@@ -107,6 +107,7 @@ def test_a_killed_source_comes_back_on_its_data_and_nothing_is_lost_or_twice(sho
     assert reading.rollbacks == 0, "no ring was lost"
 
 
+@pytest.mark.soak
 def test_a_source_that_can_send_nothing_for_long_does_not_hang_up(shop: Shop):
     """A consumer takes longer than the source's net_write_timeout.
 

@@ -95,6 +95,7 @@ def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that
     reading.check(offline)
 
 
+@pytest.mark.soak
 def test_a_server_that_was_paused_refuses_everything_and_stands_by(shop: Shop):
     """A group actor sleeps for longer than its session.
 
