@@ -92,20 +92,20 @@ def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
 
 
 def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(
-    spark: Any, served: SharedShop, tmp_path: Path
+    spark: Any, shop: Shop, tmp_path: Path
 ) -> None:
     """1. Between micro-batches gateway, shard and group are killed. 2. The query waits, and goes on."""
     sink = Sink()
-    show_a_row(served, served.instance)
-    change(served)
-    with served.connect(client_id="beside") as beside:
-        status = beside.status()
-    victims = {0: status["gateway"], 1: status["shards"][0], 2: status["group"]}
-    sink.at = lambda number: kill(victims[number]["pid"]) if number in victims else None
-    chosen = options(served, served.instance, maxRowsPerBatch=25, partitions=2)
-    run(spark, chosen, sink, tmp_path / "checkpoint")
-    assert len(sink.batches) > 3
-    sink.check(served)
+    with serving(shop) as instance:
+        change(shop)
+        with shop.connect(instance, client_id="beside") as beside:
+            status = beside.status()
+        victims = {0: status["gateway"], 1: status["shards"][0], 2: status["group"]}
+        sink.at = lambda number: kill(victims[number]["pid"]) if number in victims else None
+        chosen = options(shop, instance, maxRowsPerBatch=25, partitions=2)
+        run(spark, chosen, sink, tmp_path / "checkpoint")
+        assert len(sink.batches) > 3
+        sink.check(shop)
 
 
 def test_who_is_away_for_too_long_is_told_in_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
