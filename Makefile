@@ -2,8 +2,9 @@
 .PHONY: help setup demo recorded test sim chaos soak bench mutants check fuzz asan format clean
 
 BIN := .venv/bin
-# All tests are shared by two processes, a file as a whole; some do not need what that costs.
-SHARED := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes share the tests, a file as a whole: on two cores, for tests wait as well as compute. Some tests alone do
+# not need what that costs.
+SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -17,7 +18,7 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 recorded: setup ## record the binlogs anew that `canal-group demo --files` reads
 	@$(BIN)/python -m canal_group.demo.record
 
-test: setup ## run the tests (ARGS="tests/unit -k batch" for some)
+test: setup ## run the tests, those of `make soak` left out (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(or $(ARGS),$(SHARED))
 
 sim: setup ## play a seed's faults around the real shell in simulated time (SEED=7; SEEDS=1000 for as many from there on)
@@ -26,8 +27,10 @@ sim: setup ## play a seed's faults around the real shell in simulated time (SEED
 chaos: setup ## kill, pause and cut off real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
-soak: setup ## play chaos over seeds for so long (MINUTES=60 SEED=1, two minutes of faults a seed)
-	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes 2 --soak $(or $(MINUTES),60) $(ARGS)
+soak: setup ## run the tests that take long, then chaos over seeds for so long (MINUTES=60 SEED=1)
+	$(BIN)/python -m pytest -m soak $(SHARED)
+	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
+		--soak $(or $(MINUTES),60) $(ARGS)
 
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)

@@ -22,8 +22,9 @@ from canal_group.demo.mariadb import MariaDbServer
 from canal_group.demo.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
-#: it fails over, purges and steps a source's clock; other seeds are `make chaos`'s and `make soak`'s
-SEED, MINUTES = 301, 1.2
+#: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` plays others, too
+PLAYED = [(31641, 0.5), pytest.param(301, 1.2, marks=pytest.mark.soak)]
+played = pytest.mark.parametrize(("seed", "minutes"), PLAYED)
 #: seconds that a seed may take: its faults, and starting, draining and proving
 A_SEED_S = 420
 WRONG = (
@@ -60,14 +61,15 @@ def chaos(*options: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
+@played
 @pytest.mark.timeout(A_SEED_S)
-def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing():
-    with chaos("--seed", str(SEED), "--minutes", str(MINUTES)) as process:
+def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed: int, minutes: float):
+    with chaos("--seed", str(seed), "--minutes", str(minutes)) as process:
         said, told = process.communicate()
         assert process.returncode == 0, told + said
     line = json.loads(said)
-    assert line["seed"] == SEED
-    assert sum(line["faults"].values()) >= len(schedule_of(SEED, MINUTES)) - 2, "faults met somebody"
+    assert line["seed"] == seed
+    assert sum(line["faults"].values()) >= len(schedule_of(seed, minutes)) - 2, "faults met somebody"
     assert all(line[operation] for operation in ("failovers", "purges", "clock_steps"))
     assert line["clients"] == 2
     assert line["late"] <= line["late_bound"]
@@ -76,6 +78,7 @@ def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing():
     assert line["recovery_s_max"] > 0
 
 
+@pytest.mark.soak
 def test_what_it_started_ends_with_it_when_it_is_interrupted(tmp_path: Path):
     with chaos("--seed", "1", "--minutes", "1", "--keep", str(tmp_path)) as process:
         assert process.stderr is not None
@@ -116,6 +119,7 @@ def test_half_of_the_seeds_have_both_vendors_and_a_mariadb_has_the_replica():
     assert all(cast.paired % 2 == 0 for cast in casts if cast.engine is Engine.MIXED)
 
 
-def test_the_seed_of_the_tests_plays_what_sources_go_through():
-    played = {one.fault for one in schedule_of(SEED, MINUTES)}
-    assert played >= {Fault.FAILOVER_SOURCE, Fault.PURGE_SOURCE, Fault.STEP_SOURCE}
+@pytest.mark.parametrize(("seed", "minutes"), [(31641, 0.5), (301, 1.2)])
+def test_the_seeds_of_the_tests_play_what_sources_go_through(seed: int, minutes: float):
+    faults = {one.fault for one in schedule_of(seed, minutes)}
+    assert faults >= {Fault.FAILOVER_SOURCE, Fault.PURGE_SOURCE, Fault.STEP_SOURCE}

@@ -16,7 +16,7 @@ from canal_group.demo.mysql import MySqlServer
 from canal_group.demo.server_process import DatabaseServer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def two_mysqls() -> Iterator[list[DatabaseServer]]:
     with all_started(MySqlServer(), MySqlServer()) as servers:
         yield servers
@@ -32,7 +32,7 @@ def _shop(servers: Sequence[DatabaseServer], zookeeper: EmbeddedZooKeeper, folde
 def mysql_shop(
     one_ray: None, one_zookeeper: EmbeddedZooKeeper, two_mysqls: list[DatabaseServer], tmp_path: Path
 ) -> Shop:
-    """Two MySQL shards that the tests of a module share; tables and destination are the test's own."""
+    """Two MySQL shards that the tests share; tables and destination are the test's own."""
     return _shop(two_mysqls, one_zookeeper, tmp_path)
 
 

@@ -1,7 +1,7 @@
 """Instances that the tests of a file share: each test has tables of its own, and the stream begins with them.
 
 Their databases are shared by nobody else: tests that reset or stop servers do not meet these. Whoever ends or
-changes an instance starts one for itself, with `shop`.
+changes an instance starts one for itself, with `shop`; who kills a process of it need not: it comes back.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ def test_merging_many_shards_costs_about_what_a_few_cost():
     assert result["ratio_256_to_4"] < 6
 
 
+@pytest.mark.soak
 def test_a_whole_instance_is_measured_beside_its_rivals():
     require(Engine.MARIADB)
     result = measured("group", "--size", "0.0025")
@@ -44,6 +45,7 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
     assert (result["rows"], result["small"]["rows"]) == (20_000, 1_000)
 
 
+@pytest.mark.soak
 def test_parsing_is_measured_in_memory_and_from_a_server():
     require(Engine.MARIADB)
     result = measured("parse", "--size", "0.02")
@@ -53,6 +55,7 @@ def test_parsing_is_measured_in_memory_and_from_a_server():
         assert result[name]["ratio_to_raw_dump"] > 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "key"), [("latency", "p99_ms"), ("memory", "peak_mib_max")])
 def test_latency_and_memory_are_measured(name, key):
     require(Engine.MARIADB)

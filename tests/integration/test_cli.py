@@ -145,6 +145,7 @@ def two_nodes() -> Iterator[str]:
             cluster.shutdown()
 
 
+@pytest.mark.soak
 def test_serve_joins_a_ray_cluster_that_runs_and_spreads_its_shards(
     offline: Shop, instance_file: Path, two_nodes: str
 ):

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from soak import first_quick
 
 from canal_group.demo.engine import Engine
 from canal_group.demo.mariadb import MariaDbServer
@@ -189,6 +190,7 @@ def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transacti
     assert sum(change.rows for change in record.transactions[-1]) == 600
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", list(Engine))
 def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine):
     require(engine)
@@ -231,7 +233,7 @@ def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monk
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("phase", ["starting ZooKeeper", "writing and reading"])
+@pytest.mark.parametrize("phase", first_quick(1, ["writing and reading", "starting ZooKeeper"]))
 def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     """1. the demo starts; 2. in a phase, Ctrl-C reaches its whole process group; 3. nothing is left."""
     require(Engine.MARIADB)

@@ -48,6 +48,7 @@ def forget_last_commit(checkpoint: Path) -> int:
     return int(newest.name)
 
 
+@pytest.mark.soak
 def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_been(
     spark: Any, shop: Shop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(rows.values())
 
 
+@pytest.mark.soak
 def test_a_dataset_has_the_rows_of_the_consumer_and_applied_they_are_the_tables(shop: Shop) -> None:
     """1. Spans in three parts: the rows, types and order of the Arrow client, as a table and as an envelope.
     2. The gateway, then a shard is killed: the dataset is read again, and is the same.
@@ -152,6 +153,7 @@ def jobs() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.soak
 def test_the_documented_job_writes_every_change(shop: Shop, jobs: str, tmp_path: Path) -> None:
     """`ray job submit` on a Ray that is not the one that merges."""
     with serving(shop) as instance:

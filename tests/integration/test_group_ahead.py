@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from integration.shared_servers import SharedShop
-from integration.shop import CLIENT, DEADLINE_S, Reading, Shop, in_background, kill
+from integration.shop import CLIENT, DEADLINE_S, Reading, in_background, kill
 
 import canal_group
 
@@ -61,24 +61,24 @@ def test_batches_read_ahead_come_in_order_also_after_a_rollback(served: SharedSh
     assert reading.rollbacks == 1
 
 
-def test_a_gateway_that_is_killed_while_rows_are_read_ahead_changes_nothing_but_a_moment(shop: Shop):
+def test_a_gateway_that_is_killed_while_rows_are_read_ahead_changes_nothing_but_a_moment(served: SharedShop):
     """1. rows flow; 2. the gateway's process is killed with batches on their way; 3. the rest comes, once."""
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        writing = in_background(lambda: shop.write_everywhere(150))
+    with served.connect() as consumer:
+        writing = in_background(lambda: served.write_everywhere(150))
         reading, gateway = Reading(consumer), consumer.status()["gateway"]["pid"]
         read_ahead(reading, 300, lambda number: number == 3 and bool(kill(gateway)))
         writing.join()
         assert consumer.status()["gateway"]["pid"] != gateway
-    reading.check(shop)
+    reading.check(served)
 
 
-def test_a_shard_that_is_killed_while_rows_are_read_ahead_hands_them_out_again(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        shop.write_everywhere(150)
+def test_a_shard_that_is_killed_while_rows_are_read_ahead_hands_them_out_again(served: SharedShop):
+    with served.connect() as consumer:
+        served.write_everywhere(150)
         reading, shard = Reading(consumer), consumer.status()["shards"][0]["pid"]
-        read_ahead(reading, shop.rows, lambda number: number == 3 and bool(kill(shard)))
+        read_ahead(reading, served.rows, lambda number: number == 3 and bool(kill(shard)))
         assert consumer.status()["shards"][0]["pid"] != shard
-    reading.check(shop)
+    reading.check(served)
 
 
 def test_what_a_killed_consumer_had_read_ahead_is_the_next_ones(served: SharedShop):

@@ -19,6 +19,7 @@ def pair(request):
         yield servers
 
 
+@pytest.mark.soak
 def test_a_standby_takes_over_while_subscribers_stand_at_different_places(
     one_ray, one_zookeeper, pair, tmp_path
 ):

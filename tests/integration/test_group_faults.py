@@ -7,6 +7,7 @@ import time
 
 import pytest
 import ray
+from integration.shared_servers import SharedShop
 from integration.shop import Reading, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
 
@@ -22,10 +23,10 @@ def until_rolled_back(consumer: canal_group.Consumer) -> None:
         return
 
 
-def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(shop: Shop):
+def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(served: SharedShop):
     """1. rows flow; 2. a shard is killed, a batch outstanding; 3. the consumer hears of it; 4. all comes."""
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        writing = in_background(lambda: shop.write_everywhere(150))
+    with served.connect() as consumer:
+        writing = in_background(lambda: served.write_everywhere(150))
         reading = Reading(consumer)
         reading.until(60)
         outstanding = consumer.get_without_ack(5, timeout=20)
@@ -34,36 +35,36 @@ def test_a_killed_shard_actor_comes_back_and_reads_on_from_the_cursor(shop: Shop
         writing.join()
         until_rolled_back(consumer)
         reading.rolled_back()
-        reading.until(shop.rows)
+        reading.until(served.rows)
         with pytest.raises(canal_group.RolledBack):
             consumer.ack(outstanding.batch_id)
-    reading.check(shop)
+    reading.check(served)
 
 
-def test_a_killed_group_actor_takes_over_from_itself_and_reads_on_from_the_cursor(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        writing = in_background(lambda: shop.write_everywhere(150))
+def test_a_killed_group_actor_takes_over_from_itself_and_reads_on_from_the_cursor(served: SharedShop):
+    with served.connect() as consumer:
+        writing = in_background(lambda: served.write_everywhere(150))
         reading = Reading(consumer)
         reading.until(60)
         before = consumer.status()["group"]
         kill(before["pid"])
         writing.join()
-        reading.until(shop.rows)
+        reading.until(served.rows)
         after = consumer.status()["group"]
-    reading.check(shop)
+    reading.check(served)
     assert after["pid"] != before["pid"]
     assert after["epoch"] > before["epoch"]
 
 
-def test_a_killed_gateway_changes_nothing_but_a_moment(shop: Shop):
-    with shop.serve() as instance, shop.connect(instance) as consumer:
-        writing = in_background(lambda: shop.write_everywhere(150))
+def test_a_killed_gateway_changes_nothing_but_a_moment(served: SharedShop):
+    with served.connect() as consumer:
+        writing = in_background(lambda: served.write_everywhere(150))
         reading = Reading(consumer)
         reading.until(60)
         kill(consumer.status()["gateway"]["pid"])
         writing.join()
-        reading.until(shop.rows)
-    reading.check(shop)
+        reading.until(served.rows)
+    reading.check(served)
 
 
 def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_place(shop: Shop):
@@ -106,6 +107,7 @@ def test_a_killed_source_comes_back_on_its_data_and_nothing_is_lost_or_twice(sho
     assert reading.rollbacks == 0, "no ring was lost"
 
 
+@pytest.mark.soak
 def test_a_source_that_can_send_nothing_for_long_does_not_hang_up(shop: Shop):
     """A consumer takes longer than the source's net_write_timeout.
 

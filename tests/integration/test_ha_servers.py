@@ -47,6 +47,7 @@ def active(instance: Instance) -> bool:
         return False
 
 
+@pytest.mark.soak
 def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that_ends(
     offline: Shop, instance_file: Path, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):
@@ -94,6 +95,7 @@ def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that
     reading.check(offline)
 
 
+@pytest.mark.soak
 def test_a_server_that_was_paused_refuses_everything_and_stands_by(shop: Shop):
     """A group actor sleeps for longer than its session.
 
@@ -177,6 +179,7 @@ def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
         reading.until(5)
 
 
+@pytest.mark.soak
 def test_one_of_three_zookeepers_may_die_while_an_instance_serves(shop: Shop, tmp_path: Path):
     """1. rows flow; 2. the ZooKeepers are killed one after the other, each back before the next one goes, the
     leader among them: the consumer keeps its epoch, nothing is lost; 3. two are killed: nothing is served

@@ -75,6 +75,7 @@ def test_a_ddl_and_typed_rows_of_mysql_reach_a_consumer(served: SharedShop):
     assert last["detail"] == '{"a": [true, "ü"], "b": 1}', "as the server prints it"
 
 
+@pytest.mark.soak
 def test_a_killed_mysql_comes_back_on_its_data_and_nothing_is_lost_or_twice(mysql_shop: Shop):
     """1. rows flow; 2. one server is killed with SIGKILL and restarted on its data; 3. its rows come once."""
     with mysql_shop.serve() as instance, mysql_shop.connect(instance) as consumer:
@@ -132,6 +133,7 @@ def test_caching_sha2_lets_the_right_password_in_without_tls(two_mysqls):
         connect(source(server, password="wrong"))
 
 
+@pytest.mark.soak
 def test_an_instance_reads_over_verified_tls(one_ray, one_zookeeper, tls_mysql, tmp_path):
     """The account may come over TLS only, and the server must prove that it is 127.0.0.1."""
     shop = Shop([tls_mysql.server], one_zookeeper.hosts, tmp_path)

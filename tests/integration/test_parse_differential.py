@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pymysql
 import pytest
 from integration.differential import NULL, kinds
-from integration.mysql_fixtures import two_mysqls  # noqa: F401  fixture
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
@@ -33,8 +32,11 @@ ROWS = 30
 
 
 @pytest.fixture
-def mysql(two_mysqls):  # noqa: F811
-    return two_mysqls[0].start()
+def mysql(two_mysqls):
+    """A server whose binlogs, which are read from their beginning, have nothing of other files' tests."""
+    server = two_mysqls[0].start()
+    server.execute("RESET BINARY LOGS AND GTIDS")
+    return server
 
 
 @pytest.fixture

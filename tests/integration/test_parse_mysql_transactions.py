@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from integration.mysql_fixtures import two_mysqls  # noqa: F401  fixture
 from integration.test_parse_reader import await_rows, reading
 
 from actors.parse.binlog_stream import resume_after
 
 
 @pytest.fixture
-def mysql(two_mysqls):  # noqa: F811
+def mysql(two_mysqls):
     """A server with an empty schema `app`."""
     server = two_mysqls[0].start()
     server.execute(

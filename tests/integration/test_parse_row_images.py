@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from integration.mysql_fixtures import two_mysqls  # noqa: F401  fixture
 from integration.test_parse_reader import await_rows, reading
 
 from actors.parse.preflight import preflight
@@ -17,7 +16,7 @@ NO = "(absent)"
 
 
 @pytest.fixture
-def mysql(two_mysqls):  # noqa: F811
+def mysql(two_mysqls):
     """A server with an empty schema `app`."""
     server = two_mysqls[0].start()
     server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")

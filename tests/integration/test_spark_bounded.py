@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import CLIENT, options, show_a_row
+from soak import first_quick
 
 from canal_group.client import Consumer
 from merge.position import GroupPosition
@@ -52,7 +53,7 @@ def left_behind(beside: Consumer, client: str) -> set[str]:
     return {each["client_id"] for each in clients if each["client_id"].startswith(client)}
 
 
-@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("tasks", first_quick(1, [2, 1]))
 def test_a_range_larger_than_the_rings_ends_at_any_position(
     spark: Any, served: SharedShop, beside: Consumer, tasks: int
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_range_larger_than_the_rings_ends_at_any_position(
     assert not left_behind(beside, "range")
 
 
+@pytest.mark.soak
 def test_several_tasks_have_the_rows_of_one(spark: Any, served: SharedShop, beside: Consumer) -> None:
     """More tasks than Spark runs at once: each has runs of the merged order, and together what one has."""
     begin = beside.locate("latest").to_json()

@@ -54,6 +54,7 @@ def test_a_micro_batch_whose_sink_failed_comes_again_as_it_was(
     assert max(map(changes, sink.batches.values())) <= 70
 
 
+@pytest.mark.soak
 def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from integration.shop import Shop, kill
 from integration.spark_sink import ROOT, Sink, change, changes, options, serving
+from soak import first_quick
 
 pytestmark = pytest.mark.timeout(180)
 #: how often a run is killed with -9, at a step that the seed chooses
-KILLS = int(os.environ.get("CANAL_GROUP_RESTARTS", "24"))
+KILLS = first_quick(1, (8, int(os.environ.get("CANAL_GROUP_RESTARTS", "24"))))
 #: steps that a run lives, at most
 STEPS_MAX = 14
 
@@ -49,10 +50,11 @@ def light_spark() -> Iterator[Any]:
         runner.stdout.close()
 
 
+@pytest.mark.parametrize("kills", KILLS)
 def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_killed(
-    shop: Shop, tmp_path: Path
+    shop: Shop, tmp_path: Path, kills: int
 ) -> None:
-    """1. A driver is killed at a step by chance, some dozen times; so are its gateway, a shard, the group.
+    """1. A driver is killed at a step by chance, again and again; so are its gateway, a shard, the group.
     2. Each next one has other partitions and limits, and writers write. 3. A micro-batch that comes again is
     the same rows in the same order, and in the end all of them are the tables.
     """
@@ -63,8 +65,9 @@ def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_kil
         with shop.connect(instance, client_id="beside") as beside:
             status = beside.status()
             beside.unsubscribe()
-        victims = {5: status["gateway"], 11: status["shards"][0], 17: status["group"]}
-        while sum(ends) > -9 * KILLS:
+        known = status["gateway"], status["shards"][0], status["group"]
+        victims = {kills * place // 4: each for place, each in enumerate(known, 1)}
+        while sum(ends) > -9 * kills:
             chosen = options(
                 shop,
                 instance,
@@ -88,6 +91,6 @@ def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_kil
         sink.take(int(path.name), json.loads(path.read_text()))
     for path in batches.glob("again.*"):
         sink.take(int(path.name.split(".")[1]), json.loads(path.read_text()))
-    assert sink.again > KILLS / 8, "micro-batches were read and not committed"
+    assert sink.again > kills / 8, "micro-batches were read and not committed"
     sink.check(shop)
     assert max(map(changes, sink.batches.values())) <= 60

@@ -9,6 +9,7 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from integration.serve_process import Serve
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.test_cli import offline, run
@@ -110,6 +111,7 @@ def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restar
         assert serve.end() == 0
 
 
+@pytest.mark.soak
 def test_a_changed_file_is_adopted_by_whoever_serves_and_by_a_standby_when_it_does(
     offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ):

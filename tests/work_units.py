@@ -1,0 +1,56 @@
+"""Which files one process takes together, where several processes share the tests."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from xdist.scheduler import LoadFileScheduling
+
+#: where tests take longest: folders, longest first
+LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
+#: files of a unit, by what they use and what takes long to make: a JVM with Spark, a data folder of MySQL
+TOGETHER = {
+    "spark": (
+        "test_documents",
+        "test_examples_mirror",
+        "test_examples_revenue",
+        "test_spark_bounded",
+        "test_spark_faults",
+        "test_spark_formats",
+        "test_spark_ranges",
+    ),
+    "mysql": (
+        "test_demo",
+        "test_group_failover",
+        "test_mysql_group",
+        "test_parse_differential",
+        "test_parse_gtid",
+        "test_parse_history",
+        "test_parse_identity",
+        "test_parse_mysql_transactions",
+        "test_parse_row_images",
+    ),
+}
+_UNIT_OF = {f"tests/integration/{name}.py": unit for unit, names in TOGETHER.items() for name in names}
+
+
+class UnitScheduling(LoadFileScheduling):
+    """Hands out files, and those of a unit to one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+
+def unit_of(nodeid: str) -> str:
+    """Return the unit of a test: its file, or what its file is together with."""
+    file = nodeid.partition("::")[0]
+    return _UNIT_OF.get(file, file)
+
+
+def turn_of(nodeid: str) -> int:
+    """Return how early a test begins: the longest units do first, so that the processes end together."""
+    unit = unit_of(nodeid)
+    if unit in TOGETHER:
+        return -1
+    folder = PurePosixPath(unit).parts[1]
+    return LONG.index(folder) if folder in LONG else len(LONG)
