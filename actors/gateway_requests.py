@@ -23,7 +23,7 @@ from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.ledger import Batch
 from merge.position import GroupPosition, Position
-from merge.span import Span
+from merge.span import Span, order_of
 from merge.table_filter import TableFilter
 
 #: how long a get may wait for rows, seconds
@@ -185,7 +185,9 @@ class Requests:
         batch: Batch | None = self._group.call(
             "span", *key, span, may_rewind=may_rewind, timeout_s=timeout_s, wait_s=timeout_s
         )
-        return None if batch is None else self._delivered(key, batch)
+        if batch is None:
+            return None
+        return {**self._delivered(key, batch), "order": order_of(batch.headers, batch.names, batch.shards)}
 
     def _delivered(self, key: tuple[str, int], batch: Batch) -> dict[str, Any]:
         self._rows.remember(*key, batch)

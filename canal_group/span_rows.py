@@ -32,6 +32,8 @@ class SpanRows:
     #: the span, as JSON texts of its positions
     start: str
     end: str
+    #: which transactions it has in which order, see `Batch.order`
+    order: str
     #: what of the rows is wanted: `format`, and for "typed" `table`, `before`, `columns`, `added`
     wanted: Mapping[str, Any]
     #: how long a gateway or a shard may be away, seconds
@@ -47,6 +49,7 @@ class SpanRows:
             span.batch_id,
             span.start.to_json(),
             span.end.to_json(),
+            span.order,
             wanted,
             consumer.retry_s,
         )
@@ -58,7 +61,8 @@ class SpanRows:
 
         Raises:
             FencedError: the client id has another consumer by now.
-            RolledBack: the span is done with.
+            RolledBack: the span is done with; or its rows stand in another order by now, and parts that were
+                read before do not fit to this one.
             RetryableError: no server answered for `retry_s`.
         """
         deadline_s = time.monotonic() + self.retry_s
@@ -83,6 +87,7 @@ class SpanRows:
                 _pause(error, deadline_s)
                 continue
             if value is not None:
+                self._check_order(value["order"])
                 return int(value["batch_id"])
             late = ServerUnavailable(
                 f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
@@ -91,6 +96,15 @@ class SpanRows:
                 retry_after_s=0.0,
             )
             _pause(late, deadline_s)
+
+    def _check_order(self, order: str) -> None:
+        if order != self.order:
+            row = GroupPosition.from_json(self.end).sequence
+            raise RolledBack(
+                f"What ends at row {row} stands in another order by now: another server of a source took"
+                " over, which stamped its transactions otherwise.",
+                hint="Read all parts of the span again; a query that is started again does so.",
+            )
 
 
 def _pause(error: RetryableError, deadline_s: float) -> None:

@@ -15,8 +15,10 @@ was committed before the greatest key of the start position.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +98,42 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
         mine = arranged["shard"] == shard
         arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
     return arranged[np.lexsort((arranged["shard"], arranged["key_us"]))]
+
+
+def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> str:
+    """Return a digest of the transactions of a span in their order, whatever fragments they came in.
+
+    A server that took over may have stamped the same transactions otherwise: a replica of MariaDB stamps the
+    last statement where its source stamps the COMMIT. Then they stand in another order when read again.
+
+    Args:
+        headers: (n,) HEADER, in the span's order; those without rows do not count.
+        names: what their indexes point to.
+        shards: names of the shards by shard_index.
+    """
+    mine = headers[headers["row_end"] > headers["row_begin"]]
+    if not len(mine):
+        return ""
+    by_gtid = mine["gtid_number"] > 0
+    columns = (
+        _digests(mine["shard"], shards),
+        _digests(np.where(by_gtid, mine["gtid_source"], mine["file"]), names),
+        np.where(by_gtid, mine["gtid_number"], mine["begin_offset"]).astype(np.int64),
+    )
+    begins = np.ones(len(mine), dtype=bool)
+    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    first = np.flatnonzero(begins)
+    rows = np.add.reduceat((mine["row_end"] - mine["row_begin"]).astype(np.int64), first)
+    digest = hashlib.blake2b(rows.tobytes(), digest_size=16)
+    for column in columns:
+        digest.update(column[first].tobytes())
+    return digest.hexdigest()
+
+
+def _digests(indexes: NDArray[np.integer], texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each text that an index points to: indexes are of one server's making."""
+    found, places = np.unique(indexes, return_inverse=True)
+    return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[places]
 
 
 def whole(headers: Headers, lead: int, count: int) -> int:

@@ -40,6 +40,8 @@ class SpanPart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
     #: the span as JSON texts of its positions
     start: str
     end: str
+    #: which transactions it has in which order, see `Batch.order`
+    order: str
     #: which pieces of how many
     pieces: range
     count: int
@@ -60,7 +62,7 @@ def parts(options: Options, epoch: int, span: Batch, partitions: int) -> list[Sp
     count = each * partitions
     positions = span.start.to_json(), span.end.to_json()
     return [
-        SpanPart(options, epoch, span.batch_id, *positions, range(first, first + each), count)
+        SpanPart(options, epoch, span.batch_id, *positions, span.order, range(first, first + each), count)
         for first in range(0, count, each)
     ]
 
@@ -118,7 +120,7 @@ def _rows_of(part: SpanPart) -> SpanRows:
             wanted["columns"] = [name for name in options.columns if name not in CHANGE.names]
         added = added_columns(options.columns)
         wanted["added"] = sorted({*added, *COLUMNS}) if part.limit else added
-    where = part.batch_id, part.start, part.end
+    where = part.batch_id, part.start, part.end, part.order
     return SpanRows(options.door(), options.client, part.epoch, *where, wanted, options.retry_s)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import options
 
 from canal_group.span_rows import SpanRows
 from canal_group.spark.options import Options
 from canal_group.spark.session import Session
+from merge.errors import RolledBack
 from merge.span import same_places
 
 ROWS_MAX, BYTES_MAX = 7, 1 << 20
@@ -42,6 +46,25 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
         session.finish(place)
         state = next(each for each in consumer.status()["group"]["clients"] if each["client_id"] == "session")
         assert state["outstanding"] == []
+    finally:
+        session.give_up()
+        session.close()
+
+
+def test_parts_of_a_span_are_of_one_order(served: SharedShop) -> None:
+    """1. Parts of a span are planned. 2. It comes in another order when it is planned again: none is read."""
+    chosen = options(served, served.instance, client="orders", startingPosition="latest")
+    session = Session(Options.from_spark(chosen))
+    try:
+        place = session.begin()
+        served.write_everywhere(20)
+        while (span := session.next_batch(place, ROWS_MAX, BYTES_MAX)) is None:
+            pass
+        rows = SpanRows.of(session._connected(), span, {"format": "envelope"})
+        session._connected().rollback()
+        with pytest.raises(RolledBack, match="stands in another order by now"):
+            replace(rows, order="of another server").read(0, 1)
+        assert rows.read(0, 1).num_rows == span.rows
     finally:
         session.give_up()
         session.close()

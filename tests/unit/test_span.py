@@ -11,7 +11,7 @@ from merge.errors import DataError, PositionPurged, RolledBack, UsageError
 from merge.gtid import NO_GTIDS, parse_gtid_set
 from merge.header import Flag
 from merge.position import GroupPosition, Position
-from merge.span import Span, arrange, covered, reaches_back, same_places, up_to
+from merge.span import Span, arrange, covered, order_of, reaches_back, same_places, up_to
 
 
 def reading(*sources, **settings):
@@ -459,6 +459,30 @@ def test_of_the_same_server_it_is_the_place_that_tells_what_is_old():
         old = up_to(run.headers, run.names, Position(file, offset), same_server=True)
         assert old.tolist() == [index < count for index in range(4)]
         assert not up_to(run.headers, run.names, Position(file, offset), same_server=False).any()
+
+
+def test_a_digest_of_an_order_tells_transactions_and_not_fragments_files_or_empty_ones():
+    """The other server has other file names, cuts otherwise, and has a transaction without rows more."""
+    one, other = Source(Tx(10, (3,)), Tx(20)), Source(Tx(10, (1, 2)), Tx(20), Tx(30, (0,)), name="other")
+    here = order_of(one.headers, one.names, ("s0",))
+    there = other.headers.copy()
+    names = (*other.names[:-1], one.names[-1])
+    there["shard"] = 1
+    assert order_of(there, names, ("gone", "s0")) == here
+    assert order_of(there[::-1], names, ("gone", "s0")) != here
+    assert order_of(there, names, ("s0", "gone")) != here
+    there["row_end"][-2] += 1
+    assert order_of(there, names, ("gone", "s0")) != here
+    assert order_of(one.headers[:0], (), ()) == ""
+
+
+def test_without_gtids_a_digest_tells_places():
+    source = Source(Tx(10), Tx(20))
+    headers = source.headers.copy()
+    headers["gtid_number"] = 0
+    here = order_of(headers, source.names, ("s0",))
+    assert order_of(headers, ("elsewhere", *source.names[1:]), ("s0",)) != here
+    assert order_of(headers[::-1], source.names, ("s0",)) != here
 
 
 def test_several_transactions_may_be_more_than_a_ring_holds():
