@@ -185,7 +185,8 @@ class Group:
             set_aside = self._subscribers.purge(name, position, error, waited=waited)
             if set_aside is None:
                 continue
-            if not any(name in cursor.shards for cursor in self._subscribers.cursors):
+            joined = self._stream.with_joined
+            if not any(name in joined(cursor).shards for cursor in self._subscribers.cursors):
                 self._stream.give_up_position(shard)
             return [*instructions, *set_aside, *self._rewind(at_us)]
         return instructions

@@ -7,6 +7,7 @@ were: after a restart they say who is new.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from merge.errors import UsageError
 from merge.member import MEMBERS_MAX, Member, Role
@@ -120,6 +121,11 @@ class Membership:
                 member.role = Role.LEFT
                 return index
         return None
+
+    def with_joined(self, cursor: GroupPosition) -> GroupPosition:
+        """Return a cursor that stands, in each shard that it does not know, where that joined."""
+        lacking = {name: self.joined[name] for name in self.joined.keys() - cursor.shards.keys()}
+        return replace(cursor, shards={**cursor.shards, **lacking}) if lacking else cursor
 
     def without_retired(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor that remembers who left, and does not hold them."""

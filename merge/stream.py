@@ -134,6 +134,7 @@ class Stream(Membership):
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)
+        cursors = [self.with_joined(cursor) for cursor in cursors]
         # Without a cursor a shard goes on where the log began.
         self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
         opening: list[OpenShard] = []

@@ -222,9 +222,11 @@ class Subscriber:
         self._purged = None
         self.writes.unsaved = True
 
-    def needs(self, shard: str, position: Position) -> bool:
+    def needs(self, shard: str, position: Position, stream: Stream) -> bool:
         """Return whether it is for this subscriber that a shard was asked to open at `position`."""
-        return self.kept and self.cursor is not None and self.cursor.shards.get(shard) == position
+        if not self.kept or self.cursor is None:
+            return False
+        return stream.with_joined(self.cursor).shards.get(shard) == position
 
     def begin_anew(self) -> None:
         """Begin where the log will begin; a rewind has to follow."""

@@ -249,7 +249,7 @@ class Subscribers:
 
     def _needing(self, shard: str, position: Position) -> list[Subscriber]:
         """Return for whom a shard was asked to open at `position`; of a shared one, who is furthest back."""
-        need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position)]
+        need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position, self._stream)]
         if need or position.server != ANY_SERVER:
             return need
         keys = {

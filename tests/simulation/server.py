@@ -219,11 +219,11 @@ class Server(Process):
         removal = self.spawn(self.calls.remove_shard(name, now=now))
         await asyncio.sleep(0)  # the machine has heard it by then; the answer may take long, or never come
         machine = self.machine
-        if machine is not None and self._role(name) in (Role.LEAVING, Role.LEFT):
+        # A server that took over may not know it yet, and lets go of what the cursors hold.
+        if machine is not None and (self._role(name) is Role.LEAVING or name in machine._stream.retired):
             # One that has not joined yet leaves at once too.
             at_once = now or before is Role.JOINING
-            index = machine._stream.shards.index(name)
-            self.around.invariants.removed(machine.epoch, index, now=at_once)
+            self.around.invariants.removed(machine.epoch, int(name[1:]), now=at_once)
         state: dict[str, Any] = await removal
         return state
 

@@ -300,6 +300,39 @@ def test_a_shard_that_the_stored_cursors_lack_joins_after_a_restart_and_nobody_w
     assert "s1" in world.stored["c"].cursor.shards
 
 
+def test_a_client_whose_cursor_does_not_know_of_a_join_yet_misses_nothing_of_the_newcomer():
+    """1. A shard joins, and two cursors are to follow. 2. One does, and goes on; the other's write is lost.
+    3. The next server reads the newcomer from where it joined.
+    """
+    world = running(Source(Tx(10)))
+    world.subscribe("other")
+    world.report_all()
+    for client in ("c", "other"):
+        world.ack(world.get(client).batch_id, client)
+    world.add(Source(Tx(21), Tx(22), Tx(23), server=1))
+    world.report(0, 0, promise_us=30)
+    world.open(1)
+    while world.saving:
+        lost = world.saving[0].client_id == "other"
+        world.save(CoordinatorUnavailable("away") if lost else None)
+    world.report_all()
+    world.ack(world.get().batch_id)
+    assert "s1" not in world.stored["other"].cursor.shards
+    world.settings = type(world.settings)("shop", ("s0", "s1"))
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open_all()
+    for client in ("c", "other"):
+        world.request_subscribe(client)
+        world.lease()
+    while world.saving:
+        world.save()
+    world.report_all()
+    assert keys(world.get("other")) == [21, 22, 23]
+    assert world.get() is None
+
+
 def test_names_are_given_once():
     world = running(Source(Tx(10)), Source(Tx(20)))
     with pytest.raises(UsageError, match="belongs to a shard that is there"):
