@@ -91,6 +91,6 @@ def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_kil
         sink.take(int(path.name), json.loads(path.read_text()))
     for path in batches.glob("again.*"):
         sink.take(int(path.name.split(".")[1]), json.loads(path.read_text()))
-    assert sink.again > kills / 8, "micro-batches were read and not committed"
+    assert sink.again >= kills / 8, "micro-batches were read and not committed"
     sink.check(shop)
     assert max(map(changes, sink.batches.values())) <= 60
