@@ -156,6 +156,9 @@ class OrderChecks(OperatorChecks):
             found = {index for shard, index in places if shard == source.index}
             again = last.passed - (first.placed if first.server == last.server else first.passed)
             there = last.passed - first.passed
+            if f"s{source.index}" not in start.shards:
+                # It joined after that, where its source begins.
+                there -= source.active.forgotten
             self._require(
                 self._with_rows(source, there) <= found <= again, "a span is not what stands between its ends"
             )
