@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from merge.cursor_writes import OWN_CALL
@@ -35,7 +36,9 @@ from merge.events import (
     SubscribeRequested,
     UnsubscribeRequested,
 )
-from merge.instructions import Instruction, LeaseConsumer, Refuse, Reply
+from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
+from merge.phase import Phase
+from merge.span import Span
 from merge.stream import Stream
 from merge.subscriber import Subscriber
 from merge.subscribers import Subscribers
@@ -117,8 +120,31 @@ class Consumers:
             subscriber.check_kept(event.resume, event.at_us)
             if event.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
                 self._subscribers.check_apart(event.client_id, subscriber.cursor)
+        if not event.may_disturb:
+            self._check_undisturbed(event, subscriber)
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
+
+    def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
+        """Return if nobody else is rolled back for a subscription.
+
+        Raises:
+            AccessDenied: its rows are no longer held, and it wants them again.
+            RetryableError: the log begins inside a transaction, whose beginning a newcomer must not miss.
+        """
+        if subscriber is not None and subscriber.cursor is not None:
+            if subscriber.kept or (event.resume is None and subscriber.phase is Phase.PURGED):
+                return
+            if event.resume is not Resume.NOW:
+                self._subscribers.check_alone(event.client_id)
+                return
+        inside = self._stream.merging and self._stream.base.inside
+        if inside and self._subscribers.others_consume(event.client_id):
+            raise RetryableError(
+                f"Client {event.client_id} cannot begin inside the large transaction that another client "
+                "is being given.",
+                retry_after_s=1.0,
+            )
 
     def _not_leased(self, event: LeaseFailed) -> list[Instruction]:
         del self._leasing[event.call]
@@ -126,6 +152,12 @@ class Consumers:
 
     def _leased(self, event: ConsumerLeased) -> list[Instruction]:
         request = self._leasing.pop(event.call)
+        if not request.may_disturb:
+            # What was so when it asked may have changed while the coordinator was asked.
+            try:
+                self._check_undisturbed(request, self._subscribers.find(event.client_id))
+            except CanalGroupError as error:
+                return [ReleaseConsumer(event.client_id), Refuse(event.call, error)]
         subscriber = self._subscribers.find_or_make(event.client_id)
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
@@ -150,9 +182,18 @@ class Consumers:
     def _span(self, event: SpanRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         event.span.check()
+        event = replace(event, span=self._said(event.span))
         if event.may_rewind:
             self._subscribers.check_apart(event.client_id, event.span.start)
+        if not event.may_disturb and subscriber.would_rewind(event, self._stream):
+            self._subscribers.check_alone(event.client_id)
         return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
+
+    def _said(self, span: Span) -> Span:
+        """Return a span whose positions say nothing of who belongs to the group."""
+        until = span.until
+        said = self._stream.said
+        return replace(span, start=said(span.start), until=None if until is None else said(until))
 
     def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.find(event.client_id)

@@ -18,7 +18,8 @@
     │   └── StoreFull               a ring store
     ├── FencedError         stop, never retry: somebody newer owns this
     └── DataError           the operator
-        ├── PositionPurged      the source no longer has this position
+        ├── PositionRefused     the source cannot begin at this position
+        │   └── PositionPurged      it no longer has it
         ├── CorruptEvent        bytes that cannot be what they claim
         ├── UnsupportedEvent    bytes this version does not decode
         ├── SchemaMismatch      tables that cannot become one
@@ -29,10 +30,14 @@ A refused call changes nothing. An error carries fields, not only text; it survi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
 Detail: TypeAlias = str | int | float | None
+
+#: nobody is told to wait longer before the next attempt, seconds
+RETRY_AFTER_MAX_S = 86_400.0
 
 
 class CanalGroupError(Exception):
@@ -151,7 +156,11 @@ class DataError(CanalGroupError):
     """
 
 
-class PositionPurged(DataError):
+class PositionRefused(DataError):
+    """The source cannot begin at the position: it is none of its own, or its binlog is damaged there."""
+
+
+class PositionPurged(PositionRefused):
     """The source no longer has the binlog file that holds the position."""
 
 
@@ -187,7 +196,31 @@ def _tree(cls: type[CanalGroupError]) -> dict[str, type[CanalGroupError]]:
 _BY_NAME = _tree(CanalGroupError)
 
 
-def error_from_dict(value: Mapping[str, Any]) -> CanalGroupError:
-    """Return the error that `CanalGroupError.to_dict` described; an unknown class becomes the base class."""
-    cls = _BY_NAME.get(str(value.get("error")), CanalGroupError)
-    return cls(str(value["message"]), hint=str(value.get("hint", "")), **dict(value.get("details", {})))
+def error_from_dict(value: Any) -> CanalGroupError:
+    """Return the error that `CanalGroupError.to_dict` described; an unknown class becomes the base class.
+
+    A `retry_after_s` that nobody can wait for is left out: what describes the error need not be one of ours.
+
+    Raises:
+        ValueError: this describes no error.
+    """
+    try:
+        cls = _BY_NAME.get(str(value.get("error")), CanalGroupError)
+        details = dict(value.get("details", {}))
+        if not _is_wait(details.get("retry_after_s", 0)):
+            del details["retry_after_s"]
+        return cls(str(value["message"]), hint=str(value.get("hint", "")), **details)
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError("this describes no error") from error
+
+
+def error_from_json(text: str | bytes) -> CanalGroupError:
+    """Return the error that a JSON text describes; see `error_from_dict`."""
+    try:
+        return error_from_dict(json.loads(text))
+    except RecursionError as error:
+        raise ValueError("this describes no error") from error
+
+
+def _is_wait(value: object) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= RETRY_AFTER_MAX_S

@@ -110,6 +110,8 @@ class SubscribeRequested:
     filter: str
     at_us: int
     resume: Resume | None = None
+    #: whether others that consume may be rolled back for it
+    may_disturb: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,8 @@ class SpanRequested:
     #: whether shards may be opened again for it, should it be before the cursor
     may_rewind: bool
     at_us: int
+    #: whether others that consume may be rolled back for it
+    may_disturb: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from merge.batch_limits import BatchLimits
 from merge.consumers import Consumers
-from merge.errors import CanalGroupError, PositionPurged, UsageError
+from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
 from merge.events import (
     ConsumerLeased,
     Event,
@@ -117,7 +117,7 @@ class Group:
             self._settling = []
         return instructions
 
-    def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
+    def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911 - one case an event
         match event:
             case Started():
                 self._subscribers.restore(event.consumers, event.at_us)
@@ -144,15 +144,22 @@ class Group:
             case Ticked():
                 return self._ticked(event)
             case ConsumerLeased():
-                instructions = self._consumers.handle(event)
-                if self._stream.merging and not self._subscribers.all_placed:
-                    # The log begins inside a huge transaction, whose beginning the newcomer must not miss.
-                    instructions += self._rewind(event.at_us)
-                return instructions
+                return self._leased(event)
             case SpanRequested() | ReleaseRequested() | UnsubscribeRequested():
                 return self._consumers.handle(event) + self._rewind_if_sought(event.at_us)
             case _:
                 return self._consumers.handle(event)
+
+    def _leased(self, event: ConsumerLeased) -> list[Instruction]:
+        opened_for = self._subscribers.cursors
+        instructions = self._consumers.handle(event)
+        if self._stream.merging:
+            # Else the log begins inside a huge transaction, whose beginning the newcomer must not miss.
+            placed = self._subscribers.all_placed
+        else:
+            # Who resumes may stand before the place at which the shards are just being opened.
+            placed = all(cursor in opened_for for cursor in self._subscribers.cursors)
+        return instructions if placed else [*instructions, *self._rewind(event.at_us)]
 
     def _lost(self, event: ShardLost) -> list[Instruction]:
         left = self._stream.members[event.shard].role is Role.LEFT
@@ -180,13 +187,14 @@ class Group:
             name, standing = self._stream.shards[shard], self._stream.standings[shard]
             position, error, since_us = standing.asked_at, standing.error, standing.purged_us
             assert position is not None, "a shard without a position begins where its settings say"
-            assert isinstance(error, PositionPurged), "it says why"
+            assert isinstance(error, PositionRefused), "it says why"
             waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US
             set_aside = self._subscribers.purge(name, position, error, waited=waited)
             if set_aside is None:
                 continue
             joined = self._stream.with_joined
-            if not any(name in joined(cursor).shards for cursor in self._subscribers.cursors):
+            nobody = not any(name in joined(cursor).shards for cursor in self._subscribers.cursors)
+            if nobody and isinstance(error, PositionPurged):
                 self._stream.give_up_position(shard)
             return [*instructions, *set_aside, *self._rewind(at_us)]
         return instructions

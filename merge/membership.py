@@ -127,6 +127,21 @@ class Membership:
         lacking = {name: self.joined[name] for name in self.joined.keys() - cursor.shards.keys()}
         return replace(cursor, shards={**cursor.shards, **lacking}) if lacking else cursor
 
+    def said(self, position: GroupPosition) -> GroupPosition:
+        """Return a position that a client says, without what it says of who belongs to the group.
+
+        Raises:
+            UsageError: it has a shard that there is not, and never was.
+        """
+        unknown = position.shards.keys() - {*self.shards, *self.orphans} - self._retired
+        if unknown:
+            raise UsageError(
+                f"{', '.join(sorted(unknown))}: no such shard in the group.",
+                hint="A shard was taken out of the instance, or the position is of another one.",
+            )
+        retired = tuple(name for name in position.retired if name in self._retired)
+        return replace(position, retired=retired, joined={})
+
     def without_retired(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor that remembers who left, and does not hold them."""
         return cursor.without(self._retired) if self._retired else cursor

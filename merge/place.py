@@ -104,8 +104,7 @@ class Place:
             stop = int(places[count])
         # A copy: what is delivered outlives the window it was cut from.
         headers = headers[:count].copy()
-        at_tip = self.read + stop == stream.log.tip
-        if at_tip and not stream.draining and self._limits.may_wait(headers):
+        if self.read + stop == stream.log.tip and self._limits.may_wait(headers) and _may_come(stream):
             return None
         self._raise_keys(headers)
         # A batch that was taken back may be older than a shard that joined.
@@ -171,8 +170,8 @@ class Place:
             # What comes after it cannot be in the span: it does not wait for more.
             span = replace(span, rows_min=0)
         count = self._limits.count_span(headers[:stop], span)
-        may_wait = stop == len(headers) and not stream.draining
-        if not count or (may_wait and self._limits.may_wait(headers[:count])):
+        at_tip = stop == len(headers)
+        if not count or (at_tip and self._limits.may_wait(headers[:count]) and _may_come(stream)):
             return None
         chosen: NDArray[np.bool_] = np.arange(len(headers)) < count
         return chosen
@@ -285,6 +284,11 @@ class Place:
             same = position.is_of(stream.servers[shard])
             fresh[mine] = ~up_to(headers[mine], stream.names, position, same_server=same)
         return fresh
+
+
+def _may_come(stream: Stream) -> bool:
+    """Return whether more may come out though nothing is given."""
+    return not stream.draining and not stream.crowded
 
 
 def _up_to_a_gap(headers: Headers) -> int:

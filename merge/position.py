@@ -20,6 +20,8 @@ from merge.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 #: `server` of a position that is a place in no server's binlog: only its GTID set says where it is
 ANY_SERVER = "*"
 
+#: what an error shows of what is no position, characters: clients send it, and others plant it
+_SHOWN_MAX = 200
 _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
 
 
@@ -135,7 +137,7 @@ class Position:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{value!r} is no position ({type(error).__name__}: {error}).",
+                f"{repr(value)[:_SHOWN_MAX]} is no position ({type(error).__name__}: {error}).",
                 hint='Expected {"file": "mysql-bin.000001", "offset": 4, ...}.',
             ) from error
         file_order(position.file)
@@ -256,8 +258,8 @@ class GroupPosition:
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
             retired_key_us = _whole(value.get("retired_key_us", 0))
             joined = dict(value.get("joined", {}))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{text!r} is no group position ({error}).") from error
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"{text[:_SHOWN_MAX]!r} is no group position ({error}).") from error
         return cls(
             {name: Position.from_dict(position) for name, position in shards.items()},
             sequence,

@@ -218,16 +218,7 @@ def covered(
         names: what their indexes point to.
         shards: names of the shards by shard_index.
         servers: identities of the servers that the headers are of, by shard_index.
-
-    Raises:
-        UsageError: `until` names a shard that the group does not have.
     """
-    unknown = until.shards.keys() - set(shards)
-    if unknown:
-        raise UsageError(
-            f"{', '.join(sorted(unknown))}: no such shard in the group.",
-            hint="A shard was taken out of the instance, or the position is of another one.",
-        )
     within = np.zeros(len(headers), dtype=bool)
     for index, name in enumerate(shards):
         place, begin = until.shards.get(name), start.shards.get(name)

@@ -48,7 +48,7 @@ class ShardStanding:
     early: list[ShardReported] = field(default_factory=list)
     #: why it is not open
     error: CanalGroupError | None = None
-    #: when its source first refused `asked_at` because it is purged; None: it has not
+    #: when its source first refused `asked_at`, purged or none of its own; None: it has not
     purged_us: int | None = None
     reason: str = ""
     #: sequence of the last header that was taken, and of the last that was freed; -1: none

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from merge.errors import CanalGroupError, ConfigError, PositionPurged
+from merge.errors import CanalGroupError, ConfigError, PositionRefused
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
 from merge.member import Member, Policy, Role
@@ -81,6 +81,16 @@ class Stream(Membership):
         """The shard for which headers of others wait, and whose ring is full; None: there is none."""
         holding = self._timeline.held_by() if self._timeline is not None else None
         return holding if holding is not None and self.standings[holding].full else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a ring is full of what came out: its shard brings no more until some of it is freed."""
+        return any(standing.full and self._all_out(shard) for shard, standing in enumerate(self.standings))
+
+    def _all_out(self, shard: int) -> bool:
+        kept = self.log.slice(self.log.base, self.log.tip)
+        mine = kept["sequence"][kept["shard"] == shard]
+        return len(mine) > 0 and int(mine[-1]) == self.standings[shard].taken
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -381,7 +391,7 @@ class Stream(Membership):
         standing.error = event.error
         if standing.taken >= 0 or standing.asked_at is None:
             return
-        if not isinstance(event.error, PositionPurged):
+        if not isinstance(event.error, PositionRefused):
             standing.purged_us = None
         elif standing.purged_us is None:
             standing.purged_us = event.at_us
@@ -430,8 +440,11 @@ class Stream(Membership):
 
     @staticmethod
     def _know_until(member: Member, standing: ShardStanding) -> None:
-        """Find what the source's clock said when the shard was asked to leave, if that clock was read."""
-        if standing.clock is not None:
+        """Find what the source's clock said when the shard was asked to leave.
+
+        A reading from before that does not tell: the clock may have been set since.
+        """
+        if standing.clock is not None and standing.clock[1] >= member.leaves_since_us:
             source_us, at_us = standing.clock
             member.until_us = source_us + member.leaves_since_us - at_us
 

@@ -366,6 +366,32 @@ class Subscriber:
             return []
         return self._save(replace(saving, under_way=True), stream)
 
+    def _reads(self, stream: Stream) -> bool:
+        return stream.merging and self.phase is Phase.READING
+
+    def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
+        positioned = self.delivery.place.position if self._reads(stream) else self.cursor
+        return self.kept and positioned is not None and same_places(positioned, start)
+
+    def _is_forward(self, sought: GroupPosition) -> bool:
+        return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
+
+    def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
+        """Return whether it can stand at a position in the log that there is."""
+        base = stream.base
+        return self._reads(stream) and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
+
+    def would_rewind(self, request: SpanRequested, stream: Stream) -> bool:
+        """Return whether the shards have to be opened again for a span, with all that follows for others."""
+        start = request.span.start
+        if self.delivery.find_span(request.span) is not None or self._stands_at(start, stream):
+            return False
+        sought = stream.settled(start)
+        forward = self._is_forward(sought)
+        if self._holds(sought, stream) or not (forward or request.may_rewind):
+            return False
+        return stream.merging or not forward or not self.kept
+
     def _seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
         """Stand at `start`: everything before it is done with, whatever the cursor says.
 
@@ -374,12 +400,10 @@ class Subscriber:
         Raises:
             RolledBack: it is before the cursor, and that may not be; nothing was changed.
         """
-        reading = stream.merging and self.phase is Phase.READING
-        positioned = self.delivery.place.position if reading else self.cursor
-        if self.kept and positioned is not None and same_places(positioned, start):
+        if self._stands_at(start, stream):
             return []
         sought = stream.settled(start)
-        forward = self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
+        forward, held = self._is_forward(sought), self._holds(sought, stream)
         if not forward and not may_rewind:
             raise RolledBack(
                 f"Client {self.client_id} has consumed what is asked for.",
@@ -389,9 +413,7 @@ class Subscriber:
         self.new = False
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self._purged), sought
-        base = stream.base
-        held = reaches_back(base.ack.shards, sought.shards)
-        if reading and base.ack == base.end and held:
+        if held:
             self.stand_at(sought, stream)
         elif stream.merging or not forward or not self.kept:
             self._go(Step.SEEK)

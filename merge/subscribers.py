@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from merge.batch_limits import BatchLimits
-from merge.errors import DataError, UsageError
+from merge.errors import AccessDenied, DataError, UsageError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.phase import Phase
@@ -106,6 +106,25 @@ class Subscribers:
         stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
         return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
 
+    def others_consume(self, client_id: str) -> bool:
+        """Return whether another client would be rolled back beside this one."""
+        return any(each.client_id != client_id and each.lease.holder for each in self._kept)
+
+    def check_alone(self, client_id: str) -> None:
+        """Return if nobody else is rolled back where the sources are read again for a client.
+
+        Raises:
+            AccessDenied: another one consumes. Who that is, is told to operators only.
+        """
+        if self.others_consume(client_id):
+            raise AccessDenied(
+                f"The sources would have to be read again for client {client_id}, and another client would "
+                "be rolled back for it.",
+                hint="Use a token whose entry in gateway.clients says `rewind: true`, or ask while no other "
+                "client consumes.",
+                client=client_id,
+            )
+
     def check_apart(self, client_id: str, start: GroupPosition) -> None:
         """Return if a client may read from `start`, though the shards have to be opened again for that.
 
@@ -127,7 +146,7 @@ class Subscribers:
                 if apart_us > self._apart_max_us:
                     raise UsageError(
                         f"Client {client_id} asks for what shard {shard} committed {apart_us / 1e6:.0f} s"
-                        f" before what client {other.client_id} has read; the bound is "
+                        " before what another client has read; the bound is "
                         f"{self._apart_max_us / 1e6:.0f} s.",
                         hint="Read it through an instance of its own for these shards, or raise "
                         "consumer.apart_max_s: every other client waits while the sources are read again.",

@@ -379,10 +379,17 @@ class World:
         else:
             self.tell(ev.ClientNotForgotten(asked.call, asked.client_id, error))
 
-    def request_subscribe(self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None) -> int:
+    def request_subscribe(
+        self,
+        client: str = "c",
+        holder: str = "h",
+        resume: ev.Resume | None = None,
+        *,
+        may_disturb: bool = True,
+    ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
-        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us, resume))
+        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us, resume, may_disturb))
         return call
 
     def subscribe(
@@ -415,10 +422,12 @@ class World:
         assert batch is None or isinstance(batch, Batch)
         return batch
 
-    def request_span(self, span: Span, client: str = "c", *, may_rewind: bool = True) -> int:
+    def request_span(
+        self, span: Span, client: str = "c", *, may_rewind: bool = True, may_disturb: bool = True
+    ) -> int:
         """Ask for a span; return the call."""
         call, epoch = self.call(), self.epochs.get(client, 0)
-        self.tell(ev.SpanRequested(call, client, epoch, span, may_rewind, self.now_us))
+        self.tell(ev.SpanRequested(call, client, epoch, span, may_rewind, self.now_us, may_disturb))
         return call
 
     def span(self, span: Span, client: str = "c", *, may_rewind: bool = True) -> Batch | None:

@@ -3,7 +3,9 @@
 Rules:
 - only a cursor that went on waits. A new subscription, another filter, other shards and a removal are written
   at once, and so is everything once the store has not answered for `OVERDUE_FLUSHES` whiles;
-- what waits belongs to its epoch: it is written under it, or never.
+- what waits belongs to its epoch: it is written under it, or never;
+- a write that was not answered may have been done: nothing older follows it, and the next one waits for the
+  store.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class PeriodicCursorStore:
         self._known: dict[str, Subscription] = {}
         #: client ids whose last save is not in the store, and since when, seconds of the host's clock
         self._waiting: dict[str, float] = {}
+        #: client ids of which it is not known whether a write at once was done
+        self._unsure: set[str] = set()
         #: why the store takes no more of this epoch
         self._fenced: FencedError | None = None
         self._closing = host.event()
@@ -79,17 +83,21 @@ class PeriodicCursorStore:
             self._check(epoch, f"the cursor of {client_id}")
             known = self._known.get(client_id)
             may_wait = known is not None and _only_moved(known, subscription)
-            if may_wait:
+            if may_wait and client_id not in self._unsure:
                 since = self._waiting.setdefault(client_id, self._clock_s())
                 self._known[client_id] = subscription
-                may_wait = self._clock_s() - since < OVERDUE_FLUSHES * self._flush_s
-        if may_wait:
-            return
+                if self._clock_s() - since < OVERDUE_FLUSHES * self._flush_s:
+                    return
         with self._writing:
-            self._store.save(subscription, epoch)
             with self._lock:
+                # Another epoch may have been claimed meanwhile, under which nothing of this one is kept.
+                self._check(epoch, f"the cursor of {client_id}")
                 self._known[client_id] = subscription
-                self._waiting.pop(client_id, None)
+                self._unsure.add(client_id)
+                self._waiting.setdefault(client_id, self._clock_s())
+            self._write(subscription, epoch)
+            with self._lock:
+                self._written(client_id)
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor here and in the store, at once; errors as in `save`."""
@@ -99,7 +107,7 @@ class PeriodicCursorStore:
             self._store.forget(client_id, epoch)
             with self._lock:
                 self._known.pop(client_id, None)
-                self._waiting.pop(client_id, None)
+                self._written(client_id)
 
     def flush(self, epoch: int) -> None:
         """Write what waits.
@@ -133,6 +141,11 @@ class PeriodicCursorStore:
     def _enter(self, epoch: int) -> None:
         if epoch != self._epoch:
             self._epoch, self._known, self._waiting, self._fenced = epoch, {}, {}, None
+            self._unsure.clear()
+
+    def _written(self, client_id: str) -> None:
+        self._waiting.pop(client_id, None)
+        self._unsure.discard(client_id)
 
     def _write_waiting(self) -> None:
         with self._lock:
@@ -146,17 +159,20 @@ class PeriodicCursorStore:
                 if client_id not in self._waiting:
                     return
                 subscription, epoch = self._known[client_id], self._epoch
-            try:
-                self._store.save(subscription, epoch)
-            except FencedError as error:
-                with self._lock:
-                    self._fenced, self._waiting = error, {}
-                raise
+            self._write(subscription, epoch)
             with self._lock:
                 if self._known[client_id] is subscription:
-                    del self._waiting[client_id]
+                    self._written(client_id)
                 else:
                     self._waiting[client_id] = self._clock_s()
+
+    def _write(self, subscription: Subscription, epoch: int) -> None:
+        try:
+            self._store.save(subscription, epoch)
+        except FencedError as error:
+            with self._lock:
+                self._fenced, self._waiting = error, {}
+            raise
 
     def _run(self) -> None:
         while not self._closing.wait(self._flush_s):

@@ -23,6 +23,8 @@ class Delivery:
     least_us: int
     #: the same of the headers of its log alone, without what the cursor had passed
     own_us: int
+    #: the most that a key may be that is raised to what the cursor had passed when the log began
+    start_us: int
     #: whether its last header ends a transaction
     whole: bool
 
@@ -40,6 +42,8 @@ class Consumption:
     known: list[Reach] = field(default_factory=list)
     #: the same of what the known cursor has passed
     passed_us: int = 0
+    #: the most that a key of what it has passed may be
+    passed_most_us: int = 0
     #: where it first began
     first: list[Reach] = field(default_factory=list)
     #: by batch id

@@ -41,7 +41,7 @@ class CursorChecks(OperatorChecks):
             consumption = self._of(subscription.client_id)
             self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
             # What was acknowledged and not written comes again.
-            consumption.known, consumption.passed_us = [], 0
+            consumption.known, consumption.passed_us, consumption.passed_most_us = [], 0, 0
             self._know(consumption, subscription.cursor)
 
     # ---- subscriptions that end ---------------------------------------------------------------------------
@@ -58,11 +58,20 @@ class CursorChecks(OperatorChecks):
         self._note_newcomer(0)
 
     def _note_newcomer(self, epoch: int) -> None:
-        """Note under which epoch a cursor first held the newcomer, and when none does any more."""
+        """Note under which epoch a cursor first held the newcomer, and when none does any more.
+
+        It joined where its source began: a join passes nothing that the source still had.
+        """
         if self._newcomer is None or not self.is_known(self._newcomer):
-            self._joined_epoch = None
+            self._joined_epoch, self._joined_behind = None, None
         elif self._joined_epoch is None:
-            self._joined_epoch = epoch
+            source, name = self._sources[self._newcomer], f"s{self._newcomer}"
+            cursors = [one.cursor for one in self._consumptions.values() if one.cursor is not None]
+            joined = [source.reach(cursor.joined[name]) for cursor in cursors if name in cursor.joined]
+            behind = frozenset().union(*(reach.passed for reach in joined))
+            gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
+            self._require(behind <= gone, "a shard joins behind what its source has")
+            self._joined_epoch, self._joined_behind = epoch, behind
 
     def unsubscribes(self, client_id: str) -> None:
         """Note that a consumer is about to give its subscription up."""
@@ -204,13 +213,15 @@ class CursorChecks(OperatorChecks):
         self.counts["acks"] += 1
 
     def _know(self, consumption: Consumption, cursor: GroupPosition | None) -> None:
-        if cursor is not None:
-            known = consumption.known or consumption.first
-            consumption.known = self._reaches(cursor, consumption)
-            if not known:
+        if cursor is None:
+            return
+        known = consumption.known or consumption.first
+        consumption.known = self._reaches(cursor, consumption)
+        for shard, (source, behind) in enumerate(zip(self._sources, consumption.known, strict=True)):
+            most_us = max(map(source.key_most_us, behind.passed), default=0)
+            consumption.passed_most_us = max(consumption.passed_most_us, most_us)
+            if known:
                 # What a source had purged before it first began says nothing of the order of what follows.
-                return
-            for source, before, behind in zip(self._sources, known, consumption.known, strict=True):
-                passed = behind.passed - before.passed
+                passed = behind.passed - known[shard].passed
                 least_us = max((source.key_min_us[index] for index in passed), default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)

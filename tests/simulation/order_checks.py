@@ -29,12 +29,10 @@ class OrderChecks(OperatorChecks):
         self._check_places(batch, places)
         for shard, index in places:
             self._check_fresh(consumption, batch, shard, index)
-        least_us, own_us = self._check_order(consumption, before, batch, places)
+        delivery = self._check_order(consumption, before, batch, places)
         self._check_whole(before, batch, places)
         for shard, index in places:
             self._check_stays(batch.server_epoch, shard, index)
-        flags = int(batch.headers["flags"][-1])
-        delivery = Delivery(batch, places, least_us, own_us, bool(flags & END))
         consumption.delivered[batch.batch_id] = delivery
         consumption.ends[batch.server_epoch, batch.generation, batch.log_stop] = delivery
         self.counts["batches"] += 1
@@ -73,22 +71,20 @@ class OrderChecks(OperatorChecks):
 
     def _check_order(
         self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[Place]
-    ) -> tuple[int, int]:
-        """Check a batch's order.
-
-        Returns:
-            The least key that any header up to its last may have: of all that the cursor has passed too, and
-            of this log alone.
-        """
+    ) -> Delivery:
+        """Check a batch's order."""
         least_us = before.least_us if before is not None else consumption.passed_us
         own_us = before.own_us if before is not None else 0
+        start_us = before.start_us if before is not None else consumption.passed_most_us
         stamps, flags = batch.headers["commit_us"].tolist(), batch.headers["flags"].tolist()
         for stamp_us, flag, (shard, index) in zip(stamps, flags, places, strict=True):
             source = self._sources[shard]
             self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
             repeated = (shard, index) in consumption.repeated
             most_us = source.key_most_us(index)
-            excused = repeated or self._excused(shard, batch.server_epoch, most_us >= own_us)
+            # What is behind the cursor has the key of its end, and goes with what has that key too.
+            in_order = max(most_us, start_us) >= own_us
+            excused = repeated or self._excused(shard, batch.server_epoch, in_order)
             if most_us < least_us and not excused:
                 early_us = least_us - most_us
                 self._require(False, f"order is wrong by {early_us} us more than clocks explain")
@@ -102,7 +98,7 @@ class OrderChecks(OperatorChecks):
                 held_us = self._held.get((batch.server_epoch, shard))
                 if held_us is not None and shard != self._newcomer and not moved:
                     self._check_not_passed(shard, index, held_us)
-        return least_us, own_us
+        return Delivery(batch, places, least_us, own_us, start_us, bool(flags[-1] & END))
 
     def _excused(self, shard: int, epoch: int, in_order: bool) -> bool:
         """Return whether a shard's transactions may be late.
@@ -141,6 +137,13 @@ class OrderChecks(OperatorChecks):
             if consumption.durable:
                 upto[shard] |= consumption.durable[shard].passed
             before = binlog.before(binlog.at[index]) - upto[shard]
+            if shard == self._newcomer:
+                # It joined where its source began; no cursor may say so yet.
+                before -= (
+                    self._sources[shard].active.forgotten
+                    if self._joined_behind is None
+                    else self._joined_behind
+                )
             has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
             self._require(has, "a consumer receives what comes later")
             upto[shard].add(index)
@@ -157,8 +160,9 @@ class OrderChecks(OperatorChecks):
             again = last.passed - (first.placed if first.server == last.server else first.passed)
             there = last.passed - first.passed
             if f"s{source.index}" not in start.shards:
-                # It joined after that, where its source begins.
-                there -= source.active.forgotten
+                # It joined after that, where its source began.
+                known = source.index == self._newcomer and self._joined_behind is not None
+                there -= self._joined_behind if known else source.active.forgotten
             self._require(
                 self._with_rows(source, there) <= found <= again, "a span is not what stands between its ends"
             )

@@ -43,6 +43,8 @@ class Record:
         self._newcomer = newcomer
         #: the epoch in which a cursor first held the newcomer; None: none does
         self._joined_epoch: int | None = None
+        #: what its source had forgotten when it joined, as indexes
+        self._joined_behind: frozenset[int] | None = None
         #: since when a shard is held, by (epoch, shard)
         self._held: dict[tuple[int, int], int] = {}
         #: removals by (epoch, shard), and those that a cursor says have happened

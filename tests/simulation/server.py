@@ -70,7 +70,8 @@ class Surroundings:
 def instance(shards: tuple[str, ...]) -> InstanceSettings:
     """Return settings that name these shards."""
     definitions = [definition(name) for name in shards]
-    return build_instance({"preset": "memory", "destination": DESTINATION, "shards": definitions})
+    files = {"shard_add": {"files": "/"}}
+    return build_instance({"preset": "memory", "destination": DESTINATION, "shards": definitions, **files})
 
 
 def definition(shard: str) -> dict[str, Any]:

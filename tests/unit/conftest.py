@@ -3,6 +3,7 @@
 import builtins
 import sys
 
+import purges
 import pytest
 
 
@@ -24,3 +25,9 @@ def no_ray(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", importing)
     if "ray" in sys.modules and hasattr(sys.modules["ray"], "init"):
         monkeypatch.setattr(sys.modules["ray"], "init", _forbidden)
+
+
+@pytest.fixture(params=[False, True], ids=["refused", "opened first"])
+def opened_first(request):
+    """Whether a shard says where it is open before its source was asked."""
+    purges.OPENED_FIRST[0] = request.param

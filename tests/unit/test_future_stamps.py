@@ -249,17 +249,15 @@ def test_what_was_not_believed_stays_counted_when_the_shards_are_opened_again():
 
 
 def test_a_removed_shard_is_taken_up_to_what_its_clock_said_when_that_was_asked_for():
-    """1. Its clock is read. 2. Two seconds later it is to leave, and once more after it has said more."""
+    """1. It is to leave. 2. That is said once more. 3. Fifty seconds later its clock is read."""
     source = Source(Tx(NOW + S), Tx(NOW + 2 * S), Tx(NOW + 4 * S), Tx(NOW + 9 * S))
     world = World.of(source, Source(Tx(NOW), server=1))
     world.subscribe()
-    world.now_us = 7 * S
-    world.report(0, 0, source_us=NOW)
-    world.now_us += 3 * S
+    world.now_us = 10 * S
     assert world.remove("s0")["role"] == "leaving"
     world.now_us += 50 * S
     world.remove("s0")
-    world.report(0, source_us=NOW + 60 * S)
+    world.report(0, source_us=NOW + 53 * S)
     world.report(1, promise_us=NOW + 60 * S)
     batch = world.get()
     assert batch.headers["commit_us"].tolist() == [NOW, NOW + S, NOW + 2 * S]
@@ -275,13 +273,16 @@ def test_a_clock_that_is_read_before_merging_begins_is_no_news():
 
 
 def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked():
-    """Nothing that was committed before a shard was to leave is left behind for it."""
+    """1. A reading that was asked for before the shard was to leave does not count. 2. One that was asked for
+    after that does, as of when it was asked for.
+    """
     world = World.of(Source(Tx(NOW + 4 * S), Tx(NOW + 6 * S)), Source(Tx(NOW), server=1))
     world.subscribe()
-    world.tell(ev.ShardReported(0, 1, None, None, 12 * S, source_us=NOW, asked_us=10 * S))
     world.now_us = 15 * S
     world.remove("s0")
-    world.report(0, source_us=NOW + 60 * S)
+    world.tell(ev.ShardReported(0, 1, None, None, 17 * S, source_us=NOW, asked_us=14 * S))
+    world.tell(ev.ShardReported(0, 1, None, None, 25 * S, source_us=NOW + 10 * S, asked_us=20 * S))
+    world.report(0)
     world.report(1, promise_us=NOW + 60 * S)
     assert world.get().headers["commit_us"].tolist() == [NOW, NOW + 4 * S]
 

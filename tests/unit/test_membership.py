@@ -395,6 +395,27 @@ def test_a_removed_shard_that_is_quiet_leaves_at_its_next_promise():
     assert world.closed == [1]
 
 
+def test_a_removed_shard_owes_what_a_clock_that_was_set_forward_stamped():
+    """1. Its clock is read. 2. It is set forward, and a transaction commits. 3. The shard is removed: how far
+    it has to come is told by a reading from after that.
+    """
+    world = running(Source(Tx(10)), Source(Tx(150)))
+    world.report(1, 0, source_us=100)
+    world.now_us += 1
+    world.remove("s1")
+    world.report(1, source_us=210)
+    world.report(1, 0, promise_us=209)
+    assert world.status(1)["role"] == "leaving"
+    world.report(1, 0, promise_us=211)
+    world.report(0, promise_us=300)
+    batch = world.get()
+    assert keys(batch) == [10, 150]
+    world.ack(batch.batch_id)
+    while world.saving:
+        world.save()
+    assert world.closed == [1]
+
+
 def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
     world = running(Source(Tx(10)), Source(Tx(20)))
     world.report(0, promise_us=30)
@@ -639,3 +660,12 @@ def test_each_shard_that_the_settings_lack_is_let_go_by_its_name():
     with pytest.raises(UsageError) as caught:
         members.index_of("b")
     assert caught.value.hint == "The shards are a."
+
+
+def test_what_a_client_says_of_who_belongs_to_the_group_is_left_out():
+    """1. nobody joined or left by its word; 2. who left did so in its position too."""
+    members = Membership(("a", "b", "c"))
+    members.leave("b")
+    place = Source().start
+    said = GroupPosition({"a": place}, 7, ("b", "c"), joined={"a": place, "b": place})
+    assert members.said(said) == GroupPosition({"a": place}, 7, ("b",))

@@ -76,6 +76,88 @@ def test_what_is_more_than_a_step_is_written_at_once(store, disk, changed):
     assert disk.load() == [changed], "the older cursor does not follow it"
 
 
+class Losing(Disk):
+    """A store that takes what it is given, and whose answers get lost."""
+
+    losing = False
+
+    def save(self, subscription, epoch):
+        super().save(subscription, epoch)
+        if self.losing:
+            raise CoordinatorUnavailable("no answer")
+
+
+def test_nothing_older_follows_a_write_whose_answer_was_lost():
+    """1. A cursor waits. 2. Another shard is to be written at once; the store has it, and its answer is lost.
+    3. A flush does not bring the older cursor back. 4. Until a write is answered, each waits for the store.
+    """
+    disk = Losing()
+    store = PeriodicCursorStore(disk, NEVER_S)
+    store.save(reader(4), 1)
+    store.save(reader(5), 1)
+    joined = reader(6, shards=("s0", "s1"))
+    disk.losing = True
+    with pytest.raises(CoordinatorUnavailable):
+        store.save(joined, 1)
+    disk.losing = False
+    store.flush(1)
+    assert disk.load() == [joined]
+    disk.losing = True
+    for further in (reader(7, shards=("s0",)), reader(8, shards=("s0",))):
+        with pytest.raises(CoordinatorUnavailable):
+            store.save(further, 1)
+    disk.losing = False
+    store.save(reader(9, shards=("s0",)), 1)
+    assert disk.load() == [reader(9, shards=("s0",))]
+    store.save(reader(10, shards=("s0",)), 1)
+    assert disk.load() == [reader(9, shards=("s0",))], "it waits again"
+    store.close()
+
+
+class Watched:
+    """A lock that says when somebody waits for it."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.wanted = threading.Event()
+
+    def __enter__(self):
+        if not self._lock.acquire(blocking=False):
+            self.wanted.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_what_waited_for_the_claim_of_another_epoch_is_not_written_under_it(disk):
+    store = PeriodicCursorStore(disk, NEVER_S)
+    store.save(reader(4), 1)
+    store._writing = Watched()
+    errors = []
+
+    def save():
+        try:
+            store.save(reader(5, shards=("s0", "s1")), 1)
+        except FencedError as error:
+            errors.append(error)
+
+    saving = threading.Thread(target=save)
+
+    def claim(epoch):
+        saving.start()
+        assert store._writing.wanted.wait(10)
+        MemoryCursorStore.claim(disk, epoch)
+
+    disk.claim = claim
+    store.claim(2)
+    saving.join()
+    assert errors
+    store.flush(2)
+    assert disk.load() == [reader(4)]
+    store.close()
+
+
 def test_a_forgotten_client_id_does_not_come_back(store, disk):
     store.save(reader(5), 1)
     store.forget("1001", 1)

@@ -124,7 +124,7 @@ def test_other_objects_are_no_positions(value):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "nonsense", "[]", "7", "null", "{}", '{"shards":{}}', '{"sequence":0}', b"\xff",
+    ["", "nonsense", "[" * 100_000, "[]", "7", "null", "{}", '{"shards":{}}', '{"sequence":0}', b"\xff",
      '{"sequence":"x","shards":{}}', '{"sequence":1.5,"shards":{}}', '{"sequence":-1,"shards":{}}',
       '{"sequence":0,"shards":7}', '{"sequence":0,"shards":{"a":7}}'],
 )  # fmt: skip
@@ -235,3 +235,13 @@ def test_what_is_further_is_so_in_every_part():
         found = one.further(two)
         assert {name: position.offset for name, position in found.shards.items()} == {"a": 8, "b": 9}
         assert (found.sequence, found.retired_key_us) == (3, 9)
+
+
+def test_an_error_does_not_repeat_all_of_what_is_no_position():
+    for wrong in ("x" * 1_000_000, "[" + "1," * 100_000 + "1]", b"\0" * 1_000_000):
+        with pytest.raises(UsageError, match="is no group position") as caught:
+            GroupPosition.from_json(wrong)
+        assert len(str(caught.value)) < 2_000
+    with pytest.raises(UsageError, match="is no position") as caught:
+        Position.from_dict({"file": "x" * 1_000_000})
+    assert len(str(caught.value)) < 2_000

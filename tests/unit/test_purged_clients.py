@@ -20,10 +20,7 @@ from merge.group import PURGED_WAIT_US
 from merge.position import GroupPosition
 from merge.span import Span
 
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["refused", "opened first"])
-def _opened_first(request):
-    OPENED_FIRST[0] = request.param
+pytestmark = pytest.mark.usefixtures("opened_first")
 
 
 def test_a_client_whose_position_was_purged_is_set_aside_and_the_others_go_on():

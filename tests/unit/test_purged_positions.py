@@ -3,7 +3,6 @@
 import pytest
 from builders import Source, Tx, World
 from purges import (
-    OPENED_FIRST,
     TRANSACTIONS,
     committing,
     let_time_pass,
@@ -19,10 +18,7 @@ from merge.group import PURGED_WAIT_US
 from merge.gtid import parse_gtid_set
 from merge.position import GroupPosition, Position
 
-
-@pytest.fixture(autouse=True, params=[False, True], ids=["refused", "opened first"])
-def _opened_first(request):
-    OPENED_FIRST[0] = request.param
+pytestmark = pytest.mark.usefixtures("opened_first")
 
 
 def test_a_position_that_only_gtids_can_find_is_of_the_client_that_is_furthest_back():

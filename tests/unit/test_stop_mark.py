@@ -13,7 +13,7 @@ def test_a_mark_says_who_when_and_why():
     assert StopMark.from_json(MARK.to_json()) == MARK
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"7", b"\xff"])
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"7", b"\xff", b"[" * 100_000])
 def test_whatever_stands_there_stops(text):
     assert "stopped by somebody" in str(StopMark.from_json(text))
 
