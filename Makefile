@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo recorded test sim chaos soak bench mutants check fuzz asan format clean
+.PHONY: help setup demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Three processes share the tests, a file as a whole: on two cores, for tests wait as well as compute. Some tests alone do
@@ -38,11 +38,15 @@ bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --jso
 mutants: setup ## put small faults into merge/ and tell which no test notices (MODULES="merge/pending.py" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
-check: setup ## lint, formatting, types, import contracts
+check: setup ## lint, formatting, types, import contracts, known faults of dependencies
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python scripts/audit.py
+
+audit: setup ## ask a database of known faults about the versions in constraints.txt
+	@$(BIN)/python scripts/audit.py
 
 fuzz: setup ## damage binlogs, and compare rows by chance with SELECT (MINUTES=1 SEEDS=20)
 	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from conf.admission import admitted
 from conf.sentence import first_error
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
@@ -75,19 +76,19 @@ def is_same_shard(one: ShardSettings, other: ShardSettings) -> bool:
 
 
 def added_shard(running: InstanceSettings, definition: Mapping[str, Any]) -> ShardSettings:
-    """Return a shard that is to be added, if its definition holds beside the others.
+    """Return a shard that a command adds, if its definition holds beside the others.
 
     Args:
         running: what runs.
-        definition: as in an instance file; its secrets are read.
+        definition: as in an instance file; its secrets are read, if they are for it.
 
     Raises:
-        ConfigError: it cannot hold.
+        ConfigError: it cannot hold, or names what is not for it.
     """
     name = definition.get("name")
     others = [shard for shard in running.shards if shard.name != name]
     try:
-        shard = ShardSettings.model_validate(dict(definition))
+        shard = ShardSettings.model_validate(admitted(running, definition))
         InstanceSettings.model_validate({**dict(running), "shards": [*others, shard]})
     except ValidationError as error:
         raise first_error(error, f"shard {name}", InstanceSettings) from None

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from conf.reach import is_loopback
 from conf.secret import read_secret
-from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Settings, unfit
+from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit
 from merge.access import is_header_text
 
 
@@ -24,33 +24,39 @@ class GatewaySslSettings(Settings):
 
 
 class ClientSettings(Settings):
-    """One who may come in, by a token of its own. The token appears in no repr, dump or error."""
+    """One who may come in, by a token or a certificate of its own; by both, if both are named.
+
+    The token appears in no repr, dump or error.
+    """
 
     #: what logs and refusals call it
     name: Name
-    #: environment variable or file that holds its token; one of them is required
+    #: environment variable or file that holds its token
     token_env: str | None = None
     token_file: AnchoredPath | None = None
+    #: the name in its certificate: the first alternative name, or the subject's common name if it has none
+    certificate: Text | None = None
     #: what it may read; empty: this instance's destination
     destinations: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     #: under which client ids; empty: any
     client_ids: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     #: whether it may change what is served
     operate: bool = False
+    #: whether other clients may be rolled back for what it reads; who may operate may that as well
+    rewind: bool = False
 
-    _token: SecretStr = PrivateAttr(default=SecretStr(""))
+    _token: SecretStr | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _read_token(self) -> ClientSettings:
-        token = _token(self.token_env, self.token_file)
-        if token is None:
-            raise unfit("be given, or `token_file`", key="token_env", found="is missing")
-        self._token = token
+        self._token = _token(self.token_env, self.token_file)
+        if self._token is None and self.certificate is None:
+            raise unfit("be given, or `token_file`, or `certificate`", key="token_env", found="is missing")
         return self
 
     @property
-    def token(self) -> SecretStr:
-        """What it shows."""
+    def token(self) -> SecretStr | None:
+        """What it shows; None: its certificate is enough."""
         return self._token
 
 
@@ -64,12 +70,23 @@ class GatewaySettings(Settings):
     #: environment variable or file that holds a token by which everything may be read and operated
     token_env: str | None = None
     token_file: AnchoredPath | None = None
-    #: who else may come in; without clients and token, everybody on this machine may do everything
+    #: who else may come in; without clients and token, everybody on this machine may read, and whoever has a
+    #: certificate of `ssl.client_ca`
     clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
     #: None: the connections are not encrypted
     ssl: GatewaySslSettings | None = None
     #: bytes of one message of a reply, about; a larger batch leaves in several
     reply_bytes_max: Count = 4 << 20
+    #: connections that brought a call which was let in; where no token is asked for, any call
+    connections_max: Count = 1_024
+    #: other ones, how long each may be such, and the bytes that all of them together may bring
+    unauthenticated_max: Count = 64
+    unauthenticated_s: Seconds = 10.0
+    unauthenticated_bytes_max: Count = 2 << 20
+    #: bytes of a request, about
+    request_bytes_max: Count = 16 << 20
+    #: calls of one client that are answered at once
+    calls_max: Count = 512
 
     _token: SecretStr | None = PrivateAttr(default=None)
 
@@ -89,6 +106,7 @@ class GatewaySettings(Settings):
     def _distinct_clients(self) -> GatewaySettings:
         names: dict[str, int] = {}
         tokens = {} if self._token is None else {self._token.get_secret_value(): "the gateway"}
+        certificates: dict[str, str] = {}
         for index, client in enumerate(self.clients):
             place = f"clients[{index}]"
             first = names.setdefault(client.name, index)
@@ -96,6 +114,20 @@ class GatewaySettings(Settings):
                 raise unfit(
                     "be unique", key=f"{place}.name", found=f"clients[{first}] is '{client.name}' too"
                 )
+            if client.certificate is not None and (self.ssl is None or self.ssl.client_ca is None):
+                raise unfit(
+                    "stand with `gateway.ssl.client_ca`", key=f"{place}.certificate", found="it is missing"
+                )
+            if client.token is None:
+                assert client.certificate is not None
+                owner = certificates.setdefault(client.certificate, place)
+                if owner != place:
+                    raise unfit(
+                        "be a certificate of its own",
+                        key=f"{place}.certificate",
+                        found=f"{owner} has the same",
+                    )
+                continue
             owner = tokens.setdefault(client.token.get_secret_value(), place)
             if owner != place:
                 key = "token_env" if client.token_file is None else "token_file"
@@ -106,6 +138,11 @@ class GatewaySettings(Settings):
     def token(self) -> SecretStr | None:
         """The token by which everything is allowed; None: there is none."""
         return self._token
+
+    @property
+    def names_who(self) -> bool:
+        """Whether it says who may come in, and for what; else everybody who reaches it may read."""
+        return self._token is not None or bool(self.clients)
 
 
 def _token(env: str | None, file: Path | None) -> SecretStr | None:

@@ -7,14 +7,14 @@ neither the variable nor the file.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from pydantic import SecretStr
 
-from conf.value import unfit
+from conf.value import is_variable, unfit
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: a file of a secret is no longer, bytes
+FILE_BYTES_MAX = 64 << 10
 
 
 def read_secret(name: str, env: str | None, file: Path | None) -> SecretStr | None:
@@ -38,7 +38,7 @@ def read_secret(name: str, env: str | None, file: Path | None) -> SecretStr | No
 
 def _from_environment(key: str, variable: str) -> SecretStr:
     expected = "name an environment variable that holds the secret"
-    if not _VARIABLE.fullmatch(variable):
+    if not is_variable(variable):
         # What stands here may be the secret itself: it is not repeated.
         raise unfit(expected, key=key, found="is no name of a variable")
     secret = os.environ.get(variable)
@@ -50,9 +50,14 @@ def _from_environment(key: str, variable: str) -> SecretStr:
 def _from_file(key: str, file: Path) -> SecretStr:
     expected = "name a file that holds the secret"
     try:
-        secret = file.read_text(encoding="utf-8").rstrip("\r\n")
+        with file.open("rb") as opened:
+            found = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise unfit(expected, key=key, found=f"{file} cannot be read ({error.strerror})") from None
+    if len(found) > FILE_BYTES_MAX:
+        raise unfit(expected, key=key, found=f"{file} is longer than {FILE_BYTES_MAX} bytes")
+    try:
+        secret = found.decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise unfit(expected, key=key, found=f"{file} is no UTF-8 text") from None
     if not secret:

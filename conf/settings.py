@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from conf.gateway_settings import GatewaySettings
 from conf.server_settings import CoordinationSettings, CursorSettings, RaySettings
+from conf.shard_add_settings import ShardAddSettings
 from conf.shard_settings import ShardSettings, Start, derive_server_id
 from conf.stream_settings import (
     BatchSettings,
@@ -32,6 +33,8 @@ class InstanceSettings(Settings):
 
     destination: Name
     shards: Annotated[tuple[ShardSettings, ...], Field(strict=False, min_length=1)]
+    #: what shards may use that are added by command
+    shard_add: ShardAddSettings = ShardAddSettings()
     #: of shards that say nothing themselves
     start: Start = "latest"
     filter: FilterSettings = FilterSettings()

@@ -14,11 +14,14 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from merge.pattern import Pattern, PatternList
+from merge.pattern_syntax import PatternSyntax
 from merge.table_filter import split_patterns
 
 #: `type` of the errors that `unfit` makes
 UNFIT = "unfit"
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _PORT_MAX = 65535
@@ -43,6 +46,16 @@ def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomErr
     return PydanticCustomError(UNFIT, "should {expected}", {"expected": expected, "key": key, "found": found})
 
 
+def is_name(text: str) -> bool:
+    """Return whether `text` is a name: a part of a path, and never a path."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_variable(text: str) -> bool:
+    """Return whether an environment variable can be called so."""
+    return _VARIABLE.fullmatch(text) is not None
+
+
 def is_host_and_port(text: str) -> bool:
     """Return whether `text` is `host:port`, with an IPv6 address in brackets."""
     match = _HOST_AND_PORT.fullmatch(text)
@@ -50,8 +63,14 @@ def is_host_and_port(text: str) -> bool:
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value):
+    if not is_name(value):
         raise unfit("be a name of letters, digits, `_`, `-` and `.`, begun by a letter, digit or `_`")
+    return value
+
+
+def _variable(value: str) -> str:
+    if not is_variable(value):
+        raise unfit("name an environment variable")
     return value
 
 
@@ -90,15 +109,17 @@ def _ray_address(value: str) -> str:
 
 def _regex(value: str) -> str:
     try:
-        re.compile(value)
-    except re.error as error:
+        Pattern(value)
+    except PatternSyntax as error:
         raise unfit(f"be a regular expression ({error})") from None
     return value
 
 
 def _regex_list(value: str) -> str:
-    for part in split_patterns(value):
-        _regex(part)
+    try:
+        PatternList(split_patterns(value))
+    except PatternSyntax as error:
+        raise unfit(f"be a regular expression ({error})") from None
     return value
 
 
@@ -109,6 +130,8 @@ def _anchored(value: Path, info: ValidationInfo) -> Path:
 
 #: a part of file names and ZooKeeper paths
 Name: TypeAlias = Annotated[str, AfterValidator(_name)]
+#: of the environment
+Variable: TypeAlias = Annotated[str, AfterValidator(_variable)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 #: where to connect to, or to listen
 Host: TypeAlias = Annotated[str, AfterValidator(_host)]

@@ -1,4 +1,4 @@
-"""Who may do what: the tokens that open a gateway, and what each of them allows.
+"""Who may do what: the tokens and certificates that open a gateway, and what each of them allows.
 
 A token is kept as its digest only, and is compared in a time that says nothing of it.
 """
@@ -25,6 +25,15 @@ class Grant:
     client_ids: frozenset[str] = frozenset()
     #: whether it may change what is served
     operate: bool = False
+    #: what the client shows: a token, a certificate, or nothing
+    shows: str = "token"
+    #: whether other clients may be rolled back for what it reads
+    rewind: bool = False
+
+    @property
+    def may_disturb(self) -> bool:
+        """Whether other clients may be rolled back for it."""
+        return self.rewind or self.operate
 
     def check(self, destination: str, client_id: str | None = None, *, operation: str = "") -> None:
         """Return if this is allowed.
@@ -44,16 +53,28 @@ class Grant:
         if client_id is not None and self.client_ids and client_id not in self.client_ids:
             raise self._denied(f"client id {client_id} of {destination}", "client_ids")
 
+    def sees(self, client_id: str) -> bool:
+        """Return whether a client id's cursor may be shown: its own readers and operators see it."""
+        return self.operate or not self.client_ids or client_id in self.client_ids
+
     def _denied(self, what: str, setting: str) -> AccessDenied:
+        if not self.shows:
+            return AccessDenied(
+                f"Nobody who shows no token may do {what}.",
+                hint="Commands of the user that runs the server find its token in that user's "
+                "~/.cache/canal-group; others need a client with `operate` in its gateway.clients.",
+                client=self.name,
+            )
         return AccessDenied(
-            f"The token of {self.name} is not for {what}.",
-            hint=f"Use another token, or let the server's gateway.clients say so (`{setting}`).",
+            f"The {self.shows} of {self.name} is not for {what}.",
+            hint=f"Use another one, or let the server's gateway.clients say so (`{setting}`).",
             client=self.name,
         )
 
 
-#: of a gateway that asks for no token
-EVERYBODY = Grant("everybody", operate=True)
+#: of a gateway that asks for no token: everything may be read. Other clients may be rolled back for that;
+#: nothing else is changed
+READER = Grant("everybody", rewind=True, shows="")
 
 
 def is_header_text(token: str) -> bool:
@@ -71,23 +92,42 @@ class Grants:
     """The grants of a gateway.
 
     Args:
-        known: digests of tokens, and what they allow; none: no token is asked for.
+        known: digests of tokens, the certificate that has to be shown with each (empty: none has to), and
+            what they allow.
+        certificates: what certificates allow that are shown without a token, by the name in them.
+        anybody: what everybody else may do; None: nobody else comes in.
     """
 
-    known: tuple[tuple[bytes, Grant], ...] = field(default=(), repr=False)
+    known: tuple[tuple[bytes, str, Grant], ...] = field(default=(), repr=False)
+    certificates: tuple[tuple[str, Grant], ...] = ()
+    anybody: Grant | None = None
 
     @classmethod
     def of(cls, tokens: Iterable[tuple[str, Grant]]) -> Grants:
-        """Return the grants of tokens."""
-        return cls(tuple((token_digest(token), grant) for token, grant in tokens))
+        """Return the grants of tokens, whatever certificate is shown with them."""
+        return cls(tuple((token_digest(token), "", grant) for token, grant in tokens))
 
-    def find(self, shown: str) -> Grant | None:
-        """Return what a token allows, without a token its absence; None: it is unknown."""
-        if not self.known:
-            return EVERYBODY
-        digest, found = token_digest(shown), None
+    def find(self, token: str, certificate: str = "") -> Grant | None:
+        """Return what a caller may do; None: it does not come in.
+
+        Args:
+            token: that it shows; empty: none.
+            certificate: the name in the certificate that it has proved to be its own; empty: it has none.
+        """
+        digest, found = token_digest(token), None
         # All are compared, whichever fits: how long it takes tells nothing.
-        for kept, grant in self.known:
-            if compare_digest(kept, digest):
+        for kept, beside, grant in self.known:
+            if compare_digest(kept, digest) and beside in {"", certificate}:
                 found = grant
-        return found
+        if found is not None:
+            return found
+        if token and self.anybody is None:
+            # A wrong token is no lesser one.
+            return None
+        return dict(self.certificates).get(certificate, self.anybody) if certificate else self.anybody
+
+    def may_come_in(self, token: str) -> bool:
+        """Return whether somebody with a token comes in, if the certificate, not known yet, is right."""
+        digest = token_digest(token)
+        known = [compare_digest(kept, digest) for kept, _, _ in self.known]
+        return any(known) or self.anybody is not None or (not token and bool(self.certificates))

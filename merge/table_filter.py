@@ -4,20 +4,21 @@ A list is comma-separated regular expressions on `schema.table`; commas inside {
 expression, and so does an escaped one. Each expression matches the whole name, upper and lower case alike. A
 statement on a schema as a whole has an empty table name: `shop\..*` matches its `shop.`.
 
-Format: canal's AviaterRegexFilter; expressions are Python's, which agree with Java's in all that names need.
+Format: canal's AviaterRegexFilter; `merge.pattern_syntax` says what an expression may hold.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Self
 
 from merge.chunk import TableName
 from merge.errors import ConfigError
+from merge.pattern import MEMORY_MAX, READERS_MEMORY_MAX, PatternList, check_pattern
+from merge.pattern_syntax import PatternSyntax
 
-Patterns: TypeAlias = tuple[re.Pattern[str], ...]
-
+#: a reader's filter is no longer, characters
+READERS_FILTER_MAX = 4_096
 _CLOSES = {"(": ")", "{": "}"}
 
 
@@ -35,18 +36,34 @@ class TableFilter:
     white: str = ""
     #: tables not wanted although the white list names them; empty: none
     black: str = ""
-    _white: Patterns = field(init=False, repr=False, compare=False)
-    _black: Patterns = field(init=False, repr=False, compare=False)
+    #: what the program of each list may take, bytes
+    memory_max: int = field(default=MEMORY_MAX, repr=False, compare=False)
+    _white: PatternList = field(init=False, repr=False, compare=False)
+    _black: PatternList = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_white", _compiled("white", self.white))
-        object.__setattr__(self, "_black", _compiled("black", self.black))
+        object.__setattr__(self, "_white", _compiled("white", self.white, self.memory_max))
+        object.__setattr__(self, "_black", _compiled("black", self.black, self.memory_max))
+
+    @classmethod
+    def of_reader(cls, white: str) -> Self:
+        """Return the filter that a reader brings, within the bounds of what everybody may have to wait for.
+
+        Raises:
+            ConfigError: it is too long, or too large, or an expression is no regular expression.
+        """
+        if len(white) > READERS_FILTER_MAX:
+            raise ConfigError(
+                f"The filter has {len(white)} characters; the bound is {READERS_FILTER_MAX}.",
+                hint="Let expressions stand for many tables, or let the instance file filter.",
+                setting="filter",
+            )
+        return cls(white, memory_max=READERS_MEMORY_MAX)
 
     def matches(self, name: TableName) -> bool:
         """Return whether the table is wanted."""
         text = str(name)
-        wanted = not self._white or any(pattern.fullmatch(text) for pattern in self._white)
-        return wanted and not any(pattern.fullmatch(text) for pattern in self._black)
+        return (not self._white or self._white.matches(text)) and not self._black.matches(text)
 
 
 def split_patterns(text: str) -> list[str]:
@@ -73,29 +90,34 @@ def split_patterns(text: str) -> list[str]:
     return [piece.strip() for piece in pieces if piece.strip()]
 
 
-def compiled(pattern: str, setting: str) -> re.Pattern[str]:
-    """Return the expression, ready to match names in upper and lower case alike.
+def refused(pattern: str, setting: str, why: PatternSyntax) -> ConfigError:
+    """Return the error of a pattern that cannot be used.
 
     Args:
         pattern: one regular expression.
         setting: what the error calls the place it comes from.
-
-    Raises:
-        ConfigError: it is no regular expression.
+        why: it cannot.
     """
+    return ConfigError(
+        f"{pattern!r} in the {setting} is no regular expression that can be used ({why}).",
+        hint=r"Expected one on schema.table, such as shop\..* or shop\.(orders|items)_\d+.",
+        setting=setting,
+        pattern=pattern,
+    )
+
+
+def _compiled(setting: str, text: str, memory_max: int) -> PatternList:
+    patterns = split_patterns(text)
     try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
-        raise ConfigError(
-            f"{pattern!r} in the {setting} is no regular expression ({error}).",
-            hint=r"Expected one on schema.table, such as shop\..* or shop\.(orders|items)_\d+.",
-            setting=setting,
-            pattern=pattern,
-        ) from error
-
-
-def _compiled(setting: str, text: str) -> Patterns:
-    return tuple(compiled(pattern, f"{setting} list") for pattern in split_patterns(text))
+        return PatternList(patterns, memory_max)
+    except PatternSyntax as error:
+        together = error
+    for pattern in patterns:
+        try:
+            check_pattern(pattern)
+        except PatternSyntax as error:
+            raise refused(pattern, f"{setting} list", error) from None
+    raise refused(text, f"{setting} list", together) from None
 
 
 def _class_end(text: str, begin: int) -> int:
