@@ -20,6 +20,7 @@ from typing import Any, assert_never
 from actors.group_shards import GroupShards
 from actors.leases import Leases
 from actors.ports import Coordinator, CursorStore, Host, Subscription
+from actors.request_values import WAIT_MAX_S
 from actors.shard_ports import ShardChannel
 from actors.standby import Standby
 from merge import events as ev
@@ -140,7 +141,12 @@ class ActiveGroup:
         """Hand a client's request for rows to the machine and wait so long for them; None: there are none.
 
         Raises as `ask`.
+
+        Raises:
+            UsageError: that is no time to wait: NaN would stop every timer of the loop.
         """
+        if not 0 <= timeout_s <= WAIT_MAX_S:
+            raise UsageError(f"Nobody waits {timeout_s} seconds; expected 0 to {WAIT_MAX_S:g}.")
         self.check_active()
         call, answer = self._request(make)
         done, _ = await asyncio.wait([answer], timeout=timeout_s)

@@ -24,7 +24,7 @@ from actors.store.rows import Wanted
 from merge.assemble import BatchRows, ShardRows
 from merge.chunk import TableName
 from merge.envelope import envelope
-from merge.errors import CanalGroupError
+from merge.errors import CanalGroupError, UsageError
 from merge.header import Flag, Headers
 from merge.ledger import Batch
 from merge.table_filter import TableFilter
@@ -44,10 +44,17 @@ class Part:
 
     A part ends where a transaction does, so that parts of a span that is read again are the same ones,
     however its transactions came in fragments.
+
+    Raises:
+        UsageError: there is no such part.
     """
 
     index: int
     count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise UsageError(f"There is no part {self.index} of {self.count}.")
 
     def of(self, headers: Headers) -> slice:
         """Return which of a batch's headers belong to it; none may."""
@@ -107,7 +114,7 @@ class BatchReader:
     ) -> pa.Table:
         """Return all tables' changes that the filter wants, of a part; see `merge.envelope`."""
         rows = self._rows((client_id, epoch, batch_id), Wanted(), part)
-        return envelope(rows, TableFilter(table_filter))
+        return envelope(rows, TableFilter.of_reader(table_filter))
 
     def typed(
         self,

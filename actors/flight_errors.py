@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 
 from pyarrow import flight
 
-from merge.errors import CanalGroupError, error_from_dict
+from merge.errors import CanalGroupError, UsageError, error_from_json
+
+_log = logging.getLogger(__name__)
+
+#: what is raised where a request holds something else than it should
+MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+#: what a refusal repeats of such an error, characters
+_SHOWN_MAX = 200
 
 
 def flight_error(error: CanalGroupError) -> flight.FlightServerError:
@@ -15,6 +23,25 @@ def flight_error(error: CanalGroupError) -> flight.FlightServerError:
 
 
 def our_error(error: Exception) -> CanalGroupError | None:
-    """Return the error of ours that a Flight client was told of; None: it is Flight's own."""
-    extra = getattr(error, "extra_info", b"")
-    return error_from_dict(json.loads(extra)) if extra else None
+    """Return the error of ours that a Flight client was told of; None: it is Flight's own, or anybody's."""
+    try:
+        return error_from_json(getattr(error, "extra_info", b""))
+    except ValueError:
+        return None
+
+
+def refusal(error: Exception, what: str) -> CanalGroupError:
+    """Return what a caller is told of any error; one that nobody foresaw is logged, and shows nothing of us.
+
+    Args:
+        error: that its request met.
+        what: the request, as a sentence names it.
+    """
+    if isinstance(error, CanalGroupError):
+        return error
+    if isinstance(error, MALFORMED):
+        return UsageError(f"{what} is malformed: {type(error).__name__} {str(error)[:_SHOWN_MAX]}.")
+    _log.error("%s broke", what, exc_info=error)
+    return CanalGroupError(
+        f"{what} met an error inside the server ({type(error).__name__}).", hint="Its log says more."
+    )

@@ -15,26 +15,28 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
 from actors.batch_reader import BatchReader, Part
-from actors.flight_errors import flight_error
-from actors.gateway_requests import READING, Requests
+from actors.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.flight_errors import flight_error, refusal
+from actors.gateway_requests import READING, Requests, seen_by
 from actors.gateway_tls import GatewayTls
 from actors.group_handle import GroupHandle
 from actors.imports import settle
 from actors.near_door import NearDoor, Offer
 from actors.permit import Permit
+from actors.request_values import client_id, whole
 from actors.shard_actors import ShardActors
 from actors.store.rows import Parcel
-from actors.token_door import TokenDoor, grant_of
+from actors.token_door import CALLS_MAX, TokenDoor, grant_of
 from merge.access import Grant, Grants
-from merge.errors import CanalGroupError, UsageError
+from merge.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class GatewayWiring:
     reply_bytes_max: int
     #: how long a consumer may be silent, seconds
     lease_s: float
+    #: how many connections, and what they may bring
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    #: calls of one client that are answered at once
+    calls_max: int = CALLS_MAX
 
 
 class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -73,29 +79,43 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         self._rows = BatchReader(actors.actor, lambda *key: self._group.call("plan", *key))
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
         self._near = NearDoor(self._offer)
+        self._guard = ConnectionGuard(wiring.connections)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
-        super().__init__(wiring.location, middleware=TokenDoor(wiring.grants).middleware, **tls)
+        tokens = TokenDoor(wiring.grants, wiring.calls_max)
+        super().__init__(wiring.location, middleware=tokens.middleware, **tls)
+        self._guard.start(self.port)
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        self._guard.close()
+        super().shutdown()
 
     # ---- actions ---------------------------------------------------------------------------------------
 
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
         """Answer a request with one JSON object."""
+        grant = self._caller(context)
         try:
             body = json.loads(action.body.to_pybytes() or b"{}")
             operation = "" if action.type in READING else action.type
-            self._check_allowed(grant_of(context), body, operation)
+            self._check_allowed(grant, body, operation)
             if action.type == "near":
-                value: Any = self._near.admit(grant_of(context)).to_dict()
+                value: Any = self._near.admit(grant).to_dict()
             else:
-                value = self._requests.answer(action.type, body)
+                value = self._requests.answer(action.type, body, may_disturb=grant.may_disturb)
+                if action.type == "status":
+                    value = seen_by(grant, value)
             answer: dict[str, Any] = {"value": value}
-        except CanalGroupError as error:
-            answer = {"error": error.to_dict()}
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            wrong = UsageError(f"The request {action.type!r} is malformed: {type(error).__name__} {error}.")
-            answer = {"error": wrong.to_dict()}
+        except Exception as error:  # noqa: BLE001  whatever it is, the caller sees a sentence
+            answer = {"error": refusal(error, f"The request {action.type!r}").to_dict()}
         return [json.dumps(answer).encode()]
+
+    def _caller(self, context: Any) -> Grant:
+        """Return what a caller may do; its connection is one of those that are known from now on."""
+        grant = grant_of(context)
+        self._guard.let_in(context.peer(), grant.name)
+        return grant
 
     def _check_allowed(self, grant: Grant, body: Mapping[str, Any], operation: str = "") -> None:
         """Return if a request is for this gateway, and its caller may make it.
@@ -104,11 +124,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             AccessDenied: its caller may not.
             UsageError: it is for another destination, or for a client id that cannot be one.
         """
-        client_id = body.get("client_id")
-        if "client_id" in body and not isinstance(client_id, str):
-            # Nobody's client id is no way around those that a token is for.
-            raise UsageError(f"client_id is {client_id!r}, no text.")
-        grant.check(self._destination, client_id, operation=operation)
+        grant.check(self._destination, client_id(body), operation=operation)
         if body.get("destination") != self._destination:
             raise UsageError(
                 f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
@@ -117,20 +133,17 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     # ---- rows ------------------------------------------------------------------------------------------
 
-    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
         """Stream the rows of an outstanding batch."""
+        grant = self._caller(context)
         try:
             named = json.loads(ticket.ticket)
-            self._check_allowed(grant_of(context), named)
+            self._check_allowed(grant, named)
             permit, table, batches = self._leaving(named)
             permit.check()
-        except CanalGroupError as error:
-            raise flight_error(error) from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            wrong = UsageError(f"The ticket is malformed: {type(error).__name__} {error}.")
-            raise flight_error(wrong) from error
-        leaving = permit.guarded(batches)
-        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(table.schema, leaving))
+        except Exception as error:
+            raise flight_error(refusal(error, "The ticket")) from error
+        return flight.GeneratorStream(table.schema, _messages(permit.guarded(batches)))
 
     def _offer(self, grant: Grant, ticket: Mapping[str, Any]) -> Offer:
         """Lend the rows of an outstanding batch to a consumer on this machine."""
@@ -142,13 +155,13 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
     def _leaving(self, ticket: Mapping[str, Any]) -> tuple[Permit, pa.Table, list[pa.RecordBatch]]:
         """Return the rows that a ticket names, in messages of `reply_bytes_max`, and what lets them out."""
-        permit = self._group.permit(ticket["client_id"], ticket["epoch"], ticket["batch_id"])
+        permit = self._group.permit(*_key(ticket))
         table = self._table(ticket).unify_dictionaries()
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
         return permit, table, table.to_batches(rows_max)
 
     def _table(self, ticket: Mapping[str, Any]) -> pa.Table:
-        key = ticket["client_id"], ticket["epoch"], ticket["batch_id"]
+        key = _key(ticket)
         index, count = ticket.get("part", (0, 1))
         part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
@@ -179,6 +192,21 @@ class Gateway:
     def pid(self) -> int:
         """Return the actor's process id."""
         return os.getpid()
+
+
+def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield each batch as a message of a stream, with its dictionaries; raises as `do_get`."""
+    try:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+    except Exception as error:
+        # A stream of Arrow's own would show its reader our traceback.
+        raise flight_error(refusal(error, "The ticket")) from error
+
+
+def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return which batch a ticket is for; its client id was looked at."""
+    return ticket["client_id"], whole(ticket, "epoch"), whole(ticket, "batch_id")
 
 
 def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:

@@ -8,16 +8,23 @@ own socket have it.
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import Self
 
+from canal_group.operator_token import OperatorToken
 from conf.gateway_settings import GatewaySettings
 from conf.reach import is_every_address
 from merge.errors import ConfigError
 
+_log = logging.getLogger(__name__)
+
 
 class GatewayAddress:
     """The address of one gateway; a context manager, which leaves the port to others.
+
+    Where the settings name nobody, it has a token that operates; commands of this user find it by the address
+    once it is published.
 
     Args:
         settings: of the gateway.
@@ -34,6 +41,7 @@ class GatewayAddress:
         host = settings.advertise or settings.host
         #: "host:port" by which others reach it; one that listens on all addresses goes by the machine's name
         self.advertised = f"{_in_uri(socket.gethostname() if is_every_address(host) else host)}:{self._port}"
+        self._token = None if settings.names_who else OperatorToken(*self._socket.getsockname()[:2])
 
     @property
     def uri(self) -> str:
@@ -45,8 +53,24 @@ class GatewayAddress:
         """Where the gateway listens, for Flight."""
         return f"{self._scheme}://{self._listen_host}:{self._port}"
 
+    @property
+    def operator_token(self) -> str | None:
+        """The token that operates, beside what the settings say; None: there is none."""
+        return None if self._token is None else self._token.token
+
+    def publish_operator_token(self) -> None:
+        """Let commands of this user find the token, if there is one: the gateway listens."""
+        if self._token is None:
+            return
+        try:
+            self._token.publish()
+        except ConfigError as error:
+            _log.warning("nobody can operate the gateway at %s: %s", self.location, error)
+
     def close(self) -> None:
         """Keep the port no longer."""
+        if self._token is not None:
+            self._token.close()
         self._socket.close()
 
     def __enter__(self) -> Self:

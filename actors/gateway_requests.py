@@ -18,7 +18,9 @@ import ray
 from actors.batch_reader import BatchReader
 from actors.group_handle import CALL_TIMEOUT_S, GroupHandle
 from actors.ray_errors import translated
+from actors.request_values import holder, session, wait_s, whole, whole_or_none
 from actors.shard_actors import ShardActors
+from merge.access import Grant
 from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.ledger import Batch
@@ -26,8 +28,6 @@ from merge.position import GroupPosition, Position
 from merge.span import Span, order_of
 from merge.table_filter import TableFilter
 
-#: how long a get may wait for rows, seconds
-GET_TIMEOUT_MAX_S = 30.0
 #: requests that change nothing of what is served to others; whatever else there is, or will be, operates
 READING = frozenset(
     {
@@ -71,17 +71,20 @@ class Requests:
         #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
         self._lock = threading.Lock()
-        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+        #: those that may roll other clients back, if their caller's grant says so
+        self._disturbing: dict[str, Callable[[dict[str, Any], bool], Any]] = {
             "subscribe": self._subscribe,
-            "get": self._get,
             "span": self._span,
+        }
+        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "get": self._get,
             "describe": self._describe,
             "locate": self._locate,
             "ack": self._ack,
             "rollback": self._rollback,
-            "touch": lambda body: group.call("touch", body["client_id"], body["epoch"]),
-            "release": lambda body: group.call("release", body["client_id"], body["epoch"]),
-            "unsubscribe": lambda body: group.call("unsubscribe", body["client_id"], body["epoch"]),
+            "touch": lambda body: group.call("touch", *_key(body)),
+            "release": lambda body: group.call("release", *_key(body)),
+            "unsubscribe": lambda body: group.call("unsubscribe", *_key(body)),
             "outstanding": self._outstanding,
             "standing": lambda body: group.call("standing", body["client_id"]),
             "status": lambda _: self.status(),
@@ -90,13 +93,20 @@ class Requests:
             "shard_remove": self._remove_shard,
         }
 
-    def answer(self, request: str, body: dict[str, Any]) -> Any:
+    def answer(self, request: str, body: dict[str, Any], *, may_disturb: bool) -> Any:
         """Return the answer to a request, as what JSON can say.
+
+        Args:
+            request: its name.
+            body: what it says.
+            may_disturb: whether other clients may be rolled back for it.
 
         Raises:
             CanalGroupError: it is refused.
-            AttributeError, KeyError, TypeError, ValueError: it is malformed.
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it is malformed.
         """
+        if request in self._disturbing:
+            return self._disturbing[request](body, may_disturb)
         handle = self._answers.get(request)
         if handle is None:
             raise UsageError(f"The gateway has no action {request!r}.")
@@ -125,9 +135,9 @@ class Requests:
             "shards": shards,
         }
 
-    def _subscribe(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _subscribe(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any]:
         table_filter = str(body.get("filter", ""))
-        TableFilter(table_filter)
+        TableFilter.of_reader(table_filter)
         resume = body.get("resume")
         if resume not in (None, *Resume):
             raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
@@ -135,10 +145,11 @@ class Requests:
             epoch, cursor = self._group.call(
                 "subscribe",
                 body["client_id"],
-                str(body["holder"]),
+                holder(body),
                 table_filter,
-                str(body.get("session", "")),
+                session(body),
                 resume,
+                may_disturb=may_disturb,
             )
         except ServerUnavailable as error:
             raise self._explained(error) from error
@@ -160,30 +171,32 @@ class Requests:
         )
 
     def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
-        key = body["client_id"], body["epoch"]
-        rows_max, seen_id = int(body["rows_max"]), body.get("seen_id")
-        seen_id = None if seen_id is None else int(seen_id)
+        timeout_s, key = wait_s(body), _key(body)
+        rows_max, seen_id = whole(body, "rows_max"), whole_or_none(body, "seen_id")
         batch: Batch | None = self._group.call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
         if batch is None:
             return None
         return self._delivered(key, batch)
 
-    def _span(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        timeout_s = min(max(float(body["timeout_s"]), 0.0), GET_TIMEOUT_MAX_S)
-        until, key_us_max = body.get("until"), body.get("key_us_max")
+    def _span(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any] | None:
+        timeout_s, key, until = wait_s(body), _key(body), body.get("until")
         span = Span(
             GroupPosition.from_json(body["start"]),
             GroupPosition.from_json(until) if until is not None else None,
-            rows_max=max(1, int(body["rows_max"])),
-            bytes_max=max(1, int(body["bytes_max"])),
-            rows_min=int(body.get("rows_min", 0)),
-            key_us_max=int(key_us_max) if key_us_max is not None else None,
+            rows_max=max(1, whole(body, "rows_max")),
+            bytes_max=max(1, whole(body, "bytes_max")),
+            rows_min=whole_or_none(body, "rows_min") or 0,
+            key_us_max=whole_or_none(body, "key_us_max"),
         )
-        key = str(body["client_id"]), int(body["epoch"])
         may_rewind = bool(body.get("may_rewind"))
         batch: Batch | None = self._group.call(
-            "span", *key, span, may_rewind=may_rewind, timeout_s=timeout_s, wait_s=timeout_s
+            "span",
+            *key,
+            span,
+            may_rewind=may_rewind,
+            may_disturb=may_disturb,
+            timeout_s=timeout_s,
+            wait_s=timeout_s,
         )
         if batch is None:
             return None
@@ -251,18 +264,15 @@ class Requests:
         return found
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
-        key = body["client_id"], body["epoch"], int(body["batch_id"])
-        cursor = self._group.call("ack", *key)
+        key, batch_id = _key(body), whole(body, "batch_id")
+        cursor = self._group.call("ack", *key, batch_id)
         # The rings forget its rows a little later.
-        self._rows.forget(*key)
+        self._rows.forget(*key, batch_id)
         return {"cursor": cursor.to_json()}
 
     def _rollback(self, body: dict[str, Any]) -> int:
-        batch_id = body.get("batch_id")
-        count: int = self._group.call(
-            "rollback", body["client_id"], body["epoch"], None if batch_id is None else int(batch_id)
-        )
-        self._rows.forget(body["client_id"], body["epoch"])
+        count: int = self._group.call("rollback", *_key(body), whole_or_none(body, "batch_id"))
+        self._rows.forget(*_key(body))
         return count
 
     def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -282,3 +292,17 @@ class Requests:
             "remove_shard", str(body["shard"]), now=bool(body.get("now"))
         )
         return state
+
+
+def _key(body: dict[str, Any]) -> tuple[str, int]:
+    """Return whose request it is; the client id was looked at by whoever knows what its caller may do."""
+    return body["client_id"], whole(body, "epoch")
+
+
+def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:
+    """Return what a caller sees of an instance's state: of the client ids, those that its token is for."""
+    group = status["group"]
+    if "clients" not in group:
+        return status
+    clients = [client for client in group["clients"] if grant.sees(client["client_id"])]
+    return {**status, "group": {**group, "clients": clients}}

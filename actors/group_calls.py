@@ -50,6 +50,8 @@ class GroupCalls:
         table_filter: str,
         session: str = "",
         resume: str | None = None,
+        *,
+        may_disturb: bool = True,
     ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
@@ -59,8 +61,10 @@ class GroupCalls:
             table_filter: canal's regular expressions.
             session: the ZooKeeper session by which it keeps the running node itself; empty: we keep it.
             resume: where to go on if it was dropped: "cursor" or "now"; None: not said.
+            may_disturb: whether other clients may be rolled back for it.
 
         Raises:
+            AccessDenied: they would be.
             ConsumerActive: another one is; nothing was changed.
             SubscriptionDropped: it was away for too long, and `resume` does not say where to go on.
         """
@@ -74,7 +78,7 @@ class GroupCalls:
             try:
                 answer: tuple[int, GroupPosition] = await group.ask(
                     lambda call: ev.SubscribeRequested(
-                        call, client_id, holder, table_filter, self._host.now_us(), where
+                        call, client_id, holder, table_filter, self._host.now_us(), where, may_disturb
                     )
                 )
             finally:
@@ -102,19 +106,29 @@ class GroupCalls:
         return batch
 
     async def span(
-        self, client_id: str, epoch: int, span: Span, *, may_rewind: bool, timeout_s: float
+        self,
+        client_id: str,
+        epoch: int,
+        span: Span,
+        *,
+        may_rewind: bool,
+        timeout_s: float,
+        may_disturb: bool = True,
     ) -> Batch | None:
         """Deliver a span, waiting so long until it is there; None: it is not.
 
         Raises:
             RolledBack: it begins before the cursor, and may not rewind.
+            AccessDenied: other clients would be rolled back for it, and may not be.
             PositionPurged: a source does not have it any more.
             DataError: it is not any more what it was.
         """
         batch: Batch | None = await self._candidate.serving().ask_within(
             timeout_s,
             client_id,
-            lambda call: ev.SpanRequested(call, client_id, epoch, span, may_rewind, self._host.now_us()),
+            lambda call: ev.SpanRequested(
+                call, client_id, epoch, span, may_rewind, self._host.now_us(), may_disturb
+            ),
         )
         return batch
 

@@ -17,6 +17,7 @@ from actors import local_ray, wiring
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.gateway import Gateway, GatewayWiring
 from actors.gateway_address import GatewayAddress
+from actors.gateway_tls import GatewayTls
 from actors.group import GroupActor
 from actors.instance import Instance
 from actors.roster import Roster
@@ -126,18 +127,13 @@ def launch(
         begun += shards.values()
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
         begun.append(group)
-        door = GatewayWiring(
-            location=address.location,
-            destination=settings.destination,
-            grants=wiring.grants(settings),
-            tls=tls,
-            reply_bytes_max=settings.gateway.reply_bytes_max,
-            lease_s=settings.consumer.lease_s,
-        )
+        door = gateway_wiring(settings, address, tls)
         known = [shard.name for shard in settings.shards]
         gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)
         begun.append(gateway)
         ray.get(gateway.port.remote(), timeout=60)
+        # Not before: until it listens, another account of the machine could, and be shown the token.
+        address.publish_operator_token()
     except BaseException:
         address.close()
         for actor in begun:
@@ -159,6 +155,22 @@ def launch(
         zookeeper=zookeeper,
         zookeepers=started_by,
         owns_ray=owns_ray,
+    )
+
+
+def gateway_wiring(
+    settings: InstanceSettings, address: GatewayAddress, tls: GatewayTls | None
+) -> GatewayWiring:
+    """Return what an instance's gateway is made of."""
+    return GatewayWiring(
+        location=address.location,
+        destination=settings.destination,
+        grants=wiring.grants(settings, address.operator_token),
+        tls=tls,
+        reply_bytes_max=settings.gateway.reply_bytes_max,
+        lease_s=settings.consumer.lease_s,
+        connections=wiring.connection_limits(settings),
+        calls_max=settings.gateway.calls_max,
     )
 
 

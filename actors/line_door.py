@@ -7,11 +7,13 @@ import contextlib
 import logging
 import os
 import pickle
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from actors.door_ground import DoorCertificate
+from actors.held_connections import HeldConnections
 from actors.line import (
     GREETING_TIMEOUT_S,
     LOOPBACK,
@@ -26,8 +28,14 @@ from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
-#: connections that are held at once, proved or not; one more is closed at once
+#: lines that are open at once; who comes then is not heard (a few whose greeting was under way are)
 CONNECTIONS_MAX = 64
+#: connections that are held at once whose callers have not proved yet who they are
+UNAUTHENTICATED_MAX = 32
+#: pause after a connection could not be accepted, as when no file can be opened, seconds
+ACCEPT_PAUSE_S = 0.1
+#: connections that wait to be accepted
+_BACKLOG = 128
 
 
 class LineDoor:
@@ -43,7 +51,10 @@ class LineDoor:
     def __init__(self, calls: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
         self._calls = dict(calls)
         self._secret = new_secret()
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._unauthenticated = HeldConnections[socket.socket](UNAUTHENTICATED_MAX)
         self._connections: set[asyncio.StreamWriter] = set()
         self._running: set[asyncio.Task[None]] = set()
         #: lines that are open: whose callers have proved who they are
@@ -53,36 +64,63 @@ class LineDoor:
         """Listen on a free port of `host`; return how to call.
 
         Args:
-            host: where to listen.
+            host: where to listen, an address.
             proof: for lines with TLS; None: without.
         """
-        tls = None if proof is None else _context(proof)
-        self._server = await asyncio.start_server(self._serve, host, 0, ssl=tls)
-        port = self._server.sockets[0].getsockname()[1]
+        self._tls = None if proof is None else _context(proof)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+        self._listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+        port = self._listener.getsockname()[1]
         return LineAddress(host, port, self._secret, None if proof is None else proof.certificate)
 
     def close(self) -> None:
         """Listen no more, and close the lines."""
-        if self._server is not None:
-            self._server.close()
+        if self._accepting is not None:
+            self._accepting.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        for connection in self._unauthenticated.clear():
+            _shut(connection)
         for writer in self._connections:
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX:
-            writer.close()
-            return
-        self._connections.add(writer)
+    async def _accept(self, listener: socket.socket) -> None:
+        # Not by a server of asyncio's, which counts a connection when its TLS handshake is over.
+        while True:
+            try:
+                connection, peer = await asyncio.get_running_loop().sock_accept(listener)
+            except OSError as error:
+                _log.warning("a line could not be accepted: %s", error)
+                await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            closed = self._unauthenticated.add(connection, peer[0])
+            if closed is not None:
+                _shut(closed)
+            task = asyncio.create_task(self._serve(connection))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        writer = None
         # A caller that leaves, in whatever way, has said all there is to say.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             try:
-                tune(writer)
                 async with asyncio.timeout(GREETING_TIMEOUT_S):
+                    reader, writer = await _streams(connection, self._tls)
+                    tune(writer)
+                    if len(self._connections) >= CONNECTIONS_MAX:
+                        return
                     await prove_as_door(reader, writer, self._secret)
+                self._unauthenticated.remove(connection)
+                self._connections.add(writer)
                 await self._answer_all(reader, writer)
             finally:
-                self._connections.discard(writer)
-                writer.close()
+                self._unauthenticated.remove(connection)
+                if writer is not None:
+                    self._connections.discard(writer)
+                    writer.close()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.lines += 1
@@ -121,6 +159,23 @@ def _packed_error(number: int, error: Exception) -> bytes:
         return pack((number, pickle.loads(pickle.dumps(error)), None))  # noqa: S301  our own bytes
     except Exception:  # noqa: BLE001  whatever it is, it cannot travel
         return pack((number, RuntimeError(f"{type(error).__name__}: {error}"), None))
+
+
+async def _streams(
+    connection: socket.socket, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection's streams, after its TLS handshake."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+def _shut(connection: socket.socket) -> None:
+    """End a connection; what reads from it finds its end, and closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _context(proof: DoorCertificate) -> ssl.SSLContext:

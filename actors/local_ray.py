@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import ray
 from ray._private import ray_constants
 
+from actors.ray_private import private_folder, require_token
 from canal_group import pages
 
 LOOPBACK = "127.0.0.1"
@@ -21,11 +22,14 @@ LOOPBACK = "127.0.0.1"
 def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = False) -> None:
     """Start Ray on this machine and connect to it; `ray.shutdown` ends it.
 
+    It asks for a token, and other users of the machine can neither read that nor enter Ray's folder.
+
     Args:
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
         log_to_driver: whether the actors' logs come to our stderr, too.
     """
+    require_token()
     with loopback_kept(), pages.inherited():
         ray.init(
             address="local",
@@ -36,6 +40,8 @@ def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = 
             # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
             logging_level="error",
             _node_ip_address=LOOPBACK,
+            # In a folder of our own: Ray lets everybody write into the one that it is given.
+            _temp_dir=str(private_folder() / "ray"),
         )
 
 

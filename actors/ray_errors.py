@@ -20,13 +20,16 @@ def translated(whom: str) -> Iterator[None]:
     Raises:
         CanalGroupError: the actor's own.
         ServerUnavailable: the actor is away or restarting, or did not answer in time.
+        RuntimeError: the actor's call met an error that is not ours.
     """
     try:
         yield
     except RayTaskError as error:
         if isinstance(error.cause, CanalGroupError):
             raise error.cause from None
-        raise
+        # Ray's is of the class of its cause as well, with a traceback for its words: it would be taken for an
+        # error of the caller's, and shown.
+        raise RuntimeError(f"{whom} met an error: {type(error.cause).__name__}") from error
     except RayActorError as error:
         raise ServerUnavailable(
             f"{whom} is away or restarting ({type(error).__name__}).", retry_after_s=0.3

@@ -113,9 +113,11 @@ class _Way:
             except OSError as error:
                 raise _Shut(f"{type(error).__name__} {error}") from error
             return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
-        named = flight.Ticket(json.dumps({"secret": self._secret, **ticket.to_dict()}).encode())
+        named = flight.Ticket(json.dumps(ticket.to_dict()).encode())
+        shown = [(b"authorization", f"Bearer {self._secret}".encode())]
+        options = flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S, headers=shown)
         try:
-            sent = self._far.do_get(named, flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S)).read_all()
+            sent = self._far.do_get(named, options).read_all()
         except (flight.FlightError, pa.ArrowException) as error:
             told = our_error(error)
             if told is not None:

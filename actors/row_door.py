@@ -17,21 +17,26 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from hmac import compare_digest
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from actors.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.door_ground import DoorCertificate, certificate_where_reached, node_host
-from actors.flight_errors import flight_error
+from actors.flight_errors import flight_error, refusal
 from actors.near_door import NearDoor, Offer
 from actors.row_ticket import RowTicket
 from actors.store.rows import STREAMS, Parcel, message
+from actors.token_door import TokenDoor, grant_of
 from canal_group.near import NearAddress
-from merge.errors import CanalGroupError
+from merge.access import Grant, Grants
 
 _SECRET_BYTES = 32
+#: a gateway has one connection, and a ticket few bytes
+LIMITS = ConnectionLimits(
+    connections_max=16, unauthenticated_max=16, unauthenticated_bytes_max=1 << 20, request_bytes_max=1 << 20
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class RowAddress:
     #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one; "grpc+tls://"
     #: with TLS
     location: str
-    #: what every ticket has to show
+    #: what every call has to show in its headers
     secret: str = field(repr=False)
     #: PEM; the only one to be trusted there. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
@@ -71,7 +76,8 @@ class RowDoor:
         place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
         self._server = _Server(f"{place}:0", rows, secret, proof)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
-        self._near = NearDoor(lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))))
+        # Gateways are processes of the same Ray, and of its user.
+        self._near = NearDoor(lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True)
         #: how to reach it
         self.address = RowAddress(
             f"{place}:{self._server.port}",
@@ -95,21 +101,23 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         proof: DoorCertificate | None,
     ) -> None:
         tls = {} if proof is None else {"tls_certificates": [(proof.certificate, proof.key)]}
-        super().__init__(location, **tls)
         self._rows = rows
-        self._secret = secret.encode()
+        self._guard = ConnectionGuard(LIMITS)
+        tokens = TokenDoor(Grants.of([(secret, Grant("the gateway"))]))
+        super().__init__(location, middleware=tokens.middleware, **tls)
+        self._guard.start(self.port)
 
-    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:  # noqa: ARG002  Flight's signature
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Stream the rows that a ticket names."""
+        self._guard.let_in(context.peer(), grant_of(context).name)
         try:
-            value = json.loads(ticket.ticket)
-            shown, asked = str(value["secret"]), RowTicket.from_dict(value)
-        except (KeyError, TypeError, ValueError):
-            shown = ""
-        if not compare_digest(shown.encode(), self._secret):
-            raise flight.FlightUnauthenticatedError("Rows are handed out to this instance's gateway only.")
-        try:
+            asked = RowTicket.from_dict(json.loads(ticket.ticket))
             streams = [message(parcel) for parcel in self._rows(asked)]
-        except CanalGroupError as error:
-            raise flight_error(error) from error
+        except Exception as error:
+            raise flight_error(refusal(error, "The ticket")) from error
         return flight.RecordBatchStream(pa.Table.from_batches(streams, STREAMS).to_reader())
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        self._guard.close()
+        super().shutdown()

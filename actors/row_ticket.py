@@ -32,7 +32,7 @@ class RowTicket:
             KeyError, TypeError, ValueError: it is none.
         """
         wanted = value["wanted"]
-        table, columns = wanted["table"], wanted["columns"]
+        table, columns = _texts(wanted["table"]), _texts(wanted["columns"])
         return cls(
             epoch=int(value["epoch"]),
             generation=int(value["generation"]),
@@ -41,6 +41,14 @@ class RowTicket:
             wanted=Wanted(
                 None if table is None else TableName(*table),
                 bool(wanted["before"]),
-                None if columns is None else tuple(columns),
+                columns,
             ),
         )
+
+
+def _texts(said: Any) -> tuple[str, ...] | None:
+    if said is None:
+        return None
+    if not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said):
+        raise TypeError(f"{said!r} are no names")
+    return tuple(said)

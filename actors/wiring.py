@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from actors.connection_guard import ConnectionLimits
 from actors.coordination.embedded import HOST as LOOPBACK
 from actors.coordination.local import LocalCoordinator
 from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
@@ -22,7 +23,7 @@ from conf.server_settings import (
     ZookeeperSettings,
 )
 from conf.settings import InstanceSettings
-from merge.access import Grant, Grants
+from merge.access import READER, Grant, Grants, token_digest
 from merge.batch_limits import BatchLimits
 from merge.errors import ConfigError
 from merge.group import GroupSettings
@@ -107,23 +108,49 @@ def switch(settings: InstanceSettings) -> Switch:
     return ZooKeeperSwitch(hosts, destination, chosen.prefix, zookeeper_login(chosen))
 
 
-def grants(settings: InstanceSettings) -> Grants:
-    """Return who may come in by the gateway, and for what."""
+def grants(settings: InstanceSettings, operator_token: str | None = None) -> Grants:
+    """Return who may come in by the gateway, and for what.
+
+    Args:
+        settings: of the instance.
+        operator_token: by which it may be operated where the settings name nobody; None: by none.
+    """
     gateway = settings.gateway
-    tokens = [(gateway.token, Grant("the gateway", operate=True))] if gateway.token is not None else []
-    tokens += [
-        (
-            client.token,
-            Grant(
-                client.name,
-                destinations=frozenset(client.destinations or (settings.destination,)),
-                client_ids=frozenset(client.client_ids),
-                operate=client.operate,
-            ),
+    if not gateway.names_who:
+        operator = [] if operator_token is None else [(operator_token, Grant("the operator", operate=True))]
+        return replace(Grants.of(operator), anybody=READER)
+    tokens: list[tuple[bytes, str, Grant]] = []
+    certificates: list[tuple[str, Grant]] = []
+    if gateway.token is not None:
+        digest = token_digest(gateway.token.get_secret_value())
+        tokens.append((digest, "", Grant("the gateway", operate=True)))
+    for client in gateway.clients:
+        grant = Grant(
+            client.name,
+            destinations=frozenset(client.destinations or (settings.destination,)),
+            client_ids=frozenset(client.client_ids),
+            operate=client.operate,
+            rewind=client.rewind,
+            shows="certificate" if client.token is None else "token",
         )
-        for client in gateway.clients
-    ]
-    return Grants.of((token.get_secret_value(), grant) for token, grant in tokens)
+        if client.token is not None:
+            digest = token_digest(client.token.get_secret_value())
+            tokens.append((digest, client.certificate or "", grant))
+        elif client.certificate is not None:
+            certificates.append((client.certificate, grant))
+    return Grants(tuple(tokens), tuple(certificates))
+
+
+def connection_limits(settings: InstanceSettings) -> ConnectionLimits:
+    """Return what connections to the gateway may be and bring."""
+    gateway = settings.gateway
+    return ConnectionLimits(
+        connections_max=gateway.connections_max,
+        unauthenticated_max=gateway.unauthenticated_max,
+        unauthenticated_s=gateway.unauthenticated_s,
+        unauthenticated_bytes_max=gateway.unauthenticated_bytes_max,
+        request_bytes_max=gateway.request_bytes_max,
+    )
 
 
 def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:

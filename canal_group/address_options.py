@@ -17,3 +17,10 @@ Zookeeper = Annotated[
     str | None,
     typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
 ]
+SharedMemory = Annotated[
+    bool,
+    typer.Option(
+        "--shared-memory/--no-shared-memory",
+        help="Read rows in memory that a gateway on this machine lends; otherwise all come by Arrow Flight.",
+    ),
+]

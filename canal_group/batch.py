@@ -16,9 +16,9 @@ class Batch:
     def __init__(self, value: dict[str, Any], read_rows: Callable[..., pa.Table]) -> None:
         self._read_rows = read_rows
         #: what `ack` and `rollback` take; grows for ever
-        self.batch_id: int = value["batch_id"]
+        self.batch_id = int(value["batch_id"])
         #: row changes and statements in it, before the subscription's filter
-        self.rows: int = value["rows"]
+        self.rows = int(value["rows"])
         #: where the stream stood before it
         self.start = GroupPosition.from_json(value["start"])
         #: what the cursor becomes when it is acknowledged
@@ -26,7 +26,7 @@ class Batch:
         #: where the stream stands behind it
         self.end = GroupPosition.from_json(value["end"])
         #: of a span: which transactions it has in which order, as a digest; empty: it has no rows
-        self.order: str = value.get("order", "")
+        self.order = str(value.get("order", ""))
         self._envelope: pa.Table | None = None
 
     def __repr__(self) -> str:

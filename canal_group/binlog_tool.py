@@ -89,8 +89,14 @@ def show(paths: list[Path], write: Write, *, as_json: bool, lookup: SourceAddres
         _show(files, write, ServerLookup(lookup, connection), as_json=as_json)
 
 
-def server_at(text: str, password: str) -> SourceAddress:
+def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress:
     """Return the server that `user@host:port` names; the port may be missing (3306), the host in brackets.
+
+    Args:
+        text: names it.
+        password: of the user.
+        ca: authorities that sign its certificate, by which it then has to prove that it is the host; None: no
+            TLS.
 
     Raises:
         UsageError: the text names none.
@@ -99,7 +105,9 @@ def server_at(text: str, password: str) -> SourceAddress:
     if match is None:
         raise UsageError(f"{text!r} names no server.", hint="Expected user@host:port.")
     host = match["host"].strip("[]")
-    return SourceAddress("", host, int(match["port"] or 3306), match["user"], password, server_id=0)
+    port = int(match["port"] or 3306)
+    ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
+    return SourceAddress("", host, port, match["user"], password, server_id=0, ssl=ssl)
 
 
 def _show(files: list[Path], write: Write, lookup: TableLookup, *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from canal_group import shard_cli
-from canal_group.address_options import GATEWAY, Destination, Gateway, Zookeeper
+from canal_group.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.demo.engine import Engine
 from canal_group.login_options import (
     TlsCa,
@@ -147,6 +147,7 @@ def consume(
     zookeeper_ca: ZookeeperCa = None,
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
+    shared_memory: SharedMemory = True,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -174,6 +175,7 @@ def consume(
             zookeeper_cert=zookeeper_cert,
             zookeeper_key=zookeeper_key,
             wait_s=10.0 if timeout_s is None else timeout_s,
+            shared_memory=shared_memory,
         ) as consumer,
     ):
         while not rows_max or printed < rows_max:
@@ -216,11 +218,11 @@ def status(
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     with _gateways(gateway, destination, zookeeper, login) as where:
         token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
-        state = GatewayDoor(where, destination, token, tls).ask("status")
-    if as_json:
-        typer.echo(json.dumps(state))
-    else:
-        print_status(state)
+        door = GatewayDoor(where, destination, token, tls)
+        # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
+        door.ask_for(
+            "status", lambda state: typer.echo(json.dumps(state)) if as_json else print_status(state)
+        )
 
 
 @app.command()
@@ -237,6 +239,10 @@ def binlog(
     password_env: Annotated[
         str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
     ] = None,
+    ssl_ca: Annotated[
+        Path | None,
+        typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; TLS, or nothing."),
+    ] = None,
 ) -> None:
     """Print what binlog files hold: transactions, row changes, definitions, and counts."""
     from canal_group.binlog_tool import server_at, show
@@ -244,7 +250,7 @@ def binlog(
 
     keep_pages()
     password = secret(password_env, "--password-env")
-    server = server_at(lookup, password or "") if lookup is not None else None
+    server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
     with _quiet_interrupt():
         show(files, typer.echo, as_json=as_json, lookup=server)
 

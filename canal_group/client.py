@@ -31,6 +31,7 @@ def connect(
     zookeeper_cert: str | Path | None = None,
     zookeeper_key: str | Path | None = None,
     prefix: str = "/otter/canal",
+    shared_memory: bool = True,
 ) -> Consumer:
     """Connect to the active gateway and become the active consumer of a client id.
 
@@ -57,6 +58,8 @@ def connect(
         zookeeper_cert: file of our own certificate, PEM, where ZooKeeper asks for one; with `zookeeper_key`.
         zookeeper_key: file of that certificate's key.
         prefix: where canal's tree hangs in ZooKeeper.
+        shared_memory: whether rows of a gateway on this machine may be read in memory that it lends;
+            False: all come by Arrow Flight, for who does not trust the gateway's process with its own.
 
     Returns:
         A subscribed consumer, a context manager.
@@ -81,7 +84,7 @@ def connect(
     where = uri if uri is not None or directory is None else directory.gateways
     assert where is not None
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
-    door = GatewayDoor(where, destination, token, tls)
+    door = GatewayDoor(where, destination, token, tls, shared_memory=shared_memory)
     consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
         consumer.subscribe(resume=resume)

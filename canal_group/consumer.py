@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 
 from canal_group.ahead import Ahead
 from canal_group.batch import Batch
-from canal_group.door import GatewayDoor
+from canal_group.door import GatewayDoor, fields
 from canal_group.lease import Lease, NodeKeeper
 from canal_group.patience import keep_trying
 from canal_group.unfinished import Unfinished
@@ -92,7 +92,7 @@ class Consumer:
         """
         if table_filter is not None:
             self._filter = table_filter
-        answer = keep_trying(
+        cursor = keep_trying(
             lambda: self._lease.take(self._filter, resume),
             (RetryableError,),
             self._deadline_s(self._wait_s),
@@ -101,7 +101,7 @@ class Consumer:
         self._seen_id = 0
         self.turn += 1
         self._unfinished.forget()
-        self.cursor = GroupPosition.from_json(answer["cursor"])
+        self.cursor = cursor
         self._lease.keep()
         return self.cursor
 
@@ -182,16 +182,18 @@ class Consumer:
         # An answer that gets lost leaves its batch outstanding. The next request says what came last, and the
         # group delivers the rest again.
         with self._getting:
-            value = self._lease.ask(
-                "get", wait_s=wait_s, rows_max=batch_size, timeout_s=wait_s, seen_id=self._seen_id
-            )
-            if value is None:
+            wanted = {"rows_max": batch_size, "timeout_s": wait_s, "seen_id": self._seen_id}
+            batch = self._lease.ask_for("get", self._batch, wait_s=wait_s, **wanted)
+            if batch is None:
                 return None
-            batch = Batch(value, self.read_rows)
             self._check_same_server(batch.batch_id)
             self._seen_id = batch.batch_id
             self._unfinished.deliver(batch.batch_id, batch.ack_position)
         return batch
+
+    def _batch(self, value: dict[str, Any] | None) -> Batch | None:
+        """Return the batch that an answer describes."""
+        return None if value is None else Batch(value, self.read_rows)
 
     def _check_same_server(self, batch_id: int) -> None:
         """Return if what is unfinished came from the server of the new batch, which is not taken otherwise.
@@ -254,10 +256,11 @@ class Consumer:
             "key_us_max": key_us_max,
             "may_rewind": True,
         }
-        value = self._patiently(lambda: self._lease.ask("span", wait_s=timeout, timeout_s=timeout, **named))
-        if value is None:
+        batch = self._patiently(
+            lambda: self._lease.ask_for("span", self._batch, wait_s=timeout, timeout_s=timeout, **named)
+        )
+        if batch is None:
             return None
-        batch = Batch(value, self.read_rows)
         self._unfinished.deliver(batch.batch_id, batch.ack_position)
         return batch
 
@@ -299,7 +302,7 @@ class Consumer:
             return standing
         self._unfinished.doubt(batch_id)
         try:
-            return GroupPosition.from_json(self._lease.ask("ack", batch_id=batch_id)["cursor"])
+            return self._lease.ask_for("ack", _cursor, batch_id=batch_id)
         except RetryableError:
             raise
         except RolledBack:
@@ -319,24 +322,22 @@ class Consumer:
         Raises:
             UsageError: a shard is files, which cannot say.
         """
-        return GroupPosition.from_json(self._patiently(lambda: self._lease.ask("locate", where=where)))
+        return self._patiently(lambda: self._lease.ask_for("locate", GroupPosition.from_json, where=where))
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
-        count = int(self._patiently(lambda: self._lease.ask("rollback", batch_id=batch_id)))
+        count = self._patiently(lambda: self._lease.ask_for("rollback", int, batch_id=batch_id))
         self.turn += 1
         self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the delivered and not acknowledged batches, oldest first."""
-        standing = self._patiently(lambda: self._door.ask("standing", client_id=self.client_id))
-        return [entry["batch_id"] for entry in standing["outstanding"]] if standing is not None else []
+        return self._patiently(lambda: self._door.ask_for("standing", _outstanding, client_id=self.client_id))
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
-        status: dict[str, Any] = self._door.ask("status")
-        return status
+        return self._door.ask_for("status", fields)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches for ever, each outstanding until it is acknowledged.
@@ -424,3 +425,11 @@ class Consumer:
 
     def _deadline_s(self, patience_s: float | None) -> float | None:
         return None if patience_s is None else time.monotonic() + patience_s
+
+
+def _cursor(value: Mapping[str, Any]) -> GroupPosition:
+    return GroupPosition.from_json(value["cursor"])
+
+
+def _outstanding(value: Mapping[str, Any] | None) -> list[int]:
+    return [] if value is None else [int(each["batch_id"]) for each in value["outstanding"]]

@@ -25,7 +25,8 @@ from kazoo.exceptions import (
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
-from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable
+from canal_group.gateway_uri import is_place
+from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
 from merge.tree import Tree
 from merge.zookeeper_login import NOBODY, ZooKeeperLogin
 
@@ -87,16 +88,17 @@ class Directory:
 
         Raises:
             CoordinatorUnavailable: ZooKeeper does not answer.
+            ServerUnavailable: what it names is no address; nothing is opened.
         """
         found = self._read(self._tree.running)
         address = _address(found) if found is not None else ""
         if address:
-            return [f"grpc://{address}"]
+            return [self._gateway(address)]
         try:
             servers = self._ask(lambda: self._client.get_children_async(self._tree.clusters[1]))
         except NoNodeError:
             servers = []
-        return [f"grpc://{server}" for server in sorted(servers)]
+        return [self._gateway(server) for server in sorted(servers)]
 
     def take(self, client_id: str, holder: str) -> str:
         """Take the client id's running node, or keep it if it is ours.
@@ -140,6 +142,15 @@ class Directory:
         self._client.close()
 
     # ---- inside
+
+    def _gateway(self, address: str) -> str:
+        if not is_place(address):
+            raise ServerUnavailable(
+                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is no host:port.",
+                hint="Look at who may write to ZooKeeper (coordination.user), and at gateway.advertise.",
+                retry_after_s=0.5,
+            )
+        return f"grpc://{address}"
 
     @property
     def _session_id(self) -> int:
@@ -201,5 +212,5 @@ def _address(state: bytes) -> str:
     """Return the address in a running node."""
     try:
         return str(json.loads(state)["address"])
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, RecursionError, TypeError, ValueError):
         return ""

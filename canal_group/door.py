@@ -6,11 +6,13 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
 
+from canal_group.gateway_uri import split_uris
 from canal_group.near_rows import NearRows
 from canal_group.tls import UNSAID, Tls
 from merge.access import is_header_text
@@ -20,7 +22,9 @@ from merge.errors import (
     ConfigError,
     RetryableError,
     ServerUnavailable,
+    UsageError,
     error_from_dict,
+    error_from_json,
 )
 
 #: what a call may take beyond the time that the gateway was asked to wait, seconds; the gateway itself waits
@@ -30,6 +34,32 @@ CALL_TIMEOUT_S = 15.0
 ROWS_TIMEOUT_S = 60.0
 #: gRPC would wait up to two minutes between two attempts to connect to a gateway that is back
 _RECONNECT_MAX_MS = 1_000
+#: what Flight and Arrow raise of what they receive; a stream that is cut off is an OSError
+_FAILED = (flight.FlightError, pa.ArrowException, OSError)
+#: what reading an answer raises that is not what we expect
+_ODD = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    UsageError,
+    pa.ArrowException,
+)
+
+T = TypeVar("T")
+
+
+def fields(value: Any) -> dict[str, Any]:
+    """Return an answer's value, which is a JSON object.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise TypeError(f"a {type(value).__name__} is no object")
+    return value
 
 
 class GatewayDoor:
@@ -42,8 +72,9 @@ class GatewayDoor:
         uri: "grpc://host:port" or "grpc+tls://host:port", several parted by commas, or what returns them (the
             active one first).
         destination: what the gateways serve.
-        token: that they know us by; None: none.
+        token: that they know us by, or what returns it for an address; None: none.
         tls: whom we trust, and who we are.
+        shared_memory: whether rows of a gateway on this machine may be read in memory that it lends us.
 
     Raises:
         ConfigError: an address cannot be, or a file cannot be read.
@@ -53,9 +84,12 @@ class GatewayDoor:
         self,
         uri: str | Callable[[], Sequence[str]],
         destination: str,
-        token: str | None = None,
+        token: str | Callable[[str], str | None] | None = None,
         tls: Tls = UNSAID,
+        *,
+        shared_memory: bool = True,
     ) -> None:
+        self._shared_memory = shared_memory
         self._tls, self._tls_options = tls, tls.client_options()
         #: gateways that have answered: theirs is no mistake in the settings
         self._answered: set[str] = set()
@@ -68,39 +102,56 @@ class GatewayDoor:
         for known in fixed:
             self._client(known)
         self._destination = destination
-        if token is not None and not is_header_text(token):
+        if isinstance(token, str) and not is_header_text(token):
             raise ConfigError(
                 "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
                 hint="A line end of its file, perhaps.",
             )
         self._token = token
-        self._headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return what a copy in another process is made of: it connects there, to the gateways known now."""
         known = ",".join([self._where(), *(uri for uri in self._find() if uri != self._uri)])
-        return GatewayDoor, (known, self._destination, self._token, self._tls)
+        door = partial(GatewayDoor, shared_memory=self._shared_memory)
+        return door, (known, self._destination, self._token, self._tls)
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
-        """Send a request and return its answer.
+        """Send a request and return its answer as it came; see `ask_for`."""
+        return self.ask_for(request, _as_it_is, wait_s=wait_s, **body)
+
+    def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
+        """Send a request and return what is read from its answer.
+
+        Args:
+            request: its name.
+            read: makes of the answer's value what is returned. What it raises because the value is not what
+                it expects is a gateway that is not understood: the next call goes to the next one.
+            wait_s: how long the gateway may take beyond the usual.
+            body: the request's fields.
 
         Raises:
-            CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer: then it is
-                unknown whether the request was heard.
+            CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer, or none that
+                is understood: then it is unknown whether the request was heard.
         """
-        return self._ask(self._where(), request, wait_s, body)
+        return self._ask(self._where(), request, read, wait_s, body)
 
-    def _ask(self, uri: str, request: str, wait_s: float, body: Mapping[str, Any]) -> Any:
+    def _ask(
+        self, uri: str, request: str, read: Callable[[Any], T], wait_s: float, body: Mapping[str, Any]
+    ) -> T:
         action = flight.Action(request, json.dumps({"destination": self._destination, **body}).encode())
         try:
-            results = list(self._client(uri).do_action(action, self._options(CALL_TIMEOUT_S + wait_s)))
-        except (flight.FlightError, pa.ArrowException) as error:
+            results = list(self._client(uri).do_action(action, self._options(uri, CALL_TIMEOUT_S + wait_s)))
+        except _FAILED as error:
             raise self._failed(uri, self._mistaken(uri) or _translated(error)) from error
         self._answered.add(uri)
-        answer = json.loads(results[0].body.to_pybytes())
-        if "error" in answer:
-            raise self._failed(uri, error_from_dict(answer["error"]))
-        return answer["value"]
+        try:
+            answer = json.loads(results[0].body.to_pybytes())
+            if "error" not in answer:
+                return read(answer["value"])
+            refusal = error_from_dict(answer["error"])
+        except _ODD as error:
+            raise self._failed(uri, _not_understood(uri, error)) from error
+        raise self._failed(uri, refusal)
 
     def rows(self, **ticket: Any) -> pa.Table:
         """Return the rows that a ticket names.
@@ -111,14 +162,14 @@ class GatewayDoor:
         named = flight.Ticket(json.dumps({"destination": self._destination, **ticket}).encode())
         uri = self._where()
         try:
-            lent = self._near_rows(uri).borrow({"destination": self._destination, **ticket})
+            lent = self._lent(uri, {"destination": self._destination, **ticket})
             if lent is not None:
                 return lent
         except CanalGroupError as error:
             raise self._failed(uri, error) from error
         try:
-            return self._client(uri).do_get(named, self._options(ROWS_TIMEOUT_S)).read_all()
-        except (flight.FlightError, pa.ArrowException) as error:
+            return self._client(uri).do_get(named, self._options(uri, ROWS_TIMEOUT_S)).read_all()
+        except _FAILED as error:
             raise self._failed(uri, _translated(error)) from error
 
     def close(self) -> None:
@@ -171,55 +222,44 @@ class GatewayDoor:
         with self._lock:
             client = self._clients.get(uri)
             if client is None:
-                try:
-                    client = flight.FlightClient(
-                        self._tls.uri(uri),
-                        generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)],
-                        **self._tls_options,
-                    )
-                except pa.ArrowInvalid as error:
-                    raise _no_address(uri) from error
-                self._clients[uri] = client
+                client = self._clients[uri] = flight.FlightClient(
+                    self._tls.uri(uri),
+                    generic_options=[("grpc.max_reconnect_backoff_ms", _RECONNECT_MAX_MS)],
+                    **self._tls_options,
+                )
             return client
+
+    def _lent(self, uri: str, ticket: Mapping[str, Any]) -> pa.Table | None:
+        return self._near_rows(uri).borrow(ticket) if self._shared_memory else None
 
     def _near_rows(self, uri: str) -> NearRows:
         with self._lock:
             if uri not in self._near:
-                self._near[uri] = NearRows(lambda: self._ask(uri, "near", 0.0, {}), ROWS_TIMEOUT_S)
+                self._near[uri] = NearRows(lambda: self._ask(uri, "near", _as_it_is, 0.0, {}), ROWS_TIMEOUT_S)
             return self._near[uri]
 
-    def _options(self, timeout_s: float) -> flight.FlightCallOptions:
-        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+    def _options(self, uri: str, timeout_s: float) -> flight.FlightCallOptions:
+        token = self._token(self._tls.uri(uri)) if callable(self._token) else self._token
+        headers = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+        return flight.FlightCallOptions(timeout=timeout_s, headers=headers)
 
 
-def split_uris(text: str) -> list[str]:
-    """Return the addresses of "grpc://a:1,b:2": one scheme for all, or each with its own.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    scheme, separator, _ = text.partition("://")
-    if not separator:
-        raise _no_address(text)
-    parts = [part.strip() for part in text.split(",")]
-    uris = [part if "://" in part else f"{scheme}://{part}" for part in parts if part]
-    if not all(uri.partition("://")[2] for uri in uris):
-        raise _no_address(text)
-    return uris
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def _no_address(uri: str) -> ConfigError:
-    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port, or grpc+tls://.")
+def _not_understood(uri: str, error: Exception) -> ServerUnavailable:
+    return ServerUnavailable(
+        f"What answers at {uri} is not understood ({type(error).__name__}).",
+        hint="Look whether it is a gateway, and of which version.",
+        retry_after_s=0.5,
+    )
 
 
 def _translated(error: Exception) -> CanalGroupError:
     """Return our error for Flight's."""
-    extra = getattr(error, "extra_info", b"")
-    if extra:
-        try:
-            return error_from_dict(json.loads(extra))
-        except (ValueError, KeyError, TypeError):
-            pass
+    with contextlib.suppress(ValueError):
+        return error_from_json(getattr(error, "extra_info", b""))
     sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, flight.FlightUnauthenticatedError):
         return AccessDenied(

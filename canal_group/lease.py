@@ -10,7 +10,9 @@ import os
 import socket
 import threading
 import uuid
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, TypeVar
 
 from canal_group.door import GatewayDoor
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
@@ -20,6 +22,42 @@ from merge.position import GroupPosition
 #: part of what it lasts
 _TOUCH_EVERY_S = 2.0
 _TOUCH_EVERY_PART = 0.25
+#: no lease is so short; who says so would have us do nothing else
+_TOUCH_EVERY_MIN_S = 0.01
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the gateway answers to who subscribes."""
+
+    epoch: int
+    lease_s: float
+    cursor: GroupPosition
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any]) -> Self:
+        lease_s = float(value["lease_s"])
+        if not lease_s > 0:
+            raise ValueError(f"{lease_s} seconds are no lease")
+        return cls(int(value["epoch"]), lease_s, GroupPosition.from_json(value["cursor"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What the gateway says of a subscription."""
+
+    epoch: int
+    #: None: it has none any more
+    cursor: GroupPosition | None
+
+    @classmethod
+    def read(cls, value: Mapping[str, Any] | None) -> Self | None:
+        if value is None:
+            return None
+        cursor = value["cursor"]
+        return cls(int(value["epoch"]), None if cursor is None else GroupPosition.from_json(cursor))
 
 
 class NodeKeeper(Protocol):
@@ -57,15 +95,16 @@ class Lease:
         self._toucher: threading.Thread | None = None
         self._touch_every_s = _TOUCH_EVERY_S
 
-    def take(self, table_filter: str, resume: str | None) -> dict[str, Any]:
-        """Ask for the client id, once, and return the gateway's answer; raises as `Consumer.subscribe`."""
+    def take(self, table_filter: str, resume: str | None) -> GroupPosition:
+        """Ask for the client id, once, and return the cursor; raises as `Consumer.subscribe`."""
         body: dict[str, Any] = {"holder": self.holder, "filter": table_filter, "resume": resume}
         if self._node is not None:
             body["session"] = self._node.take(self.client_id, self.holder)
-        answer: dict[str, Any] = self._door.ask("subscribe", client_id=self.client_id, **body)
-        self.epoch = int(answer["epoch"])
-        self._touch_every_s = min(_TOUCH_EVERY_S, float(answer["lease_s"]) * _TOUCH_EVERY_PART)
-        return answer
+        taken = self._door.ask_for("subscribe", _Taken.read, client_id=self.client_id, **body)
+        self.epoch = taken.epoch
+        every_s = min(_TOUCH_EVERY_S, taken.lease_s * _TOUCH_EVERY_PART)
+        self._touch_every_s = max(every_s, _TOUCH_EVERY_MIN_S)
+        return taken.cursor
 
     def keep(self) -> None:
         """Renew it from now on."""
@@ -77,23 +116,28 @@ class Lease:
         """Ask the gateway for something in its name; see `GatewayDoor.ask`."""
         return self._door.ask(request, wait_s=wait_s, client_id=self.client_id, epoch=self.epoch, **body)
 
+    def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
+        """Ask the gateway for something in its name; see `GatewayDoor.ask_for`."""
+        named: dict[str, Any] = {"client_id": self.client_id, "epoch": self.epoch}
+        return self._door.ask_for(request, read, wait_s=wait_s, **named, **body)
+
     def cursor(self) -> GroupPosition:
         """Return the cursor, with all acknowledgements in it that any server has accepted.
 
         Raises:
             NotSubscribed, FencedError: the lease is over.
         """
-        standing = self._door.ask("standing", client_id=self.client_id)
-        if standing is None or standing["cursor"] is None:
+        standing = self._door.ask_for("standing", _Standing.read, client_id=self.client_id)
+        if standing is None or standing.cursor is None:
             raise NotSubscribed(f"Client {self.client_id} is not subscribed.", hint="Subscribe again.")
-        if standing["epoch"] != self.epoch:
+        if standing.epoch != self.epoch:
             raise FencedError(
                 f"Epoch {self.epoch} of client {self.client_id} is over.",
                 hint="Another consumer took over. Stop this one.",
                 our_epoch=self.epoch,
-                current_epoch=standing["epoch"],
+                current_epoch=standing.epoch,
             )
-        return GroupPosition.from_json(standing["cursor"])
+        return standing.cursor
 
     def close(self) -> None:
         """Give it up for good; once more does nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import socket
 import threading
@@ -17,12 +16,14 @@ import pyarrow as pa
 from canal_group.near import (
     GREETING_TIMEOUT_S,
     NearAddress,
+    deadline_s,
     prove_as_caller,
     receive_block,
     receive_with_file,
     send,
 )
-from merge.errors import error_from_dict
+from canal_group.near_answer import NearAnswer, mapped, numbers
+from merge.errors import CanalGroupError, error_from_dict
 
 
 class _Loan:
@@ -47,6 +48,7 @@ class NearClient:
 
     def __init__(self, address: NearAddress, timeout_s: float) -> None:
         self._lock = threading.Lock()
+        self._timeout_s = timeout_s
         #: segments that were let go of since the last request; filled by whatever thread does so
         self._returned: deque[int] = deque()
         self._mapped: dict[int, pa.Buffer] = {}
@@ -55,7 +57,6 @@ class NearClient:
             self._socket.settimeout(GREETING_TIMEOUT_S)
             self._socket.connect(address.path)
             prove_as_caller(self._socket, address.key, address.secret)
-            self._socket.settimeout(timeout_s)
         except BaseException:
             self._socket.close()
             raise
@@ -67,31 +68,48 @@ class NearClient:
 
         Raises:
             CanalGroupError: what the door refuses with.
-            OSError: the door is shut, or does not answer in time; there is no use of this client any more.
+            OSError: the door is shut, does not answer in time, or what it answers cannot be; there is no use
+                of this client any more.
         """
         with self._lock:
             returned = [self._returned.popleft() for _ in range(len(self._returned))]
-            send(self._socket, {"ticket": ticket, "returned": returned})
-            answer, file = receive_with_file(self._socket)
-            for dropped in answer["dropped"]:
-                self._mapped.pop(dropped, None)
-            if "error" in answer:
-                raise error_from_dict(answer["error"])
-            number = answer["segment"]
-            if file is not None:
-                self._mapped[number] = _mapped(file, answer["size"])
-            block = receive_block(self._socket, answer["size"]) if number is None else self._lent(number)
+            until_s = deadline_s(self._timeout_s)
+            send(self._socket, {"ticket": ticket, "returned": returned}, until_s)
+            message, file = receive_with_file(self._socket, until_s)
+            answer = self._understood(message, file)
+            block = (
+                receive_block(self._socket, answer.size, until_s)
+                if answer.segment is None
+                else self._lent(answer.segment, answer.size)
+            )
         return [
-            (None if name is None else (name[0], name[1]), block.slice(begin, size))
-            for name, (begin, size) in zip(answer["names"], answer["places"], strict=True)
+            (name, block.slice(begin, size))
+            for name, (begin, size) in zip(answer.names, answer.places, strict=True)
         ]
 
-    def _lent(self, number: int) -> pa.Buffer:
+    def _understood(self, message: Mapping[str, Any], file: int | None) -> NearAnswer:
+        """Return what a message says, once the memory that came with it is mapped."""
+        with contextlib.ExitStack() as unused:
+            if file is not None:
+                unused.callback(os.close, file)
+            for dropped in numbers(message, "dropped"):
+                self._mapped.pop(dropped, None)
+            if "error" in message:
+                raise _refusal(message["error"])
+            answer = NearAnswer.of(message)
+            if file is not None and answer.segment is not None:
+                unused.pop_all()
+                self._mapped[answer.segment] = mapped(file, answer.size)
+        return answer
+
+    def _lent(self, number: int, size: int) -> pa.Buffer:
         """Return a segment's bytes, which is given back when nobody looks at them any more."""
-        mapped = self._mapped[number]
-        loan = _Loan(mapped)
+        segment = self._mapped.get(number)
+        if segment is None or segment.size != size:
+            raise OSError("what is lent is not known")
+        loan = _Loan(segment)
         weakref.finalize(loan, self._returned.append, number).atexit = False
-        return pa.foreign_buffer(mapped.address, mapped.size, loan)
+        return pa.foreign_buffer(segment.address, segment.size, loan)
 
     def close(self) -> None:
         """End the connection; what is borrowed stays mapped until nobody looks at it any more."""
@@ -103,8 +121,8 @@ class NearClient:
             self._mapped.clear()
 
 
-def _mapped(file: int, size: int) -> pa.Buffer:
+def _refusal(said: Any) -> CanalGroupError:
     try:
-        return pa.py_buffer(mmap.mmap(file, size, prot=mmap.PROT_READ))
-    finally:
-        os.close(file)
+        return error_from_dict(said)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OSError("what came is no refusal") from error

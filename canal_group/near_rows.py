@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ class NearRows:
             if client is None:
                 return None
             try:
-                ((_, stream),) = client.borrow(ticket)
+                return _rows(client.borrow(ticket))
             except TimeoutError as error:
                 self._leave()
                 raise ServerUnavailable(
@@ -52,7 +52,6 @@ class NearRows:
             except OSError:
                 self._leave()
                 return None
-        return pa.ipc.open_stream(stream).read_all()
 
     def close(self) -> None:
         """Let go of the gateway; what is borrowed stays as it is, who waits for more has to go elsewhere."""
@@ -74,3 +73,16 @@ class NearRows:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _rows(lent: Sequence[tuple[object, pa.Buffer]]) -> pa.Table:
+    """Return the rows of the only stream that is lent.
+
+    Raises:
+        OSError: there are several, or none, or it is no stream.
+    """
+    try:
+        ((_, stream),) = lent
+        return pa.ipc.open_stream(stream).read_all()
+    except (ValueError, pa.ArrowException) as error:
+        raise OSError("what is lent are no rows") from error

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from canal_group.door import GatewayDoor
+from canal_group.door import GatewayDoor, fields
+from canal_group.operator_token import find_token
 from canal_group.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
 from merge.position import Position
@@ -21,13 +22,14 @@ class Operator:
     Args:
         uri: the gateway, "grpc://host:port" or "grpc+tls://host:port".
         destination: the logical instance.
-        token: of a client that may operate; None: none.
+        token: of a client that may operate; None: the one that `serve` keeps for its own user on this
+            machine, where its settings name nobody.
         tls: whom we trust, and who we are.
     """
 
     def __init__(self, uri: str, destination: str, token: str | None = None, tls: Tls = UNSAID) -> None:
         self.destination = destination
-        self._door = GatewayDoor(uri, destination, token, tls)
+        self._door = GatewayDoor(uri, destination, find_token if token is None else token, tls)
 
     def hold(self, shard: str) -> dict[str, Any]:
         """Wait for a shard that brings nothing, whatever the settings say; return its state.
@@ -68,8 +70,7 @@ class Operator:
             UsageError: the name belongs to a shard that is there, or that left.
         """
         begin = None if start is None else start.to_dict()
-        state: dict[str, Any] = self._door.ask("shard_add", wait_s=20, shard=dict(shard), start=begin)
-        return state
+        return self._door.ask_for("shard_add", fields, wait_s=20, shard=dict(shard), start=begin)
 
     def remove(self, shard: str, *, now: bool = False) -> dict[str, Any]:
         """Let a shard leave, and return its state, or what was dropped.
@@ -83,8 +84,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
         """
-        state: dict[str, Any] = self._door.ask("shard_remove", shard=shard, now=now)
-        return state
+        return self._door.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
 
     def joined(self, shard: str, timeout_s: float) -> bool:
         """Wait until a shard is a member that every cursor holds; return whether it is one in time."""
@@ -99,8 +99,7 @@ class Operator:
         self._door.close()
 
     def _policy(self, shard: str, policy: str) -> dict[str, Any]:
-        state: dict[str, Any] = self._door.ask("shard_policy", shard=shard, policy=policy)
-        return state
+        return self._door.ask_for("shard_policy", _state, shard=shard, policy=policy)
 
     def _became(self, shard: str, role: str, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -113,8 +112,24 @@ class Operator:
 
     def _is(self, shard: str, role: str) -> bool:
         try:
-            group = self._door.ask("status")["group"]
+            settled, roles = self._door.ask_for("status", _roles)
         except ServerUnavailable:
             return False
-        known = {one["shard"]: one["role"] for one in group.get("shards", [])}
-        return bool(group.get("settled")) and known.get(shard, "left") == role
+        return settled and roles.get(shard, "left") == role
+
+
+def _state(value: Any) -> dict[str, Any]:
+    """Return a shard's state."""
+    return {**fields(value), "skipped": bool(value["skipped"])}
+
+
+def _dropped(value: Any) -> dict[str, Any]:
+    """Return what was dropped with a shard."""
+    rows, left_at = int(value["rows_dropped"]), dict(value["left_at"])
+    return {**fields(value), "rows_dropped": rows, "left_at": left_at}
+
+
+def _roles(value: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
+    """Return whether an instance's group is settled, and the roles of its shards."""
+    group = value["group"]
+    return bool(group.get("settled")), {one["shard"]: one["role"] for one in group.get("shards", [])}

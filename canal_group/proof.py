@@ -12,12 +12,12 @@ import secrets
 
 NONCE_BYTES = 16
 PROOF_BYTES = hashlib.sha256().digest_size
-_SECRET_BYTES = 32
+SECRET_BYTES = 32
 
 
 def new_secret() -> bytes:
     """Return what both ends know."""
-    return secrets.token_bytes(_SECRET_BYTES)
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 def new_nonce() -> bytes:

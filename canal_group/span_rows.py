@@ -80,15 +80,16 @@ class SpanRows:
         named = {"client_id": self.client_id, "epoch": self.epoch, "start": self.start, "until": self.end}
         while True:
             try:
-                value = self.door.ask(
-                    "span", wait_s=LOOK_S, timeout_s=LOOK_S, rows_max=1, bytes_max=1, **named
+                planned = self.door.ask_for(
+                    "span", _planned, wait_s=LOOK_S, timeout_s=LOOK_S, rows_max=1, bytes_max=1, **named
                 )
             except RetryableError as error:
                 _pause(error, deadline_s)
                 continue
-            if value is not None:
-                self._check_order(value["order"])
-                return int(value["batch_id"])
+            if planned is not None:
+                order, batch_id = planned
+                self._check_order(order)
+                return batch_id
             late = ServerUnavailable(
                 f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
                 f" {self.retry_s:g} seconds.",
@@ -105,6 +106,11 @@ class SpanRows:
                 " over, which stamped its transactions otherwise.",
                 hint="Read all parts of the span again; a query that is started again does so.",
             )
+
+
+def _planned(value: Mapping[str, Any] | None) -> tuple[str, int] | None:
+    """Return the order and the batch id of a span, as the gateway says them."""
+    return None if value is None else (value["order"], int(value["batch_id"]))
 
 
 def _pause(error: RetryableError, deadline_s: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from canal_group.gateway_uri import gateway_uri
 from merge.errors import ConfigError
 
 #: how long a gateway may take to say hello to who wonders why it does not answer, seconds
@@ -40,8 +41,12 @@ class Tls:
         return self.ca is not None or self.cert is not None
 
     def uri(self, uri: str) -> str:
-        """Return an address as it is to be reached."""
-        return f"{_SCHEME}{uri.removeprefix('grpc')}" if self.wanted and uri.startswith("grpc://") else uri
+        """Return an address as it is to be reached: by TLS where an authority or a certificate is given.
+
+        Raises:
+            ConfigError: it is no gateway address.
+        """
+        return gateway_uri(uri, tls=self.wanted)
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments that a Flight client wants.

@@ -9,6 +9,9 @@ the replica is exact after every micro-batch. One table a query; another one tak
 
 The target is a folder that driver and executors see, or mysql://user@host:port/schema.table: a table that
 exists, with the keys as its primary key and columns of the same names; its password is MIRROR_PASSWORD.
+With --target-ca the server is reached by TLS or not at all, and has to prove that it is that host. Without it
+whoever answers there can ask for the password: let it be a server, and a way to it, that you trust.
+
 It holds what the stream has brought since its beginning: begin with an empty one where the sources' binlogs
 begin, or with a copy of the table that is younger than the stream's beginning.
 """
@@ -25,7 +28,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pymysql
 
@@ -58,6 +61,9 @@ def main() -> None:
     parser.add_argument("--table", required=True, help="schema.table, after routes")
     parser.add_argument("--keys", required=True, help="primary key, columns parted by commas")
     parser.add_argument("--target", required=True, help="a folder, or mysql://user@host:port/schema.table")
+    parser.add_argument(
+        "--target-ca", help="authorities that sign that server's certificate, PEM; on executors, too"
+    )
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the source, any number")
     parser.add_argument("--progress", type=Path, help="add the query's progress to this file, for plot.py")
@@ -66,7 +72,7 @@ def main() -> None:
     keys = options.keys.split(",")
     target: MySqlTable | ParquetTable
     if "://" in options.target:
-        target = MySqlTable(options.target, os.environ.get("MIRROR_PASSWORD", ""), keys)
+        target = MySqlTable(options.target, os.environ.get("MIRROR_PASSWORD", ""), keys, options.target_ca)
     else:
         target = ParquetTable(Path(options.target), keys)
     # Times are UTC on their way, whatever the machines' zones are.
@@ -195,11 +201,12 @@ class ParquetTable:
 class MySqlTable:
     """A table of a server; travels to executors, and connects there."""
 
-    def __init__(self, uri: str, password: str, keys: list[str]) -> None:
+    def __init__(self, uri: str, password: str, keys: list[str], ca: str | None = None) -> None:
         parts = urlsplit(uri)
         where = {"host": parts.hostname, "port": parts.port or 3306, "user": parts.username}
-        self._where = {**where, "password": password}
-        self._table = ".".join(f"`{name}`" for name in parts.path.strip("/").split("."))
+        tls = {"ssl_ca": ca, "ssl_verify_cert": True, "ssl_verify_identity": True} if ca else {}
+        self._where = {**where, "password": password, **tls}
+        self._table = ".".join(map(quoted, unquote(parts.path.strip("/")).split(".")))
         self._keys = keys
 
     def apply(self, latest: DataFrame, _number: int) -> None:
@@ -223,16 +230,21 @@ class MySqlTable:
 
     def _delete(self, cursor: Any, rows: list[Any]) -> None:
         if rows:
-            names = ", ".join(f"`{name}`" for name in self._keys)
+            names = ", ".join(map(quoted, self._keys))
             statement = f"DELETE FROM {self._table} WHERE ({names}) IN %s"  # noqa: S608  names of the schema
             cursor.execute(statement, [[tuple(row[name] for name in self._keys) for row in rows]])
 
     def _upsert(self, cursor: Any, rows: list[Any]) -> None:
         if rows:
             columns = [name for name in rows[0].__fields__ if name != "_gone"]
-            names, marks = ", ".join(f"`{name}`" for name in columns), ", ".join(["%s"] * len(columns))
+            names, marks = ", ".join(map(quoted, columns)), ", ".join(["%s"] * len(columns))
             statement = f"REPLACE INTO {self._table} ({names}) VALUES ({marks})"  # noqa: S608  likewise
             cursor.executemany(statement, [tuple(row[name] for name in columns) for row in rows])
+
+
+def quoted(name: str) -> str:
+    """Return a name as it stands in a statement with parameters, whatever characters it has."""
+    return f"`{name.replace('`', '``').replace('%', '%%')}`"
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,17 +50,31 @@ class Authority:
         self.ca = folder / f"{name}.pem"
         self.ca.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def pair(self, name: str, host: str = "127.0.0.1") -> Pair:
-        """Sign a certificate for an address."""
+    def pair(
+        self,
+        name: str,
+        host: str = "127.0.0.1",
+        *,
+        of_consumer: bool = False,
+        alternatives: Sequence[str] | None = None,
+    ) -> Pair:
+        """Sign a certificate for an address; that of a consumer has its name only.
+
+        Args:
+            name: common name of its subject, and of its files.
+            host: that it is for.
+            of_consumer: whether its alternative name is `name`, and no address.
+            alternatives: names that it has in the place of these; with none of them it has its subject only.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
-        address = x509.IPAddress(ipaddress.ip_address(host))
+        names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(host))]
+        if alternatives is not None or of_consumer:
+            names = [x509.DNSName(each) for each in ([name] if alternatives is None else alternatives)]
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        signed = (
-            _certificate(_subject(name), self._subject, key.public_key())
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .add_extension(issuer_key, critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+        builder = _certificate(_subject(name), self._subject, key.public_key())
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        signed = builder.add_extension(issuer_key, critical=False).sign(self._key, hashes.SHA256())
         pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}-key.pem")
         pair.cert.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         pair.key.write_bytes(

@@ -137,6 +137,6 @@ def parsed(data: bytes) -> dict[str, Any]:
     """Return what a node's data says; nothing, if it is no JSON object."""
     try:
         value = json.loads(data)
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from actors.durable import PRIVATE, PRIVATE_FOLDER, make_folder, others_may_write, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable
 
 HOST = "127.0.0.1"
@@ -86,13 +87,13 @@ class EmbeddedZooKeeper:
     @property
     def log_file(self) -> Path | None:
         """Where the server logs; None while it has no folder."""
-        return None if self._folder is None else self._folder / "zookeeper.log"
+        return None if self._folder is None else _data(self._folder) / "zookeeper.log"
 
     def start(self) -> None:
         """Start the server and wait until it answers; nothing happens if it runs.
 
         Raises:
-            ConfigError: there is no java or no pyspark, or the given port is taken.
+            ConfigError: there is no java or no pyspark, the given port is taken, or the folder is not ours.
             CoordinatorUnavailable: it did not start.
         """
         if self._process is not None and self._process.poll() is None:
@@ -102,7 +103,7 @@ class EmbeddedZooKeeper:
             raise ConfigError(f"Port {self._port} of {HOST} is taken.", hint="Choose another one, or 0.")
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="canal-group-zookeeper-"))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        _make_private(self._folder)
         for attempt in range(1, _STARTS_MAX + 1):
             self._port = self._port or _free_port()
             try:
@@ -132,8 +133,10 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _start_once(self, java: str, jars: Path, folder: Path) -> None:
-        config = folder / "zoo.cfg"
-        config.write_text(_config(folder / "data", self._port, self._tick_ms), encoding="utf-8")
+        # In the folder that nobody else comes into, where no link stands that we would write through.
+        data = _data(folder)
+        config, log = data / "zoo.cfg", data / "zookeeper.log"
+        replace_file(config, _config(data, self._port, self._tick_ms))
         command = [
             java,
             "-Xmx128m",
@@ -146,13 +149,13 @@ class EmbeddedZooKeeper:
             _MAIN,
             str(config),
         ]
-        self._process = _Started(command, folder / "zookeeper.log").process()
+        self._process = _Started(command, log).process()
         deadline_s = time.monotonic() + self._start_timeout_s
         while not _serves(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 raise CoordinatorUnavailable(
-                    f"The embedded ZooKeeper did not start. {_tail(folder / 'zookeeper.log')}",
-                    hint=f"Its log is {folder / 'zookeeper.log'}.",
+                    f"The embedded ZooKeeper did not start. {_tail(log)}",
+                    hint=f"Its log is {log}.",
                 )
             time.sleep(_POLL_S)
 
@@ -194,7 +197,10 @@ class _Started:
 
     def _run(self) -> None:
         try:
-            with self._log_file.open("ab") as log:
+            made = os.open(
+                self._log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE
+            )
+            with os.fdopen(made, "ab") as log:
                 self._process = subprocess.Popen(  # noqa: S603 - our own java command, no shell
                     self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
                 )
@@ -204,6 +210,29 @@ class _Started:
             self._started.set()
         if self._process is not None:
             self._process.wait()
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder of a server; what it keeps is its user's alone, though java makes files for all."""
+    try:
+        make_folder(folder)
+        if others_may_write(folder):
+            raise ConfigError(
+                f"Other users may write to {folder}, the embedded ZooKeeper's folder: its data could be"
+                " exchanged.",
+                hint=f"chmod go-w {folder}, if it is yours; or give coordination.folder another one.",
+            )
+        make_folder(_data(folder))
+        _data(folder).chmod(PRIVATE_FOLDER)
+    except OSError as error:
+        raise ConfigError(
+            f"{folder} cannot be the embedded ZooKeeper's folder ({error.strerror}).",
+            hint="Give coordination.folder a folder of the user who serves.",
+        ) from error
+
+
+def _data(folder: Path) -> Path:
+    return folder / "data"
 
 
 def _find_java() -> str:

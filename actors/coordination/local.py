@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.durable import replace_file
+from actors.durable import make_folder, open_lock, replace_file
 from actors.ports import ConsumerLease
 from merge.epoch import Tenure
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
@@ -209,8 +209,8 @@ class LocalCoordinator:
     def _wait_for_lock(self, folder: Path) -> int:
         file = folder / f"{self._destination}.lock"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            make_folder(folder)
+            fd = open_lock(file)
         except OSError as error:
             raise ConfigError(f"{file} cannot be opened ({error.strerror}).") from error
         while not self._closed.is_set():
@@ -255,7 +255,7 @@ def _load(file: Path) -> _Epochs:
         return _Epochs()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read ({error.strerror}).") from error
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{file} does not hold epochs ({type(error).__name__}: {error}).",
             hint="Restore it from a backup: without it epochs begin anew, and cursors refuse older ones.",

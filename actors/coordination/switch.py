@@ -9,7 +9,7 @@ from typing import Protocol
 
 from actors.coordination.connection import Connection, Refused
 from actors.coordination.local import stop_file
-from actors.durable import replace_file
+from actors.durable import PUBLIC, make_folder, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.stop_mark import StopMark
 from merge.tree import Tree
@@ -96,8 +96,9 @@ class LocalSwitch:
         try:
             if self._file.exists():
                 return StopMark.from_json(self._file.read_bytes())
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self._file, mark.to_json().decode())
+            make_folder(self._file.parent)
+            # Whoever stops it need not be the user who serves it.
+            replace_file(self._file, mark.to_json().decode(), PUBLIC)
         except OSError as error:
             raise CoordinatorUnavailable(f"{self._file} cannot be written ({error.strerror}).") from error
         return mark

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.durable import replace_file
+from actors.durable import make_folder, open_lock, replace_file
 from actors.ports import Subscription
 from merge.epoch import refuse_older
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
@@ -88,7 +88,7 @@ class FileCursorStore:
         self.file = folder / f"{destination}.cursors.json"
         self._lock_file = folder / f"{self.file.name}.lock"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
         except OSError as error:
             raise ConfigError(f"The folder {folder} cannot be created ({error.strerror}).") from error
 
@@ -150,7 +150,7 @@ class FileCursorStore:
             return _Content()
         except OSError as error:
             raise ConfigError(f"{self.file} cannot be read ({error.strerror}).") from error
-        except (AttributeError, KeyError, TypeError, ValueError, UsageError) as error:
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError, UsageError) as error:
             raise ConfigError(
                 f"{self.file} does not hold cursors ({type(error).__name__}: {error}).",
                 hint="Restore it from a backup, or remove it to begin where the instance's settings say.",
@@ -166,7 +166,7 @@ class FileCursorStore:
     def _locked(self) -> Iterator[None]:
         """Hold off other writers by a lock file beside: the data's own file is replaced."""
         try:
-            fd = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = open_lock(self._lock_file)
         except OSError as error:
             raise CoordinatorUnavailable(f"{self._lock_file} cannot be opened ({error.strerror}).") from error
         try:

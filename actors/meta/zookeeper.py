@@ -17,6 +17,8 @@ from merge.position import GroupPosition
 #: bytes of one subscription's filter and cursor; a node, and a request to ZooKeeper, hold less than 1 MiB
 #: altogether
 BYTES_MAX = 1_000_000
+#: bytes of a cursor unpacked; one that fits into a node is a tenth of that, whatever GTID sets it has
+UNPACKED_BYTES_MAX = 64 << 20
 #: bytes from which a cursor is compressed; a smaller one can be read in its node by people
 COMPRESSED_FROM = 64 << 10
 #: how a compressed cursor begins; a plain one begins with a brace
@@ -142,7 +144,7 @@ class ZooKeeperCursorStore:
             position = None if cursor is None else GroupPosition.from_json(_unpacked(cursor))
             dropped = self._nodes.read(f"{node}/dropped") is not None
             return Subscription(client_id, pattern.decode(), position, dropped)
-        except (UsageError, ValueError, zlib.error) as error:
+        except (RecursionError, UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
                 f"{node} holds no subscription of ours ({error}).",
                 hint="Another program's destination has this name: choose another prefix or destination.",
@@ -155,4 +157,10 @@ def _packed(cursor: GroupPosition) -> bytes:
 
 
 def _unpacked(data: bytes) -> bytes:
-    return zlib.decompress(data.removeprefix(_COMPRESSED)) if data.startswith(_COMPRESSED) else data
+    if not data.startswith(_COMPRESSED):
+        return data
+    unpacker = zlib.decompressobj()
+    text = unpacker.decompress(data.removeprefix(_COMPRESSED), UNPACKED_BYTES_MAX)
+    if not unpacker.eof:
+        raise ValueError(f"it is cut off, or becomes more than {UNPACKED_BYTES_MAX:,} bytes")
+    return text

@@ -38,7 +38,7 @@ from actors.parse.start import explained_by_gtid, oldest_file, require_contained
 from actors.parse.table_lookup import TableLookup
 from actors.parse.tables import Select
 from merge.chunk import Chunk
-from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
+from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
 from merge.header import Flag
 from merge.position import Position
 
@@ -295,7 +295,8 @@ class BinlogStream:
         if self._by_gtid:
             return explained_by_gtid(self._address, error, self._start, place)
         if not isinstance(error, PositionPurged):
-            return type(error)(message, hint=error.hint, **place)
+            refused = PositionRefused if type(error) is DataError else type(error)
+            return refused(message, hint=error.hint, **place)
         oldest = oldest_file(self._address)
         return PositionPurged(
             f"{message} The oldest file available is {oldest or 'unknown'}.",

@@ -15,6 +15,8 @@ from merge.errors import CorruptEvent, UnsupportedEvent
 
 #: no event is larger: the servers' largest max_allowed_packet
 EVENT_BYTES_MAX = 1 << 30
+#: what zlib makes of one byte at most is 1032
+RATIO_MAX = 1_040
 
 
 def unpack(packed: bytes) -> bytes:
@@ -30,6 +32,12 @@ def unpack(packed: bytes) -> bytes:
     size = int.from_bytes(packed[1 : 1 + width], "big")
     if size > EVENT_BYTES_MAX:
         raise CorruptEvent(f"A compressed event says {size} bytes; none is so large.")
+    if size > len(packed) * RATIO_MAX:
+        raise CorruptEvent(
+            f"A compressed event of {len(packed)} bytes says that they become {size}, more than zlib can make"
+            " of them.",
+            hint="No server writes that: look at the source, and at what stands between it and here.",
+        )
     unpacker = zlib.decompressobj()
     try:
         # One byte more than expected is asked for: a stream that goes on is seen, and not unpacked.

@@ -4,7 +4,8 @@ TRANSACTION_PAYLOAD (MySQL from 8.0.20 on, `binlog_transaction_compression`): fi
 number, each length-encoded: 1 the payload's bytes, 2 its compression (0 zstd, 255 none), 3 its bytes
 unpacked; type 0 ends them. The payload is a run of events without checksums.
 
-It is unpacked as it is read: what is held is one of its events.
+It is unpacked as it is read: what is held is one of its events. How many there may be is bounded by the bytes
+that came: each costs a reader time, and a few kilobytes could hold millions.
 
 Layout: `Transaction_payload_event` in MySQL's control_events.h.
 """
@@ -25,7 +26,18 @@ from merge.errors import CorruptEvent, UnsupportedEvent
 
 #: bytes of a transaction's events unpacked; they are never held at once
 PAYLOAD_BYTES_MAX = 16 << 30
+#: what zstd makes of one byte at most: a block of 128 KiB takes 4 bytes or more
+RATIO_MAX = 1 << 15
+_BLOCK_BYTES = 128 << 10
+#: events of a payload, however few its bytes are, and for each of its bytes. A million statements that are
+#: all the same, of a row of one column, come to 270 or 300 a byte, and fewer of them to less
+EVENTS_FREE = 1 << 14
+EVENTS_PER_BYTE = 384
 _READ_BYTES = 1 << 20
+_TOO_MUCH_HINT = (
+    "Look on the source what the transaction is (mysqlbinlog, from that offset). If it is meant, write it in"
+    " smaller transactions, or with binlog_transaction_compression=OFF."
+)
 _END, _SIZE, _COMPRESSION, _UNPACKED_SIZE = 0, 1, 2, 3
 _ZSTD, _NONE = 0, 255
 #: events that a payload never holds: they are about files, or about the payload itself
@@ -53,12 +65,20 @@ class Payload(NamedTuple):
 
         Raises:
             CorruptEvent: the bytes are no such stream, or not as long as they say.
+            UnsupportedEvent: they hold more events than their number lets one expect.
         """
         read = _Unpacked(self)
+        left = bound = EVENTS_FREE + EVENTS_PER_BYTE * len(self.data)
         while True:
             header = read.take(HEADER_SIZE)
             if not header:
                 break
+            left -= 1
+            if left < 0:
+                raise UnsupportedEvent(
+                    f"A compressed transaction of {len(self.data)} bytes holds more than {bound} events.",
+                    hint=_TOO_MUCH_HINT,
+                )
             size = struct.unpack_from("<I", header, 9)[0] if len(header) == HEADER_SIZE else 0
             if not HEADER_SIZE <= size <= EVENT_BYTES_MAX:
                 raise CorruptEvent(f"An event of {size} bytes stands in a payload.")
@@ -97,7 +117,7 @@ def parse_payload(body: bytes) -> Payload:
     """Return a TRANSACTION_PAYLOAD event's content; nothing is unpacked yet.
 
     Raises:
-        CorruptEvent: its lengths do not fit.
+        CorruptEvent: its lengths do not fit, or are more than their compression can make of so few bytes.
         UnsupportedEvent: a compression that is not known, or more bytes than PAYLOAD_BYTES_MAX.
     """
     fields = {_COMPRESSION: _NONE}
@@ -115,7 +135,14 @@ def parse_payload(body: bytes) -> Payload:
         raise UnsupportedEvent(f"Compression {compression} of a transaction is not known.")
     if unpacked > PAYLOAD_BYTES_MAX:
         raise UnsupportedEvent(
-            f"A compressed transaction says {unpacked} bytes; {PAYLOAD_BYTES_MAX} are read at most."
+            f"A compressed transaction says {unpacked} bytes; {PAYLOAD_BYTES_MAX} are read at most.",
+            hint=_TOO_MUCH_HINT,
+        )
+    if unpacked > len(data) * RATIO_MAX + _BLOCK_BYTES:
+        raise CorruptEvent(
+            f"A compressed transaction of {len(data)} bytes says that they become {unpacked}, more than zstd"
+            " can make of them.",
+            hint="No server writes that: look at the source, and at what stands between it and here.",
         )
     return Payload(compression, unpacked, data)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
-from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
+from actors.parse.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from actors.parse.start import StartBy
 from merge.errors import SourceUnfit
 
@@ -189,7 +189,7 @@ def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any]) -
 
 
 def _account(address: SourceAddress, connection: pymysql.Connection[Any]) -> str:
-    row = query(address, connection, "SELECT CURRENT_USER() AS account")[0]
+    row = query_one(address, connection, "SELECT CURRENT_USER() AS account")
     user, _, host = str(row["account"]).rpartition("@")
     return f"`{user}`@`{host}`"
 
@@ -258,7 +258,7 @@ def _server_ids(
     others = {
         str(row.get("Host", ""))
         for row in replicas
-        if int(row["Server_id" if "Server_id" in row else "Server_Id"]) == mine
+        if row.number("Server_id" if "Server_id" in row else "Server_Id") == mine
     } - {address.host_name}
     if not others:
         return [*checks, Check("other replicas", ok=True, found=f"none has server id {mine}")]

@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pymysql
 from pymysql.constants import ER
 
+from actors.parse.login import GuardedConnection, LoginRefused, tls_context
+from actors.parse.row import Row
 from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
 
 _HOST_NAME_BYTES = 60
@@ -59,8 +63,8 @@ class SourceAddress:
     read_timeout_s: float = 5.0
     #: how often an idle source says so
     heartbeat_ms: int = 100
-    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity); None: no
-    #: TLS
+    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS, or no
+    #: connection; None: no TLS
     ssl: Mapping[str, Any] | None = None
 
     @property
@@ -88,6 +92,10 @@ def translated(address: SourceAddress) -> Iterator[None]:
     """Turn the driver's and the socket's errors into ours."""
     try:
         yield
+    except LoginRefused as refused:
+        raise SourceUnfit(
+            f"{address.title} at {address} {refused.what}.", hint=refused.hint, shard=address.name
+        ) from refused
     except pymysql.Error as error:
         behind = getattr(error, "original_exception", None)
         if isinstance(behind, ssl.SSLCertVerificationError):
@@ -99,6 +107,17 @@ def translated(address: SourceAddress) -> Iterator[None]:
         raise SourceUnavailable(
             f"{address.title} at {address} broke the connection: {error}.", shard=address.name
         ) from error
+    except (LookupError, RuntimeError, ValueError, struct.error) as error:
+        # What the driver meets with in packets that no server sends; a request for a file of ours is one.
+        raise _strange(address, str(error)) from error
+
+
+def _strange(address: SourceAddress, why: str) -> SourceUnfit:
+    return SourceUnfit(
+        f"What answers as {address} does not keep to the protocol of MySQL and MariaDB: {why}.",
+        hint="Check host and port: something else listens there.",
+        shard=address.name,
+    )
 
 
 def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) -> SourceUnfit:
@@ -173,14 +192,12 @@ def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> p
 
     Raises:
         SourceUnavailable: nobody answers there, or it broke off.
-        SourceUnfit: access was denied.
+        SourceUnfit: access was denied, or the server asks for more than it may see.
     """
     timeout_s = address.read_timeout_s if read_timeout_s is None else read_timeout_s
-    tls: dict[str, Any] = {f"ssl_{key}": value for key, value in (address.ssl or {}).items()}
-    if address.ssl is None:
-        tls = {"ssl_disabled": True}
     with translated(address):
-        return pymysql.connect(
+        return GuardedConnection(
+            tls=None if address.ssl is None else tls_context(address.ssl),
             host=address.host,
             port=address.port,
             user=address.user,
@@ -191,12 +208,11 @@ def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> p
             read_timeout=timeout_s,
             write_timeout=timeout_s,
             program_name="canal-group",
-            **tls,
         )
 
 
-def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> list[dict[str, Any]]:
-    """Run a statement and return its rows by column name.
+def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> list[Row]:
+    """Run a statement and return its rows.
 
     Raises:
         SourceUnavailable: the connection broke.
@@ -204,7 +220,20 @@ def query(address: SourceAddress, connection: pymysql.Connection[Any], sql: str)
     """
     with translated(address), connection.cursor(pymysql.cursors.DictCursor) as cursor:
         cursor.execute(sql)
-        return [dict(row) for row in cursor.fetchall()]
+        return [Row(row, partial(_strange, address)) for row in cursor.fetchall()]
+
+
+def query_one(address: SourceAddress, connection: pymysql.Connection[Any], sql: str) -> Row:
+    """Run a statement that has one row, and return that.
+
+    Raises:
+        SourceUnavailable: the connection broke.
+        SourceUnfit: the account may not run it, or the answer has no row.
+    """
+    rows = query(address, connection, sql)
+    if not rows:
+        raise _strange(address, f"its answer to {sql!r} has no row")
+    return rows[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +299,7 @@ def server_facts(address: SourceAddress, connection: pymysql.Connection[Any]) ->
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     rows = query(address, connection, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
     variables = {str(row["Variable_name"]).lower(): str(row["Value"]) for row in rows}
-    server_id = int(variables.get("server_id", "0"))
+    server_id = Row(variables, partial(_strange, address)).number("server_id")
     return ServerFacts(
         version=variables.get("version", ""),
         server_id=server_id,

@@ -23,7 +23,7 @@ import pymysql
 
 from actors.parse.dump_request import require_readable
 from actors.parse.events import MAGIC
-from actors.parse.source import ServerFacts, SourceAddress, connect, query, server_facts
+from actors.parse.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
 from merge.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.position import Position, file_order
@@ -112,9 +112,9 @@ def require_contained(
 def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
     """Return the transactions that a server has; on MariaDB its own and those it replicated."""
     if not facts.mariadb:
-        return _gtids(query(address, connection, "SELECT @@global.gtid_executed AS gtids")[0]["gtids"])
+        return _gtids(query_one(address, connection, "SELECT @@global.gtid_executed AS gtids")["gtids"])
     asked = "SELECT @@global.gtid_binlog_pos AS written, @@global.gtid_slave_pos AS replicated"
-    row = query(address, connection, asked)[0]
+    row = query_one(address, connection, asked)
     return _gtids(row["written"]).union(_gtids(row["replicated"]))
 
 
@@ -133,7 +133,7 @@ def _known_sources(
     """Return whose transactions a server has; MariaDB's set names the last one of a domain, its state all."""
     if not facts.mariadb:
         return _sources(executed)
-    state = query(address, connection, "SELECT @@global.gtid_binlog_state AS state")[0]["state"] or ""
+    state = query_one(address, connection, "SELECT @@global.gtid_binlog_state AS state")["state"] or ""
     return _sources(executed) | {each.strip().rpartition("-")[0] for each in state.split(",")}
 
 
@@ -209,7 +209,7 @@ def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
                 oldest = earliest_position(address, connection, facts)
                 return f"those behind {gtids}, up to {oldest.gtid_set}"
             asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
-            return str(_gtids(query(address, connection, asked)[0]["gtids"])) or None
+            return str(_gtids(query_one(address, connection, asked)["gtids"])) or None
     except (SourceUnavailable, DataError):
         return None
 
@@ -227,7 +227,7 @@ def latest_position(
     rows = query(address, connection, facts.binlog_status_statement)
     if not rows:
         raise _no_binlog(address)
-    file, offset = str(rows[0]["File"]), int(rows[0]["Position"])
+    file, offset = str(rows[0]["File"]), rows[0].number("Position")
     gtids = (
         gtids_at(address, connection, file, offset)
         if facts.mariadb
@@ -251,7 +251,7 @@ def earliest_position(
     if facts.mariadb:
         gtids = gtids_at(address, connection, file, offset)
     else:
-        gtids = _gtids(query(address, connection, "SELECT @@global.gtid_purged AS gtids")[0]["gtids"])
+        gtids = _gtids(query_one(address, connection, "SELECT @@global.gtid_purged AS gtids")["gtids"])
     return Position(file, offset, gtid_set=gtids, server=facts.identity)
 
 
@@ -276,7 +276,7 @@ def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: 
     Raises:
         SourceUnavailable: it does not say: beyond 4 GiB it cannot, and a purged file it has no more.
     """
-    text = query(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")[0]["gtids"]
+    text = query_one(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")["gtids"]
     if text is None:
         raise SourceUnavailable(
             f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
@@ -290,7 +290,7 @@ def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: 
 
 
 def _gtids(text: str | None) -> GtidSet:
-    return parse_gtid_set(text) if text else NO_GTIDS
+    return parse_gtid_set(str(text)) if text else NO_GTIDS
 
 
 def _no_binlog(address: SourceAddress) -> SourceUnfit:

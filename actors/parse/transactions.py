@@ -365,8 +365,12 @@ class Transactions:
 
     def _unpack(self, event: Event) -> Iterator[None]:
         """Read a payload's events; each stands, for a reader, where the payload does."""
+        begun = self.open
         for inner in inner_events(event):
+            if begun and not self.open:
+                raise CorruptEvent("A compressed transaction goes on after its end.")
             self.take(inner)
+            begun |= self.open
             yield
         if self.open:
             raise CorruptEvent("A compressed transaction has no end.")

@@ -30,6 +30,8 @@ from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 XIDS_MAX = 4096
 #: bytes of rows events that may be held for them
 XA_BYTES_MAX = 256 << 20
+#: what holding a rows event costs beside its bytes: many small ones are more than their bytes
+XA_EVENT_BYTES = 256
 
 _PREPARE = struct.Struct("<?Iii")
 _STATEMENT = re.compile(
@@ -149,14 +151,15 @@ class XaTransactions:
             UnsupportedEvent: that is more than may be held; nothing was kept.
         """
         assert self._open is not None, "no XA transaction is being read"
-        if self._bytes + len(rows.body) > self._bytes_max:
+        size = len(rows.body) + XA_EVENT_BYTES
+        if self._bytes + size > self._bytes_max:
             raise UnsupportedEvent(
                 f"XA transactions that are not decided hold more than {self._bytes_max} bytes of rows.",
                 hint="Commit or roll back what XA RECOVER lists on the source; make XA transactions smaller.",
             )
         self._open.rows.append(rows)
-        self._open.bytes += len(rows.body)
-        self._bytes += len(rows.body)
+        self._open.bytes += size
+        self._bytes += size
 
     def take(self) -> list[RowsEvent]:
         """Return the rows of the one being read: it commits in one phase."""

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 
 from merge.chunk import TableName
 from merge.errors import ConfigError
-from merge.table_filter import compiled
+from merge.pattern import Pattern
+from merge.pattern_syntax import PatternSyntax
+from merge.table_filter import refused
+
+#: what stands for a group in a target
+_REFERENCE = re.compile(r"\\(?:g<(?P<name>\w+)>|(?P<number>[0-9]{1,2})|(?P<escaped>.?))", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,16 @@ class Route:
     pattern: str
     #: `schema.table`; `\1` or `\g<name>` stand for the pattern's groups
     to: str
-    _compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _compiled: Pattern = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        pattern = compiled(self.pattern, "routes")
-        object.__setattr__(self, "_compiled", pattern)
         try:
-            pattern.sub(self.to, "")  # the template is checked before anything is matched
-        except (re.error, IndexError) as error:
+            object.__setattr__(self, "_compiled", Pattern(self.pattern))
+        except PatternSyntax as error:
+            raise refused(self.pattern, "routes", error) from None
+        try:
+            self._filled(("",) * (1 + self._compiled.group_count))
+        except (ValueError, LookupError) as error:
             raise self._bad(f"({error})") from error
         if not re.fullmatch(r"[^.]+\..+", self.to):
             raise self._bad("(no schema.table)")
@@ -46,13 +53,36 @@ class Route:
         Raises:
             ConfigError: the groups that matched leave no schema or no table name.
         """
-        match = self._compiled.fullmatch(str(name))
-        if match is None:
+        groups = self._compiled.groups(str(name))
+        if groups is None:
             return None
-        schema, _, table = match.expand(self.to).partition(".")
+        schema, _, table = self._filled(groups).partition(".")
         if not schema or (name.table and not table):
             raise self._bad(f"for {name} (it leaves '{schema}.{table}')")
         return TableName(schema, table)
+
+    def _filled(self, groups: tuple[str, ...]) -> str:
+        """Return the target with groups in the places of their names and numbers; 0 is the whole name.
+
+        Raises:
+            LookupError: there is no such group.
+            ValueError: it has an escape that means nothing.
+        """
+        names = self._compiled.group_names
+
+        def value(reference: re.Match[str]) -> str:
+            named, number = reference["name"], reference["number"]
+            if named is None and number is None:
+                if reference["escaped"] != "\\":
+                    raise ValueError(f"bad escape {reference[0]}")
+                return "\\"
+            name = named or number
+            place = int(name) if name.isdecimal() else names.get(name, len(groups))
+            if place >= len(groups):
+                raise LookupError(f"the pattern has no group {name}")
+            return groups[place]
+
+        return _REFERENCE.sub(value, self.to)
 
     def _bad(self, why: str) -> ConfigError:
         return ConfigError(

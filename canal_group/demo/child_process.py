@@ -9,6 +9,7 @@ import random
 import signal
 import socket
 import subprocess
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +18,10 @@ _PR_SET_PDEATHSIG = 1
 _KERNELS_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 #: how many ports below the kernel's are looked at, and where those begin that anybody may listen on
 _PORTS, _UNPRIVILEGED = 10_000, 1_024
+#: so many ports are kept for who asked for them last: each takes a descriptor
+_TAKEN_MAX = 256
+#: sockets whose names, in the kernel's abstract namespace, say which ports these are
+_taken: deque[socket.socket] = deque()
 _libc = ctypes.CDLL(None, use_errno=True)
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="server-starter")
 
@@ -25,7 +30,7 @@ def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that was free a moment ago.
 
     It lies below those that the kernel hands out: whatever connects or listens on any port meanwhile does not
-    take it, also while its server is restarted.
+    take it, also while its server is restarted. Nor does another call, of this process or of another one.
     """
     low = int(_KERNELS_PORTS.read_text().split()[0])
     below = range(max(_UNPRIVILEGED, low - _PORTS), low)
@@ -36,8 +41,27 @@ def free_port() -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 probe.bind(("127.0.0.1", port))
-                return int(probe.getsockname()[1])
+                found = int(probe.getsockname()[1])
+                _take(found)
+                return found
     raise OSError("No port of 127.0.0.1 is free.")
+
+
+def _take(port: int) -> None:
+    """Keep a port for who asked for it.
+
+    Raises:
+        OSError: another one has it.
+    """
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0canal-group-port-{port}")
+    except OSError:
+        name.close()
+        raise
+    _taken.append(name)
+    if len(_taken) > _TAKEN_MAX:
+        _taken.popleft().close()
 
 
 def run_as_root() -> list[str]:

@@ -48,6 +48,8 @@ class Options:
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    #: whether executors on a gateway's machine may read rows in memory that it lends them
+    shared_memory: bool = True
     #: contiguous runs of the merged order that a micro-batch is read in; 1 keeps the order in one task
     partitions: int = 1
     max_rows_per_batch: int = 500_000
@@ -133,7 +135,8 @@ class Options:
     def door(self) -> GatewayDoor:
         """Return a connection to the gateway."""
         tls = Tls(self.tls_ca, self.tls_cert, self.tls_key)
-        return GatewayDoor(self.gateway, self.destination, self.token, tls)
+        shared_memory = self.shared_memory
+        return GatewayDoor(self.gateway, self.destination, self.token, tls, shared_memory=shared_memory)
 
     def consumer(self) -> Consumer:
         """Return the consumer that this query is, not subscribed yet."""
@@ -232,6 +235,7 @@ _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "tls_ca": ("tlsCa", _file),
     "tls_cert": ("tlsCert", _file),
     "tls_key": ("tlsKey", _file),
+    "shared_memory": ("sharedMemory", _flag),
     "partitions": ("partitions", _count),
     "max_rows_per_batch": ("maxRowsPerBatch", _count),
     "max_bytes_per_batch": ("maxBytesPerBatch", _count),

@@ -70,13 +70,12 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
         chosen = self._chosen
         table = chosen.table
         with closing(chosen.door()) as door:
-            text = keep_trying(
-                lambda: door.ask("describe", table=table, client_id=chosen.client),
+            columns = keep_trying(
+                lambda: door.ask_for("describe", _columns, table=table, client_id=chosen.client),
                 (RetryableError,),
                 time.monotonic() + chosen.retry_s,
                 threading.Event().wait,
             )
-        columns = pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
         return table_schema(spark_fields(columns, chosen.unsigned_bigint), table, chosen.columns)
 
     def reader(self, schema: StructType) -> RangeReader:
@@ -202,6 +201,18 @@ def shape(options: Options, schema: StructType, rows: pa.Table) -> pa.Table:
     if options.format == "typed":
         return typed_rows(rows, options.table, wanted, new_columns=options.new_columns)
     return envelope_rows(rows, options.format, wanted)
+
+
+def _columns(text: str) -> pa.Schema:
+    """Return a table's columns, as the gateway describes them.
+
+    Raises:
+        ValueError, TypeError, pa.ArrowException: they are none.
+    """
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
+    except OSError as error:
+        raise ValueError("these are no columns") from error
 
 
 def _spark(schema: pa.Schema) -> StructType:

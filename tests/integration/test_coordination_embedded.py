@@ -75,7 +75,7 @@ def test_data_survives_in_a_given_folder_and_the_port_stays(tmp_path):
     assert not alive(pid)
     server.start()
     assert server.hosts == hosts
-    assert server.log_file == tmp_path / "zk" / "zookeeper.log"
+    assert server.log_file == tmp_path / "zk/data/zookeeper.log"
     assert server.log_file.exists()
     client = KazooClient(hosts)
     client.start()

@@ -12,7 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
+from certificates import Authority
 from integration.shop import DEADLINE_S, Shop
 from integration.spark_examples import (
     definitions,
@@ -22,6 +24,7 @@ from integration.spark_examples import (
 )
 from integration.spark_fixtures import JAVA_OPTIONS
 from integration.spark_sink import CLIENT, ROOT, change, serving
+from rogue_server import rogue
 
 from actors.instance import Instance
 
@@ -185,3 +188,50 @@ def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
         check()
         (moved,) = target.execute("SELECT at, code FROM replica.items WHERE shop = 1 AND line = 3")
         assert tuple(moved) == (datetime(2026, 3, 1, 12, 0, 0, 250_000), b"\0\xff'")  # noqa: DTZ001  as it was written
+
+
+@pytest.mark.parametrize("pair", ["none", "another's", "another host's"])
+def test_a_server_that_does_not_prove_to_be_the_target_learns_no_password(pair: str, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    authority = Authority(tmp_path)
+    pairs = {
+        "none": None,
+        "another's": Authority(tmp_path / "other").pair("server"),
+        "another host's": authority.pair("elsewhere", "127.0.0.9"),
+    }
+    with rogue(lambda wire: wire.switch("mysql_clear_password", b""), pair=pairs[pair]) as server:
+        where = f"mysql://mirror@127.0.0.1:{server.port}/shop.orders"
+        table = definitions("mirror.py")["MySqlTable"](where, "s3cret", ["id"], str(authority.ca))
+        with pytest.raises(pymysql.OperationalError):
+            table._write(iter([]))
+        assert not server.knows("s3cret")
+        assert not server.knows("mirror"), "nor the account"
+
+
+def test_a_server_that_does_is_written_to_by_tls(tmp_path: Path):
+    authority = Authority(tmp_path)
+    with rogue(pair=authority.pair("server")) as server:
+        where = f"mysql://mirror@127.0.0.1:{server.port}/shop.orders"
+        definitions("mirror.py")["MySqlTable"](where, "s3cret", ["id"], str(authority.ca))._write(iter([]))
+        assert server.encrypted
+
+
+def test_names_with_any_characters_are_quoted_as_names(two_servers: list[Any]):
+    """A source may have columns that are called anything, and its schema becomes statements."""
+    from pyspark.sql import Row
+
+    evil = "x`) VALUES (1); DROP TABLE kept; -- %s"
+    server = two_servers[0]
+    name = evil.replace("`", "``")
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE DATABASE `mir``ror`")
+        cursor.execute("USE `mir``ror`")
+        cursor.execute(f"CREATE TABLE `t``a%s` (`id``%` INT PRIMARY KEY, `{name}` TEXT)")
+        host = f"mysql://root@127.0.0.1:{server.address().port}/mir%60ror.t%60a%25s"
+        table = definitions("mirror.py")["MySqlTable"](host, "", ["id`%"])
+        row = Row("id`%", evil, "_gone")
+        table._write(iter([row(1, "one", False), row(2, "two", False)]))
+        table._write(iter([row(1, "1", False), row(2, None, True)]))
+        cursor.execute("SELECT * FROM `t``a%s`")
+        assert cursor.fetchall() == ((1, "1"),)
+        cursor.execute("DROP DATABASE `mir``ror`")

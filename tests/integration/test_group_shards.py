@@ -55,7 +55,8 @@ def test_a_shard_joins_outlives_the_group_actor_and_leaves_when_it_is_drained(sh
             }
         )
     )
-    with shop.serve(shards=[first], start="earliest") as instance, shop.connect(instance) as consumer:
+    known = {"shards": [first], "start": "earliest", "shard_add": {"hosts": [second["host"]]}}
+    with shop.serve(**known) as instance, shop.connect(instance) as consumer:
         reading = Reading(consumer)
         reading.until(20)
         assert "has joined" in run(instance, shop, "add", "s1", "-c", str(config))

@@ -30,18 +30,18 @@ def connect(shop: Shop, *instances: Instance, **options: Any) -> canal_group.Con
 
 def without_answer(consumer: canal_group.Consumer, request: str, then: Callable[[], None], *, heard: bool):
     """Lose the answer to the next `request`, or the request itself; `then` runs before the consumer knows."""
-    real = consumer._door.ask
+    real = consumer._door.ask_for
 
-    def ask(name: str, **body: Any) -> Any:
+    def ask_for(name: str, read: Callable[[Any], Any], **body: Any) -> Any:
         if name != request:
-            return real(name, **body)
-        consumer._door.ask = real
+            return real(name, read, **body)
+        consumer._door.ask_for = real
         if heard:
-            real(name, **body)
+            real(name, read, **body)
         then()
         raise canal_group.ServerUnavailable("The connection broke off.", retry_after_s=0.1)
 
-    consumer._door.ask = ask
+    consumer._door.ask_for = ask_for
 
 
 def outstanding_batch(consumer: canal_group.Consumer, rows: int = 5) -> canal_group.Batch:

@@ -17,8 +17,8 @@ from actors.parse.chunk_builder import Limits
 from actors.parse.reader import SourceReader
 from merge.chunk import Op, TableName
 from merge.errors import (
-    DataError,
     PositionPurged,
+    PositionRefused,
     SourceUnavailable,
     UnsupportedEvent,
 )
@@ -468,15 +468,16 @@ def test_purged_position_names_what_is_left(own_mariadb, source_address):
     assert details["oldest_file"] == "mysql-bin.000003"
 
 
-def test_position_that_is_none_of_the_source(mariadb, source_address):
+@pytest.mark.parametrize("offset", [5, 900_000_000], ids=["inside an event", "past the end"])
+def test_position_that_is_none_of_the_source(mariadb, source_address, offset):
     (file, _, *_), *_ = mariadb.execute("SHOW MASTER STATUS")
     with (
-        pytest.raises(DataError) as caught,
-        reading(source_address(mariadb), start=Position(file, 900_000_000)) as recorder,
+        pytest.raises(PositionRefused) as caught,
+        reading(source_address(mariadb), start=Position(file, offset)) as recorder,
     ):
         await_true(lambda: recorder.error is not None, "the error")
     assert not isinstance(caught.value, PositionPurged)
-    assert "900000000" in str(caught.value)
+    assert f"{file}:{offset}" in str(caught.value)
 
 
 def test_what_a_session_can_do_to_us_is_refused(own_mariadb, source_address):

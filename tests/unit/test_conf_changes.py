@@ -60,4 +60,7 @@ def test_an_added_shard_has_to_hold_beside_the_others():
     with pytest.raises(ConfigError, match="user"):
         added_shard(instance("a"), {"name": "b", "host": "b"})
     with pytest.raises(ConfigError, match="NO_SUCH"):
-        added_shard(instance("a"), {"name": "b", "host": "b", "user": "c", "password_env": "NO_SUCH"})
+        added_shard(
+            instance("a", shard_add={"variables": ["NO_SUCH"], "hosts": ["b"]}),
+            {"name": "b", "host": "b", "user": "c", "password_env": "NO_SUCH"},
+        )

@@ -97,6 +97,11 @@ def test_a_file_that_is_missing_empty_or_no_text_is_refused(tmp_path):
     )
 
 
+def test_a_file_without_an_end_is_refused():
+    found = refused(instance({"password_file": "/dev/zero"}))
+    assert found.endswith("but /dev/zero is longer than 65536 bytes.")
+
+
 def test_a_secret_has_one_source(monkeypatch, tmp_path):
     monkeypatch.setenv("PW", SECRET)
     (tmp_path / "pw").write_text(SECRET)

@@ -7,7 +7,7 @@ from actors.gateway_tls import GatewayTls
 from conf.cautions import cautions
 from conf.load import build_instance
 from merge.access import Grant
-from merge.errors import ConfigError
+from merge.errors import AccessDenied, ConfigError
 from merge.zookeeper_login import ZooKeeperLogin
 
 SECRET = "hunter2-hunter2"
@@ -48,12 +48,61 @@ def test_clients_become_grants_of_their_tokens():
 def test_the_gateway_s_own_token_allows_everything():
     grants = wiring.grants(built(gateway={"token_env": "A"}))
     grants.find(SECRET).check("whatever", "1001", operation="shard_add")
-    assert wiring.grants(built()).find("") is not None
+
+
+SSL = {"cert": "c", "key": "k", "client_ca": "ca"}
+
+
+@pytest.mark.parametrize("gateway", [{}, {"ssl": SSL}, {"ssl": SSL, "host": "0.0.0.0"}])
+def test_where_nobody_is_named_everybody_reads_and_only_the_operator_s_token_operates(gateway):
+    grants = wiring.grants(built(gateway=gateway), "made")
+    for shown in (("", ""), ("", "anyone.example.com"), ("wrong", "anyone.example.com")):
+        grant = grants.find(*shown)
+        grant.check("shop", "1001")
+        with pytest.raises(AccessDenied):
+            grant.check("shop", operation="shard_add")
+    grants.find("made").check("shop", operation="shard_add")
+    with pytest.raises(AccessDenied):
+        wiring.grants(built(gateway=gateway)).find("").check("shop", operation="shard_add")
+
+
+def test_where_somebody_is_named_a_certificate_alone_is_nobody_and_no_token_is_made_up():
+    for gateway in ({"token_env": "A"}, {"clients": [client()]}):
+        grants = wiring.grants(built(gateway={**gateway, "ssl": SSL}), "made")
+        assert grants.find("", "anyone.example.com") is None
+        assert grants.find("made") is None
+
+
+def test_certificates_become_grants():
+    clients = [
+        {"name": "mirror", "certificate": "mirror.example.com"},
+        {"name": "ops", "certificate": "ops.example.com", "token_env": "A", "operate": True},
+    ]
+    grants = wiring.grants(built(gateway={"clients": clients, "ssl": SSL}))
+    shop = frozenset({"shop"})
+    assert grants.find("", "mirror.example.com") == Grant("mirror", shop, shows="certificate")
+    assert grants.find(SECRET, "ops.example.com") == Grant("ops", shop, operate=True)
+    assert grants.find(SECRET, "mirror.example.com") is None
+    assert grants.find("", "ops.example.com") is None
+
+
+def test_a_certificate_without_an_authority_or_of_two_clients_is_refused():
+    named = {"name": "x", "certificate": "x"}
+    alone = refused(gateway={"clients": [named]})
+    assert alone == (
+        "`gateway.clients[0].certificate` should stand with `gateway.ssl.client_ca`, but it is missing."
+    )
+    twice = refused(gateway={"clients": [named, {**named, "name": "y"}], "ssl": SSL})
+    assert twice == (
+        "`gateway.clients[1].certificate` should be a certificate of its own, but clients[0] has the same."
+    )
 
 
 def test_clients_that_cannot_be_are_refused():
     missing = refused(gateway={"clients": [{"name": "x"}]})
-    assert missing == "`gateway.clients[0].token_env` should be given, or `token_file`, but is missing."
+    assert missing == (
+        "`gateway.clients[0].token_env` should be given, or `token_file`, or `certificate`, but is missing."
+    )
     twice = refused(gateway={"clients": [client(), client(token_env="B")]})
     assert twice == "`gateway.clients[1].name` should be unique, but clients[0] is 'billing' too."
     same = refused(gateway={"clients": [client(), client(name="x")]})

@@ -6,7 +6,8 @@ import pickle
 import pytest
 from pyarrow import flight
 
-from canal_group.door import GatewayDoor, split_uris
+from canal_group.door import GatewayDoor
+from canal_group.gateway_uri import gateway_uri, is_place, split_uris
 from canal_group.patience import keep_trying
 from merge.errors import ConfigError, CoordinatorUnavailable, NotSubscribed, ServerUnavailable
 
@@ -44,9 +45,49 @@ STANDBY = {"error": ServerUnavailable("standing by").to_dict()}
 def test_addresses_share_a_scheme_or_have_their_own():
     assert split_uris("grpc://a:1") == ["grpc://a:1"]
     assert split_uris("grpc://a:1, b:2,grpc+tls://c:3") == ["grpc://a:1", "grpc://b:2", "grpc+tls://c:3"]
-    for wrong in ("", "a:1", "grpc://", "grpc://,"):
-        with pytest.raises(ConfigError):
+    assert split_uris(" GRPC://a:1/,Grpc+Tcp://b:2") == ["grpc://a:1", "grpc://b:2"]
+    assert split_uris("grpc+TLS://[fe80::1%eth0]:1,h_-.x:65535") == [
+        "grpc+tls://[fe80::1%eth0]:1",
+        "grpc+tls://h_-.x:65535",
+    ]
+    for wrong in ("", "a:1", "grpc://", "://a:1"):
+        with pytest.raises(ConfigError, match="is no gateway address"):
             split_uris(wrong)
+    assert split_uris("grpc://a:1,,") == ["grpc://a:1"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "grpc+unix:///tmp/socket",
+        "grpc+unix://a:1",
+        "ucx://a:1",
+        "http://a:1",
+        "grpc://a",
+        "grpc://a:0",
+        "grpc://a:65536",
+        "grpc://a:1/path",
+        "grpc://a:1?disable_server_verification=true",
+        "grpc://user@a:1",
+        "grpc://a b:1",
+        "grpc://-a:1",
+        "grpc://[::1:1",
+    ],
+)
+def test_what_is_no_gateway_address_is_refused_before_anything_is_opened(wrong):
+    for tls in (False, True):
+        with pytest.raises(ConfigError, match="is no gateway address"):
+            gateway_uri(wrong, tls=tls)
+    with pytest.raises(ConfigError, match="is no gateway address"):
+        GatewayDoor(wrong, "shop", "s3cret")
+    door = GatewayDoor(lambda: [wrong], "shop", "s3cret")
+    with pytest.raises(ConfigError, match="is no gateway address"):
+        door.ask("status")
+
+
+def test_a_place_is_a_host_and_a_port_and_nothing_else():
+    assert all(map(is_place, ("a:1", "10.0.0.1:11113", "[::1]:65535", "db_1.example:1")))
+    assert not any(map(is_place, ("", "a", ":1", "a:", "a:1\n", "a:1,b:2", "a:1/", "u@a:1", "\0a:1", "a:0")))
 
 
 def test_a_door_turns_from_a_standby_to_the_active_server_and_stays(gateway):
@@ -161,7 +202,7 @@ def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the
     copy = pickle.loads(pickle.dumps(door))
     assert copy.ask("status") == 7
     assert (standby.asked, active.asked) == (1, 1)
-    assert copy._headers == door._headers
+    assert copy._token == door._token
     assert "secret" not in f"{copy!r}{copy}"
     active.answer = STANDBY
     for _ in range(2):
@@ -170,3 +211,29 @@ def test_a_copy_in_another_process_asks_the_gateway_that_is_active_and_knows_the
     assert standby.asked == 2
     door.close()
     copy.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"[",
+        b"7",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"error": 7}',
+        b'{"error": {"message": 1, "details": 7}}',
+    ],
+    ids=lambda said: said[:20],
+)
+def test_an_answer_that_cannot_be_is_a_sentence(said):
+    class Odd(Gateway):
+        def do_action(self, _context, _action):
+            return [said]
+
+    with Odd(None) as odd:
+        door = GatewayDoor(odd.uri, "shop")
+        with pytest.raises(ServerUnavailable, match="is not understood"):
+            door.ask("status")
+        door.close()

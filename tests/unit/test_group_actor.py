@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import threading
 
@@ -23,8 +24,9 @@ from actors.shard import Shard
 from actors.shard_wiring import shard_wiring
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
-from merge.errors import CoordinatorUnavailable, ServerUnavailable
+from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
 from merge.position import GroupPosition, Position
+from merge.span import Span
 
 DEADLINE_S = 20.0
 CLIENT = "reader"
@@ -160,6 +162,25 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
         assert machine.describe(0)["clients"] == before
         coordinator.cut_off = False
         await actor.ack(*who, batch.batch_id)
+
+    run(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 31])
+def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
+    """A timer of NaN would stop every later one of the loop: all are tried after it."""
+
+    async def story(actor, coordinator, epoch):
+        machine = actor._candidate.group.machine
+        before = machine.describe(0)["clients"]
+        for call in (
+            lambda: actor.get(CLIENT, epoch, 5, timeout_s, None),
+            lambda: actor.span(CLIENT, epoch, Span(GroupPosition()), may_rewind=False, timeout_s=timeout_s),
+        ):
+            with pytest.raises(UsageError, match="Nobody waits"):
+                await call()
+        assert machine.describe(0)["clients"] == before
+        assert await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
 
     run(tmp_path, monkeypatch, story)
 

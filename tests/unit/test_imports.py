@@ -46,6 +46,13 @@ def test_nobody_imports_pandas_by_being_imported(module: str) -> None:
     assert _printed(f"import {module}", _LOOK) == ["False"]
 
 
+def test_a_consumer_needs_no_engine_for_patterns() -> None:
+    use = (
+        "import merge.table_filter as t; t.TableFilter().matches(('a', 'b')); import canal_group.client, sys"
+    )
+    assert _printed(use, "print('re2' in sys.modules)") == ["False"]
+
+
 def test_pyarrow_makes_arrays_without_pandas() -> None:
     make = "import pyarrow; pyarrow.array([1, None]); pyarrow.array(['a'])"
     assert _printed(make, _LOOK) == ["True"], "pyarrow has changed: the rest is not needed"

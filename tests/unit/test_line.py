@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from dataclasses import replace
 
 import pytest
 
 from actors import line, line_caller
 from actors.door_ground import certificate_where_reached
+from actors.held_connections import HeldConnections
 from actors.line import LineAddress
 from actors.line_caller import KeptLine, Line
-from actors.line_door import CONNECTIONS_MAX, LineDoor
+from actors.line_door import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, LineDoor
 from canal_group import proof
 from merge.errors import RolledBack, ServerUnavailable
 
@@ -167,20 +167,44 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
     run(story)
 
 
-def test_who_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("actors.line_door.GREETING_TIMEOUT_S", 0.05)
+@pytest.mark.parametrize("tls", [False, True])
+def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
+    """With TLS, it does not even begin the handshake."""
 
     async def story(desk, door, address):
-        silent = [socket.create_connection((address.host, address.port)) for _ in range(CONNECTIONS_MAX)]
-        for each in silent:
-            reader, writer = await asyncio.open_connection(sock=each)
-            assert await reader.read() == b"", "it was closed"
-            writer.close()
+        host = "127.0.0.2" if tls else "127.0.0.1"
+        other = desk.door()
+        address = await other.open(host, certificate_where_reached(host, tls=tls))
+        streams = [await asyncio.open_connection(host, address.port) for _ in range(3 * CONNECTIONS_MAX)]
         caller = await Line.open(address, "The desk")
         assert await caller.ask("echo") == ((), {})
+        for reader, _ in streams[:-UNAUTHENTICATED_MAX]:
+            assert await reader.read() == b"", "it was closed at once: there were later ones"
+        assert len(other._unauthenticated) <= UNAUTHENTICATED_MAX
+        monkeypatch.setattr("actors.line_door.GREETING_TIMEOUT_S", 0.05)
+        late = await asyncio.open_connection(host, address.port)
+        assert await late[0].read() == b"", "nothing was heard of it in time"
+        assert await caller.ask("echo", 1) == ((1,), {}), "who proved itself stays"
+        for _, writer in [*streams, late]:
+            writer.close()
         caller.close()
+        other.close()
 
     run(story)
+
+
+def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
+    held = HeldConnections[int](4)
+    assert [held.add(number, peer) for number, peer in enumerate("abbc")] == [None] * 4
+    assert held.add(4, "d") == 1
+    assert held.add(5, "b") == 2
+    held.remove(5)
+    held.remove(5)
+    assert held.add(6, "a") is None
+    assert held.add(7, "e") == 0
+    assert len(held) == 4
+    assert held.clear() == [3, 4, 6, 7]
+    assert len(held) == 0
 
 
 def test_a_line_beyond_the_bound_is_closed_at_once():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from descriptors import open_files
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,8 +66,13 @@ def mapped():
     return sum("canal-group rows" in line and line.split()[1].startswith("r--") for line in maps)
 
 
-def open_files():
-    return len(list(Path("/proc/self/fd").iterdir()))
+def soon():
+    return near.deadline_s(DEADLINE_S)
+
+
+def open_segments():
+    """How many segments this process holds by their files, those of its own doors among them."""
+    return sum("canal-group rows" in name for name in open_files())
 
 
 def test_rows_are_read_where_they_were_written(client):
@@ -128,10 +134,10 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
 def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch):
     """A seal that it does not know is what an older kernel refuses."""
     monkeypatch.setattr("actors.store.segments._SEALS", 1 << 20)
-    before = open_files()
+    before = open_segments()
     for number in range(3):
         assert ids(borrow(client, (number, 2))) == [[number, number + 1]]
-    assert (client._mapped, open_files()) == ({}, before)
+    assert (client._mapped, open_segments()) == ({}, before)
 
 
 def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
@@ -145,8 +151,9 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
 
     door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), bytes_max=0)
     client = NearClient(door.admit(), DEADLINE_S)
+    left[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
-    left[0] = 5
+    left[0] = 6
     with pytest.raises(ConnectionResetError):
         borrow(client, (0, 1_000))
     client.close()
@@ -175,8 +182,8 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
         address = door.admit()
         raw.connect(address.path)
         near.prove_as_caller(raw, address.key, address.secret)
-        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
-        answer, file = near.receive_with_file(raw)
+        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+        answer, file = near.receive_with_file(raw, soon())
         with pytest.raises(PermissionError):
             mmap.mmap(file, answer["size"])
         for size in (0, 2 * answer["size"]):
@@ -210,12 +217,12 @@ def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
 
 
 def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
-    """The check is made when all is written: its refusal is what the borrower hears."""
+    """The last check is made when all is written: its refusal is what the borrower hears."""
     checked = []
 
     def check():
         checked.append(1)
-        if len(checked) % 2:
+        if len(checked) % 4 == 2:
             raise ShardUnavailable("Not any more.")
 
     door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), SIZE_MIN_BYTES)
@@ -224,6 +231,27 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
         with pytest.raises(ShardUnavailable, match="Not any more"):
             borrow(client, (number, 1))
         assert ids(borrow(client, (number, 1))) == [[number]]
+    client.close()
+    door.close()
+
+
+def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked_for_first():
+    """A segment that was lent before is mapped by its reader."""
+    allowed = [True]
+
+    def check():
+        if not allowed[0]:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check))
+    client = NearClient(door.admit(), DEADLINE_S)
+    assert ids(borrow(client, (1, 100))) == [list(range(1, 101))]
+    (segment,) = client._mapped.values()
+    before = segment.to_pybytes()
+    allowed[0] = False
+    with pytest.raises(ShardUnavailable, match="Not any more"):
+        borrow(client, (7_000, 100))
+    assert segment.to_pybytes() == before
     client.close()
     door.close()
 
@@ -238,8 +266,8 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
         raw.sendall(address.key + os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
 
         def ask():
-            near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []})
-            return near._exactly(raw, 1 << 20)
+            near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+            return near._exactly(raw, 1 << 20, soon())
 
         # It is shut out at once, perhaps before it has asked.
         with pytest.raises(OSError, match=r".*"):
@@ -248,7 +276,7 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
 
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("actors.near_door.GREETING_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("canal_group.near.GREETING_TIMEOUT_S", 0.05)
     door = NearDoor(parcels)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
@@ -296,12 +324,12 @@ def test_a_message_without_end_is_not_waited_for(door):
 
 def test_files_that_a_caller_sends_are_not_kept(client):
     borrow(client, (0, 1))
-    before = open_files()
+    before = open_files().count(os.devnull)
     for _ in range(20):
         with Path(os.devnull).open() as file:
-            near.send(client._socket, {"ticket": {"rows": []}, "returned": []}, file.fileno())
-        near.receive_with_file(client._socket)
-    assert open_files() == before
+            near.send(client._socket, {"ticket": {"rows": []}, "returned": []}, soon(), file.fileno())
+        near.receive_with_file(client._socket, soon())
+    assert open_files().count(os.devnull) == before
 
 
 @given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))

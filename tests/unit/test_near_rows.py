@@ -1,14 +1,22 @@
 """A consumer's rows, borrowed of its gateway where that is on its machine; how it knows that it is not."""
 
+import json
+import pickle
 import threading
 
 import pyarrow as pa
 import pytest
+from pyarrow import flight
 
+import canal_group
 from actors.near_door import NearDoor, Offer
 from actors.store.rows import Parcel
 from actors.store.segments import SIZE_MIN_BYTES
+from canal_group.consumer import Consumer
+from canal_group.door import GatewayDoor
+from canal_group.near import new_name
 from canal_group.near_rows import NearRows
+from canal_group.spark.options import Options
 from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0
@@ -93,7 +101,7 @@ def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
 
 
 def test_a_door_on_another_machine_is_looked_for_once(gateway):
-    elsewhere = {**gateway.where(), "name": "canal-group-of-another-machine"}
+    elsewhere = {**gateway.where(), "name": new_name()}
     near = NearRows(lambda: elsewhere, DEADLINE_S)
     assert [near.borrow({"rows": 1}) for _ in range(2)] == [None] * 2
 
@@ -138,3 +146,46 @@ def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
 
     near = NearRows(where, DEADLINE_S)
     assert near.borrow({"rows": 1}) is None
+
+
+class Both(flight.FlightServerBase):
+    """A gateway that lends its rows, and would send others."""
+
+    def __init__(self):
+        super().__init__("grpc://127.0.0.1:0")
+        self.gateway, self.asked = Gateway(), []
+
+    def do_action(self, _context, action):
+        self.asked.append(action.type)
+        return [json.dumps({"value": self.gateway.where()}).encode()]
+
+    def do_get(self, _context, _ticket):
+        return flight.RecordBatchStream(pa.table({"id": ["sent"]}))
+
+
+def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
+    """By every way in, and in every copy that travels to a task."""
+    server = Both()
+    uri = f"grpc://127.0.0.1:{server.port}"
+    options = {"gateway": uri, "destination": "shop", "client": "1"}
+    with server:
+        for lends, door in (
+            (True, GatewayDoor(uri, "shop")),
+            (True, Options.from_spark(options).door()),
+            (False, GatewayDoor(uri, "shop", shared_memory=False)),
+            (False, Options.from_spark({**options, "sharedMemory": "false"}).door()),
+        ):
+            for copy in (door, pickle.loads(pickle.dumps(door))):
+                server.asked.clear()
+                assert ids(copy.rows(rows=1)) == ([0] if lends else ["sent"])
+                assert server.asked == (["near"] if lends else [])
+                copy.close()
+        connected = []
+        for chosen in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Consumer, "subscribe", lambda self, **_: connected.append(self.door))
+                canal_group.connect(uri, destination="shop", shared_memory=chosen).close()
+        assert [ids(door.rows(rows=1)) for door in connected] == [[0], ["sent"]]
+        for door in connected:
+            door.close()
+    server.gateway.door.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from unit.test_parse_binlog import FILE, FIXTURES, Reading, with_checksum
 
 from actors.parse.compression import unpack
 from actors.parse.event_types import EventType
-from actors.parse.payload import PAYLOAD_BYTES_MAX, parse_payload
+from actors.parse.payload import EVENTS_FREE, EVENTS_PER_BYTE, PAYLOAD_BYTES_MAX, parse_payload
 from actors.parse.serialization import Fields
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
@@ -200,6 +201,69 @@ def test_a_payload_without_an_end_and_one_inside_a_transaction():
         Reading().feed([*events[:index], resized(event, body)], spliced=True)
     with pytest.raises(CorruptEvent, match="inside another"):
         Reading().feed([*events[:index], begun, event], spliced=True)
+
+
+def compressed_transaction():
+    """Return a file's events up to its first compressed transaction, and that one."""
+    events = events_of(FILES["txn_compression"].read_bytes())
+    index, event = next((i, e) for i, e in enumerate(events) if e[4] == EventType.TRANSACTION_PAYLOAD)
+    return events[:index], event
+
+
+def test_a_few_kilobytes_do_not_hold_millions_of_events():
+    """The error says where, and what to do; nothing of the millions is kept."""
+    before, event = compressed_transaction()
+    data = inner(kind=EventType.ROWS_QUERY, body=b"\0") * 1_400_000
+    body = payload(zstd(data), unpacked=len(data))
+    assert len(body) < 3_500
+    assert EVENTS_FREE + EVENTS_PER_BYTE * 3_500 < 1_400_000
+    with pytest.raises(UnsupportedEvent, match=r"holds more than 1\d{6} events") as caught:
+        Reading().feed([*before, resized(event, body)], spliced=True)
+    assert "smaller transactions" in caught.value.hint
+    told = caught.value.details
+    assert (told["file"], told["offset"], told["event"]) == (
+        FILE,
+        sum(map(len, before)) + 4,
+        "TRANSACTION_PAYLOAD (40)",
+    )
+    kept = list(zip(range(EVENTS_FREE), parse_payload(body).events(), strict=False))
+    assert len(kept) == EVENTS_FREE, "so many are read, however few the bytes are"
+
+
+@pytest.mark.parametrize("statements", [1_000, 30_000, 1_000_000])
+def test_as_many_events_as_a_servers_own_come_to_are_read(statements):
+    """Statements that are all the same are what comes to the most events a byte."""
+    statement = inner(kind=EventType.TABLE_MAP, body=bytes(27)) + inner(
+        kind=EventType.WRITE_ROWS, body=bytes(15)
+    )
+    data = statement * statements
+    events = parse_payload(payload(zstd(data), unpacked=len(data))).events()
+    assert sum(1 for _ in events) == 2 * statements
+
+
+@pytest.mark.parametrize("size", [40 * 1_040 + 1, 1 << 29])
+def test_what_says_more_bytes_than_its_compression_can_make_of_it_is_not_begun(size):
+    zeros = zlib.compress(bytes(1_000_000), 9)
+    told = b"\x84" + (1_000_000).to_bytes(4, "big") + zeros
+    assert unpack(told) == bytes(1_000_000), "the most that zlib makes of a byte"
+    with pytest.raises(CorruptEvent, match="more than zlib can"):
+        unpack(b"\x84" + size.to_bytes(4, "big") + bytes(35))
+    packed = pa.Codec("zstd", 19).compress(bytes(100 << 20), asbytes=True)
+    assert parse_payload(payload(packed, unpacked=100 << 20)).unpacked_size == 100 << 20
+    with pytest.raises(CorruptEvent, match="more than zstd can"):
+        parse_payload(payload(bytes(4_000), unpacked=1 << 29))
+
+
+def test_a_compressed_transaction_is_one_transaction():
+    before, event = compressed_transaction()
+    begin = inner(body=struct.pack("<IIBHH", 1, 0, 0, 0, 0) + b"\0BEGIN")
+    once = begin + inner(kind=EventType.XID, body=bytes(8))
+    Reading().feed([*before, resized(event, payload(once, kind=255, unpacked=len(once)))], spliced=True)
+    for twice in (once + once, once + inner(kind=EventType.ROWS_QUERY, body=b"\0")):
+        with pytest.raises(CorruptEvent, match="goes on after its end"):
+            Reading().feed(
+                [*before, resized(event, payload(twice, kind=255, unpacked=len(twice)))], spliced=True
+            )
 
 
 def test_mariadbs_packed_bytes():

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import struct
+import sys
 
 import pytest
 from unit.test_parse_binlog import FILE, Reading, events_of, read, with_checksum
 
 from actors.parse.event_types import EventType
 from actors.parse.gtid_events import Alter, parse_mariadb_gtid
-from actors.parse.xa import RowsEvent, XaTransactions, Xid, parse_xa_prepare, parse_xa_statement
+from actors.parse.xa import (
+    XA_EVENT_BYTES,
+    RowsEvent,
+    XaTransactions,
+    Xid,
+    parse_xa_prepare,
+    parse_xa_statement,
+)
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.header import WHOLE
 from merge.position import Position
@@ -99,10 +107,10 @@ def rows_of(size):
 
 
 def test_what_is_held_is_bounded_and_a_refused_row_changes_nothing():
-    xa = XaTransactions(xids_max=2, bytes_max=10)
+    xa = XaTransactions(xids_max=2, bytes_max=10 + 2 * XA_EVENT_BYTES)
     xa.begin()
     xa.hold(rows_of(6))
-    with pytest.raises(UnsupportedEvent, match="more than 10 bytes") as caught:
+    with pytest.raises(UnsupportedEvent, match="more than 522 bytes") as caught:
         xa.hold(rows_of(5))
     assert "XA RECOVER" in caught.value.hint
     xa.hold(rows_of(4))
@@ -112,7 +120,7 @@ def test_what_is_held_is_bounded_and_a_refused_row_changes_nothing():
     with pytest.raises(UnsupportedEvent):
         xa.hold(rows_of(1))
     assert len(xa.decide(XID)) == 2
-    xa.hold(rows_of(10))
+    xa.hold(rows_of(10 + XA_EVENT_BYTES))
     assert xa.decide(XID) is None
 
 
@@ -158,8 +166,19 @@ def test_a_start_at_a_files_end_wants_everything_of_the_next_file():
     assert [row["after"]["id"] for row in reading.rows] == [30, 32]
 
 
+def test_what_holding_an_event_costs_beside_its_bytes_is_counted():
+    """Millions of small ones are hundreds of megabytes, which their own bytes do not say."""
+    assert sys.getsizeof(rows_of(0)) + sys.getsizeof(bytes(0)) + 8 <= XA_EVENT_BYTES
+    xa = XaTransactions(bytes_max=1_000 * XA_EVENT_BYTES)
+    xa.begin()
+    for _ in range(996):
+        xa.hold(rows_of(1))
+    with pytest.raises(UnsupportedEvent, match="XA transactions that are not decided"):
+        xa.hold(rows_of(1))
+
+
 def test_what_is_dropped_is_not_held():
-    xa = XaTransactions(bytes_max=10)
+    xa = XaTransactions(bytes_max=10 + XA_EVENT_BYTES)
     for _ in range(3):
         xa.begin()
         xa.hold(rows_of(10))

@@ -15,6 +15,7 @@ from actors.row_door import RowDoor
 from actors.row_ticket import RowTicket
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted, gather, message, opened, read_message
+from canal_group.near import new_name
 from merge.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
 from merge.errors import ShardUnavailable, UsageError
 from merge.header import HEADER, WHOLE
@@ -165,10 +166,6 @@ def test_rows_and_refusals_come_through_the_door(ring, host, tls, near):
     door.close()
 
 
-def as_sent(ticket, secret):
-    return json.dumps({"secret": secret, **ticket.to_dict()}).encode()
-
-
 def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     """1. on one machine nothing passes the far door; 2. elsewhere there is no near one, and they are sent."""
     door = doors(ring)
@@ -176,7 +173,7 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     wanted = [("items", [4], [{"id": 1}])]
     nowhere = replace(door.address, location="grpc://127.0.0.1:1")
     assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
-    for near in (None, replace(door.address.near, name="elsewhere")):
+    for near in (None, replace(door.address.near, name=new_name())):
         client = RowClient("s0", lambda near=near: replace(door.address, near=near))
         assert found(client.fetch(ticket)) == wanted
     door.close()
@@ -185,10 +182,19 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
 def test_who_does_not_know_the_secret_gets_nothing(ring):
     door = doors(ring)
     client = flight.FlightClient(door.address.location)
-    ticket = RowTicket(1, 3, 0, 7)
-    for shown in (as_sent(ticket, "x"), as_sent(ticket, ""), b"{}", b"", b"[]", json.dumps("x").encode()):
+    ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": door.address.secret}).encode()
+
+    def asked(named, shown):
+        headers = [] if shown is None else [(b"authorization", f"Bearer {shown}".encode())]
+        return client.do_get(flight.Ticket(named), flight.FlightCallOptions(headers=headers)).read_all()
+
+    for shown in (None, "", "x", door.address.secret[:-1]):
         with pytest.raises(flight.FlightUnauthenticatedError):
-            client.do_get(flight.Ticket(shown)).read_all()
+            asked(ticket, shown)
+    for malformed in (b"{}", b"", b"[]", b'"x"', b"[" * 10_000):
+        with pytest.raises(flight.FlightError, match="malformed"):
+            asked(malformed, door.address.secret)
+    assert asked(ticket, door.address.secret).num_rows
     assert door.address.secret not in repr(door.address)
     door.close()
 
@@ -284,3 +290,12 @@ def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
     back = Elsewhere(int(far.location.rpartition(":")[2]), ring)
     assert RowClient("s0", lambda: far).fetch(ticket).tables
     back.shutdown()
+
+
+@pytest.mark.parametrize("columns", ["id", [1], [["id"]], {"id": 1}, 7])
+def test_a_ticket_names_tables_and_columns_by_texts(columns):
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",)))
+    assert RowTicket.from_dict(json.loads(json.dumps(ticket.to_dict()))) == ticket
+    for wanted in ({"columns": columns}, {"table": columns}):
+        with pytest.raises(TypeError):
+            RowTicket.from_dict({**ticket.to_dict(), "wanted": {**ticket.to_dict()["wanted"], **wanted}})

@@ -1,0 +1,57 @@
+"""Addresses of gateways: what is accepted as one, and how it is written for Flight."""
+
+from __future__ import annotations
+
+import re
+
+from merge.errors import ConfigError
+
+#: name, IPv4 address or IPv6 address in brackets, and the port; no path, no user
+_PLACE = re.compile(
+    r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]):([0-9]{1,5})"
+)
+#: schemes that are accepted, in any case -> whether they are TLS
+_SCHEMES = {"grpc": False, "grpc+tcp": False, "grpc+tls": True}
+
+
+def is_place(text: str) -> bool:
+    """Return whether a text is "host:port", and nothing else."""
+    match = _PLACE.fullmatch(text)
+    return match is not None and 0 < int(match[1]) < 1 << 16
+
+
+def gateway_uri(uri: str, *, tls: bool = False) -> str:
+    """Return an address as Flight is to open it: "grpc://host:port" or "grpc+tls://host:port".
+
+    Args:
+        uri: the address, its scheme in any case.
+        tls: whether it is to be reached by TLS, whatever its scheme says.
+
+    Raises:
+        ConfigError: it is no gateway address.
+    """
+    scheme, separator, place = uri.partition("://")
+    place = place.removesuffix("/")
+    encrypted = _SCHEMES.get(scheme.lower())
+    if not separator or encrypted is None or not is_place(place):
+        raise _no_address(uri)
+    return f"{'grpc+tls' if encrypted or tls else 'grpc'}://{place}"
+
+
+def split_uris(text: str) -> list[str]:
+    """Return the addresses of "grpc://a:1,b:2": one scheme for all, or each with its own.
+
+    Raises:
+        ConfigError: there is none, or one of them cannot be.
+    """
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        raise _no_address(text)
+    scheme = scheme.strip()
+    parts = [part.strip() for part in text.split(",")]
+    uris = [part if "://" in part else f"{scheme}://{part}" for part in parts if part]
+    return [gateway_uri(uri) for uri in uris]
+
+
+def _no_address(uri: str) -> ConfigError:
+    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port, or grpc+tls://.")

@@ -1,0 +1,152 @@
+"""A Flight server that knows its callers and watches its connections, as a gateway does, and who calls it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from certificates import Pair
+from pyarrow import flight
+
+from actors.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.gateway_tls import GatewayTls
+from actors.token_door import TokenDoor, grant_of
+from merge.access import Grant, Grants
+
+DEADLINE_S = 20.0
+
+
+def token(shown: str) -> flight.FlightCallOptions:
+    header = (b"authorization", f"Bearer {shown}".encode())
+    return flight.FlightCallOptions(timeout=DEADLINE_S, headers=[header])
+
+
+TOKEN = token("s3cret")
+NO_TOKEN = flight.FlightCallOptions(timeout=DEADLINE_S)
+
+
+class Guarded(flight.FlightServerBase):
+    """What it answers is how long the request was.
+
+    Args:
+        location: where it listens.
+        limits: of its connections.
+        calls_max: of one grant.
+        grants: None: one token's.
+        tls: None: without.
+        watched: whether its guard looks by itself; else a test says when (`look`).
+    """
+
+    def __init__(
+        self,
+        location: str,
+        limits: ConnectionLimits,
+        calls_max: int = 10,
+        grants: Grants | None = None,
+        tls: GatewayTls | None = None,
+        *,
+        watched: bool = True,
+    ) -> None:
+        self.guard = ConnectionGuard(limits)
+        self.busy, self.go_on = threading.Semaphore(0), threading.Event()
+        known = Grants.of([("s3cret", Grant("reader"))]) if grants is None else grants
+        options = {} if tls is None else tls.server_options()
+        super().__init__(location, middleware=TokenDoor(known, calls_max).middleware, **options)
+        if watched:
+            self.guard.start(self.port)
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+        self.guard.let_in(context.peer(), grant_of(context).name)
+        if action.type == "wait":
+            self.busy.release()
+            self.go_on.wait(DEADLINE_S)
+        return [str(len(action.body)).encode()]
+
+    def look(self) -> None:
+        """Let the guard look once."""
+        self.guard._look(self.port)
+
+    @property
+    def owners(self) -> list[str]:
+        """Names of those whose connections are known."""
+        return sorted(self.guard._authenticated._owners.values())
+
+    @property
+    def refusals(self) -> int:
+        """How many connections were closed."""
+        return self.guard._refusals
+
+    def shutdown(self) -> None:
+        self.go_on.set()
+        self.guard.close()
+        super().shutdown()
+
+
+@contextmanager
+def serving(
+    location: str = "grpc://127.0.0.1:0",
+    calls_max: int = 10,
+    grants: Grants | None = None,
+    tls: GatewayTls | None = None,
+    *,
+    watched: bool = True,
+    **limits: Any,
+) -> Iterator[Guarded]:
+    with Guarded(location, ConnectionLimits(**limits), calls_max, grants, tls, watched=watched) as server:
+        yield server
+
+
+def connected(
+    server: flight.FlightServerBase, host: str = "127.0.0.1", ca: bytes = b"", pair: Pair | None = None
+) -> flight.FlightClient:
+    """Return a client with a connection of its own, by TLS if it is given an authority."""
+    options: list[tuple[str, int]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    tls: dict[str, bytes] = {"tls_root_certs": ca} if ca else {}
+    if pair is not None:
+        tls |= {"cert_chain": pair.cert.read_bytes(), "private_key": pair.key.read_bytes()}
+    scheme = "grpc+tls" if ca else "grpc"
+    return flight.FlightClient(f"{scheme}://{host}:{server.port}", generic_options=options, **tls)
+
+
+def ask(client: flight.FlightClient, size: int = 1, options: Any = TOKEN, request: str = "size") -> bytes:
+    (answer,) = client.do_action(flight.Action(request, bytes(size)), options)
+    return answer.body.to_pybytes()
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    end_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.005)
+
+
+def silent(port: int, count: int) -> list[socket.socket]:
+    """Return connections that say nothing."""
+    found = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    for each in found:
+        each.settimeout(DEADLINE_S)
+    return found
+
+
+def ended(connection: socket.socket) -> bool:
+    """Read to the end; gRPC says a few bytes of its own first."""
+    try:
+        while connection.recv(1_024):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def open_still(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        while connection.recv(1_024):
+            pass
+    except BlockingIOError:
+        return True
+    return False
