@@ -15,7 +15,7 @@ from pyarrow import flight
 from canal_group.gateway_uri import split_uris
 from canal_group.near_rows import NearRows
 from canal_group.tls import UNSAID, Tls
-from merge.access import is_header_text
+from canal_group.token_text import is_header_text
 from merge.errors import (
     AccessDenied,
     CanalGroupError,

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
+from canal_group.token_text import is_header_text
 from conf.reach import is_loopback
 from conf.secret import read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit
-from merge.access import is_header_text
 
 
 class GatewaySslSettings(Settings):

@@ -77,11 +77,6 @@ class Grant:
 READER = Grant("everybody", rewind=True, shows="")
 
 
-def is_header_text(token: str) -> bool:
-    """Return whether a request can carry a token in its header."""
-    return token.isascii() and token.isprintable() and token == token.strip()
-
-
 def token_digest(token: str) -> bytes:
     """Return what is kept of a token."""
     return sha256(token.encode()).digest()
