@@ -35,7 +35,7 @@ soak: setup ## run the tests that take long, then chaos over seeds for so long (
 bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
-mutants: setup ## put small faults into merge/ and tell which no test notices (MODULES="merge/pending.py" SAMPLE=200 SEED=7)
+mutants: setup ## put small faults into merge/ and tell which no test notices (MODULES="merge/order/pending.py" SAMPLE=200 SEED=7)
 	@PYTHONPATH=tests $(BIN)/python -m mutants $(MODULES) --seed $(or $(SEED),1) $(if $(SAMPLE),--sample $(SAMPLE)) $(ARGS)
 
 check: setup ## lint, formatting, types, import contracts, known faults of dependencies
@@ -50,7 +50,7 @@ audit: setup ## ask a database of known faults about the versions in constraints
 
 fuzz: setup ## damage binlogs, and compare rows by chance with SELECT (MINUTES=1 SEEDS=20)
 	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
-	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/test_parse_differential.py
+	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/parse/test_parse_differential.py
 
 asan: setup ## run damaged rows events and binlogs through a decoder compiled with AddressSanitizer
 	@scripts/asan.sh

@@ -31,7 +31,7 @@ _FLAGS = (
 #: by package, the modules that are compiled
 _NATIVE = {
     "actors/parse/native": ("file_events", "gathering", "images", "lane", "packets", "partial", "room"),
-    "merge/native": ("runs",),
+    "merge/rows/native": ("runs",),
 }
 
 

@@ -1,8 +1,8 @@
 """Ports: what the group and its shards need of the world, whoever provides it.
 
 `actors.coordination` and `actors.meta` hold the adapters of coordinator and cursor store, whose calls block:
-the group makes them by `Host.blocking`. `actors.host` is the host. A shard's ports are in
-`actors.shard_ports`.
+the group makes them by `Host.blocking`. `actors.process.host` is the host. A shard's ports are in
+`actors.shard.ports`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
-from merge.position import GroupPosition
-from merge.stop_mark import StopMark
+from canal_group.zookeeper.stop_mark import StopMark
+from merge.values.position import GroupPosition
 
 _T = TypeVar("_T")
 

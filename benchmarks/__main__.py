@@ -15,7 +15,7 @@ import pkgutil
 import sys
 
 import benchmarks
-from canal_group.demo.engine import Engine
+from canal_group.demo.database.engine import Engine
 from canal_group.pages import keep_pages
 
 

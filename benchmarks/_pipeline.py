@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from actors.instance import Instance
-from actors.launch import launch
+from actors.driver.instance import Instance
+from actors.driver.launch import launch
 from benchmarks._load import NAME, SCHEMA
-from canal_group.client import connect
-from canal_group.consumer import Consumer
-from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
-from canal_group.door import GatewayDoor
+from canal_group.client.client import connect
+from canal_group.client.consumer import Consumer
+from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
+from canal_group.gateway.door import GatewayDoor
 from conf.load import build_instance
 
 DESTINATION = "bench"

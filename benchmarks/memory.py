@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks._load import BULK_ROWS, SHARDS, fill, paused, peak_rss_mib, servers
 from benchmarks._pipeline import await_followed, consumer, instance, processes, read_all
-from canal_group.consumer import Consumer
+from canal_group.client.consumer import Consumer
 
 _BACKLOG_ROWS = 2_000_000
 _HUGE_ROWS = 625_000

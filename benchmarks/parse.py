@@ -30,20 +30,20 @@ from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import TableMapEvent, WriteRowsEvent
 
-from actors.parse.binlog_decoder import BinlogDecoder
-from actors.parse.binlog_stream import BinlogStream
-from actors.parse.chunk_builder import ChunkBuilder, Limits
-from actors.parse.clock import SourceClock
+from actors.parse.grammar.binlog_decoder import BinlogDecoder
+from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.native.packets import PacketBuffer
-from actors.parse.promises import CaughtUp
-from actors.parse.source import SourceAddress
+from actors.parse.server.binlog_stream import BinlogStream
+from actors.parse.server.clock import SourceClock
+from actors.parse.server.promises import CaughtUp
+from actors.parse.server.source import SourceAddress
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers
 from benchmarks._rivals import raw_dumps
-from canal_group.demo.engine import Engine
-from canal_group.demo.server_process import DatabaseServer
-from merge.chunk import Chunk, TableName
-from merge.position import Position
+from canal_group.demo.database.engine import Engine
+from canal_group.demo.database.server_process import DatabaseServer
+from merge.values.chunk import Chunk, TableName
+from merge.values.position import Position
 
 _ROUNDS = 5
 #: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read

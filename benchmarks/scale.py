@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from merge.header import HEADER, WHOLE, HeaderRun
-from merge.timeline import Timeline
+from merge.order.timeline import Timeline
+from merge.values.header import HEADER, WHOLE, HeaderRun
 
 SHARDS = (4, 16, 64, 256)
 #: transactions that every number of shards merges

@@ -29,11 +29,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.instance import Instance
+from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
-from canal_group.demo.server_process import DatabaseServer
-from canal_group.door import GatewayDoor
+from canal_group.demo.database.server_process import DatabaseServer
+from canal_group.gateway.door import GatewayDoor
 from merge.errors import CanalGroupError
 
 _ROWS = 8_000_000

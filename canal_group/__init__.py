@@ -8,9 +8,9 @@ with canal_group.connect("grpc://127.0.0.1:11113", destination="shop", client_id
         consumer.ack(batch.batch_id)
 """
 
-from canal_group.batch import Batch
-from canal_group.client import connect
-from canal_group.consumer import Consumer
+from canal_group.client.batch import Batch
+from canal_group.client.client import connect
+from canal_group.client.consumer import Consumer
 from merge.errors import (
     AccessDenied,
     AckOutOfOrder,
@@ -37,7 +37,7 @@ from merge.errors import (
     UnsupportedEvent,
     UsageError,
 )
-from merge.position import GroupPosition, Position
+from merge.values.position import GroupPosition, Position
 
 __all__ = [
     "AccessDenied",

@@ -6,11 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from canal_group.door import GatewayDoor, fields
-from canal_group.operator_token import find_token
-from canal_group.tls import UNSAID, Tls
+from canal_group.gateway.door import GatewayDoor, fields
+from canal_group.gateway.operator_token import find_token
+from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
-from merge.position import Position
+from merge.values.position import Position
 
 #: how often it is looked whether something has come about, seconds
 LOOK_EVERY_S = 0.3

@@ -18,9 +18,9 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
-from canal_group.batch import Batch
-from canal_group.consumer import Consumer
-from canal_group.span_rows import SpanRows
+from canal_group.client.batch import Batch
+from canal_group.client.consumer import Consumer
+from canal_group.client.span_rows import SpanRows
 from merge.errors import UsageError
 
 #: rows of a part where nobody says how many parts there are

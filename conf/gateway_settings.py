@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
-from canal_group.token_text import is_header_text
+from canal_group.gateway.token_text import is_header_text
 from conf.reach import is_loopback
 from conf.secret import read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit

@@ -14,9 +14,9 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from merge.pattern import Pattern, PatternList
-from merge.pattern_syntax import PatternSyntax
-from merge.table_filter import split_patterns
+from merge.rows.pattern import Pattern, PatternList
+from merge.rows.pattern_syntax import PatternSyntax
+from merge.rows.table_filter import split_patterns
 
 #: `type` of the errors that `unfit` makes
 UNFIT = "unfit"

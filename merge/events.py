@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from merge.errors import CanalGroupError
-from merge.header import HeaderRun
-from merge.member import Policy
-from merge.position import GroupPosition, Position
-from merge.span import Span
+from merge.values.header import HeaderRun
+from merge.values.member import Policy
+from merge.values.position import GroupPosition, Position
+from merge.values.span import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The group: the state machine that turns shards' headers into acknowledged batches.
 
-One mutation door: `handle(event)` returns what has to be done. `merge.stream` knows the shards and merges
-them, `merge.subscribers` knows who reads what was merged, and `merge.consumers` answers their calls; here
-they meet. Rules:
+One mutation door: `handle(event)` returns what has to be done. `merge.order.stream` knows the shards and
+merges them, `merge.delivery.subscribers` knows who reads what was merged, and `merge.delivery.consumers`
+answers their calls; here they meet. Rules:
 
 1. There is one recovery: a *rewind*. Whenever a ring is lost, everything that is not acknowledged is
    forgotten and every shard is opened again at the oldest cursor, under a new generation.
@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from merge.batch_limits import BatchLimits
-from merge.consumers import Consumers
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.consumers import Consumers
+from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
 from merge.events import (
     ConsumerLeased,
@@ -35,11 +36,10 @@ from merge.events import (
     UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
-from merge.member import Role
-from merge.stream import Stream
-from merge.stream_status import describe_stream
-from merge.subscribers import Subscribers
-from merge.timeline import AHEAD_MAX_US
+from merge.order.stream import Stream
+from merge.order.stream_status import describe_stream
+from merge.order.timeline import AHEAD_MAX_US
+from merge.values.member import Role
 
 #: how long a position must stay purged before the clients that need it are set aside, microseconds: for a
 #: moment an address may lead to another server

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from merge.errors import CanalGroupError
-from merge.position import GroupPosition, Position
+from merge.values.position import GroupPosition, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ import numpy as np
 
 from merge import events as ev
 from merge import instructions as do
-from merge.chunk import Chunk
+from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError
 from merge.group import Group, GroupSettings
-from merge.header import HEADER, Flag, HeaderRun, Headers
-from merge.ledger import Batch
-from merge.member import Policy
-from merge.position import GroupPosition, Position
-from merge.span import Span
+from merge.values.chunk import Chunk
+from merge.values.header import HEADER, Flag, HeaderRun, Headers
+from merge.values.member import Policy
+from merge.values.position import GroupPosition, Position
+from merge.values.span import Span
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: bytes of binlog that each transaction takes, and transactions of one binlog file

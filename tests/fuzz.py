@@ -20,11 +20,11 @@ from pathlib import Path
 
 from binlog_bytes import events_of
 
-from actors.parse.binlog_files import BinlogFiles
-from actors.parse.chunk_builder import Limits
-from actors.parse.event_types import EventType
-from merge.chunk import TableName
+from actors.parse.files.binlog_files import BinlogFiles
+from actors.parse.formats.event_types import EventType
+from actors.parse.grammar.chunk_builder import Limits
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+from merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parent / "fixtures"
 #: larger files would take the time of many small ones

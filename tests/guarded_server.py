@@ -12,10 +12,10 @@ from typing import Any
 from certificates import Pair
 from pyarrow import flight
 
-from actors.connection_guard import ConnectionGuard, ConnectionLimits
-from actors.gateway_tls import GatewayTls
-from actors.token_door import TokenDoor, grant_of
-from merge.access import Grant, Grants
+from actors.admission.access import Grant, Grants
+from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.gateway_tls import GatewayTls
+from actors.admission.token_door import TokenDoor, grant_of
 
 DEADLINE_S = 20.0
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-from actors.parse.column_types import Column
-from actors.parse.columns import Losses, TableSchema
-from actors.parse.event_types import UPDATES, WRITES, EventType
-from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import TableMap
-from merge.chunk import TableName
+from actors.parse.columns.column_types import Column
+from actors.parse.columns.columns import Losses, TableSchema
+from actors.parse.columns.rows import RowsBuilder
+from actors.parse.columns.table_map import TableMap
+from actors.parse.formats.event_types import UPDATES, WRITES, EventType
+from merge.values.chunk import TableName
 
 #: operations of JSON differences
 REPLACE, INSERT, REMOVE = range(3)

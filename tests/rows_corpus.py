@@ -10,12 +10,12 @@ import struct
 import sys
 from pathlib import Path
 
-from actors.parse.columns import Losses, TableSchema
-from actors.parse.event_types import ROWS, EventType
-from actors.parse.rows import RowsBuilder
-from actors.parse.table_map import parse_table_map, table_id
-from merge.chunk import TableName
+from actors.parse.columns.columns import Losses, TableSchema
+from actors.parse.columns.rows import RowsBuilder
+from actors.parse.columns.table_map import parse_table_map, table_id
+from actors.parse.formats.event_types import ROWS, EventType
 from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parent / "fixtures" / "mysql-9.7.4"
 #: longer events are damaged at every n-th byte

@@ -31,10 +31,10 @@ from kazoo.protocol.serialization import Connect
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
-from merge.epoch import fenced
+from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.tree import Tree
-from merge.zookeeper_login import NOBODY, ZooKeeperLogin
+from merge.values.epoch import fenced
 
 _log = logging.getLogger(__name__)
 #: kazoo writes every request at level DEBUG, passwords included

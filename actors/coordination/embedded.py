@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from actors.durable import PRIVATE, PRIVATE_FOLDER, make_folder, others_may_write, replace_file
+from actors.process.durable import PRIVATE, PRIVATE_FOLDER, make_folder, others_may_write, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable
 
 HOST = "127.0.0.1"

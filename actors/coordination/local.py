@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.durable import make_folder, open_lock, replace_file
 from actors.ports import ConsumerLease
-from merge.epoch import Tenure
+from actors.process.durable import make_folder, open_lock, replace_file
+from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
-from merge.stop_mark import StopMark
+from merge.values.epoch import Tenure
 
 #: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
 #: 2094

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.coordination.connection import Connection
-from merge.tree import Tree
+from canal_group.zookeeper.tree import Tree
 
 
 class Registration:

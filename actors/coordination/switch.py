@@ -9,11 +9,11 @@ from typing import Protocol
 
 from actors.coordination.connection import Connection, Refused
 from actors.coordination.local import stop_file
-from actors.durable import PUBLIC, make_folder, replace_file
+from actors.process.durable import PUBLIC, make_folder, replace_file
+from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.stop_mark import StopMark
+from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, CoordinatorUnavailable
-from merge.stop_mark import StopMark
-from merge.tree import Tree
-from merge.zookeeper_login import NOBODY, ZooKeeperLogin
 
 #: seconds between two looks at whether a stopped destination is still served
 _POLL_S = 0.05

@@ -21,13 +21,13 @@ from actors.coordination.connection import Connection, Refused
 from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
 from actors.coordination.held_tenure import HeldTenure
 from actors.coordination.registration import Registration
-from actors.host import OS_HOST
 from actors.ports import ConsumerLease, Host, Thread
-from merge.epoch import Tenure, fenced
+from actors.process.host import OS_HOST
+from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.stop_mark import StopMark
+from canal_group.zookeeper.tree import Tree
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
-from merge.stop_mark import StopMark
-from merge.tree import Tree
-from merge.zookeeper_login import NOBODY, ZooKeeperLogin
+from merge.values.epoch import Tenure, fenced
 
 _log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.durable import make_folder, open_lock, replace_file
 from actors.ports import Subscription
-from merge.epoch import refuse_older
+from actors.process.durable import make_folder, open_lock, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
-from merge.position import GroupPosition
+from merge.values.epoch import refuse_older
+from merge.values.position import GroupPosition
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 

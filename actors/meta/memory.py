@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from actors.ports import Subscription
-from merge.epoch import refuse_older
+from merge.values.epoch import refuse_older
 
 
 class MemoryCursorStore:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 
-from actors.host import OS_HOST
 from actors.ports import CursorStore, Host, Subscription
-from merge.epoch import refuse_older
+from actors.process.host import OS_HOST
 from merge.errors import CanalGroupError, FencedError
+from merge.values.epoch import refuse_older
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from actors.ports import Subscription
 from merge.errors import ConfigError, UsageError
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 #: bytes of one subscription's filter and cursor; a node, and a request to ZooKeeper, hold less than 1 MiB
 #: altogether
@@ -42,7 +42,7 @@ class FencedNodes(Protocol):
 
 
 class ClientNodes(Protocol):
-    """Where client ids have their nodes; `merge.tree.Tree` knows."""
+    """Where client ids have their nodes; `canal_group.zookeeper.tree.Tree` knows."""
 
     @property
     def destination(self) -> str:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from merge.chunk import TableName
 from merge.errors import ConfigError
-from merge.pattern import Pattern
-from merge.pattern_syntax import PatternSyntax
-from merge.table_filter import refused
+from merge.rows.pattern import Pattern
+from merge.rows.pattern_syntax import PatternSyntax
+from merge.rows.table_filter import refused
+from merge.values.chunk import TableName
 
 #: what stands for a group in a target
 _REFERENCE = re.compile(r"\\(?:g<(?P<name>\w+)>|(?P<number>[0-9]{1,2})|(?P<escaped>.?))", re.DOTALL)

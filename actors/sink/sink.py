@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from actors.sink.route import Route, routed
-from merge.chunk import TableName
-from merge.table_filter import TableFilter
+from merge.rows.table_filter import TableFilter
+from merge.values.chunk import TableName
 
 #: remembered answers; a source with more tables costs time for the ones that are seldom changed, not memory
 TABLES_MAX = 8192

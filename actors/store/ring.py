@@ -27,14 +27,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from actors.host import OS_HOST
 from actors.ports import Host
-from merge.chunk import Chunk
-from merge.cut import cut
+from actors.process.host import OS_HOST
 from merge.errors import ShardUnavailable, StoreFull, UsageError
-from merge.header import HEADER, Flag, HeaderRun, Headers
-from merge.names import Names
-from merge.position import Position
+from merge.values.chunk import Chunk
+from merge.values.cut import cut
+from merge.values.header import HEADER, Flag, HeaderRun, Headers
+from merge.values.names import Names
+from merge.values.position import Position
 
 #: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
 MANY_PARTS = 4

@@ -21,8 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from actors.store.ring import Stored
-from merge.assemble import ShardRows, ShardTable
-from merge.chunk import ABSENT, Op, TableName
+from merge.rows.assemble import ShardRows, ShardTable
+from merge.values.chunk import ABSENT, Op, TableName
 
 #: slices that are smaller on average travel as one: a quiet source makes chunks of single transactions, and
 #: each record batch costs as much as many rows

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.instance import Instance
-from actors.launch import launch
+from actors.driver.instance import Instance
+from actors.driver.launch import launch
+from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
+from canal_group.demo.load.tables import WHITE, routes
 from canal_group.demo.recorded_shards import RecordedShard
-from canal_group.demo.server_process import CANAL_PASSWORD, DatabaseServer
-from canal_group.demo.tables import WHITE, routes
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from canal_group.demo.engine import Engine
+from canal_group.demo.database.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)

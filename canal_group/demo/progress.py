@@ -18,8 +18,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from canal_group.demo.load.writer import Record
 from canal_group.demo.reading import Reading
-from canal_group.demo.writer import Record
 from merge.errors import CanalGroupError
 
 _REDRAW_S: Final = 0.5

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.demo.delivered import IDENTITY, Delivered
+from canal_group.demo.load.writer import Record
 from canal_group.demo.replica import Replica, Rows, compare
-from canal_group.demo.writer import Record
 
 _Ints: TypeAlias = NDArray[np.int64]
 #: (shard, gtid, table, op) -> row changes

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from canal_group.batch import Batch
-from canal_group.consumer import Consumer
+from canal_group.client.batch import Batch
+from canal_group.client.consumer import Consumer
 from canal_group.demo.delivered import Delivered
 from merge.errors import NotSubscribed, RetryableError, RolledBack, UnknownBatch
 

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from canal_group.demo.engine import Engine
+from canal_group.demo.database.engine import Engine
+from canal_group.demo.database.server_process import DatabaseServer
+from canal_group.demo.database.servers import make, start_all
 from canal_group.demo.instance import shard_name
+from canal_group.demo.load.workload import Workload
+from canal_group.demo.load.writer import Writer, prepare
 from canal_group.demo.recorded_shards import FOLDER, write
 from canal_group.demo.replica import read_tables
-from canal_group.demo.server_process import DatabaseServer
-from canal_group.demo.servers import make, start_all
-from canal_group.demo.workload import Workload
-from canal_group.demo.writer import Writer, prepare
 
 _SHARDS: Final = 4
 #: small transactions of each shard: its files stay well below 100 kB

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from canal_group.demo.load.workload import Change
+from canal_group.demo.load.writer import Record
 from canal_group.demo.replica import Rows
-from canal_group.demo.workload import Change
-from canal_group.demo.writer import Record
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 _RECORD: Final = "record.json"

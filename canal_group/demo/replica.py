@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from canal_group.demo.database.server_process import DatabaseServer
 from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.server_process import DatabaseServer
-from canal_group.demo.tables import ADDED_COLUMN, ADDED_VALUE, TABLES, schema_name
+from canal_group.demo.load.tables import ADDED_COLUMN, ADDED_VALUE, TABLES, schema_name
 
 #: (table, key) -> (shard, image); key and image as in `delivered`
 Rows: TypeAlias = dict[tuple[str, str], tuple[str, str]]

@@ -15,8 +15,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from actors.instance import Instance
-from canal_group.client import connect
+from actors.driver.instance import Instance
+from canal_group.client.client import connect
+from canal_group.demo.database.server_process import DatabaseServer, ServerFailedError, ServerMissingError
+from canal_group.demo.database.servers import make, start_all
 from canal_group.demo.instance import (
     CLIENT_ID,
     DESTINATION,
@@ -26,6 +28,8 @@ from canal_group.demo.instance import (
     shard_name,
 )
 from canal_group.demo.interrupts import Interrupts
+from canal_group.demo.load.workload import Workload
+from canal_group.demo.load.writer import Record, Writer, prepare
 from canal_group.demo.measures import latency_ms, rows_per_s
 from canal_group.demo.options import DemoOptions
 from canal_group.demo.progress import Progress
@@ -34,10 +38,6 @@ from canal_group.demo.reading import Reading
 from canal_group.demo.recorded_shards import FOLDER, recorded_shards
 from canal_group.demo.replica import read_tables
 from canal_group.demo.report import DemoReport
-from canal_group.demo.server_process import DatabaseServer, ServerFailedError, ServerMissingError
-from canal_group.demo.servers import make, start_all
-from canal_group.demo.workload import Workload
-from canal_group.demo.writer import Record, Writer, prepare
 from merge.errors import CanalGroupError, ConfigError
 
 #: how long the instance may take until it serves, seconds

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from canal_group.batch import Batch
+from canal_group.client.batch import Batch
 from canal_group.spark.limit import crossed, reached
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from canal_group.spark.reading import SpanPart, parts
 from canal_group.spark.session import Session
 from merge.errors import CanalGroupError, ConfigError, DataError, UsageError
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 
 @dataclass(frozen=True)

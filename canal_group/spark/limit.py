@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.spark.shapes import encoded
-from merge.position import GroupPosition, Position, file_order
-from merge.span import reaches_back
+from merge.values.position import GroupPosition, Position, file_order
+from merge.values.span import reaches_back
 
-#: of `merge.typed.TYPED`, what tells on which side of a limit a row stands
+#: of `merge.rows.typed.TYPED`, what tells on which side of a limit a row stands
 COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
 #: "uuid:number", "uuid:tag:number" or "domain-server-number"
 _GTID = r"^(?P<source>.+)[:-](?P<number>[0-9]+)$"

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from canal_group.consumer import Consumer
-from canal_group.door import GatewayDoor
-from canal_group.tls import Tls
+from canal_group.client.consumer import Consumer
+from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.tls import Tls
 from merge.errors import ConfigError
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")

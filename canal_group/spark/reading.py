@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from canal_group.batch import Batch
+from canal_group.client.batch import Batch
+from canal_group.client.span_rows import SpanRows
 from canal_group.pages import keep_pages
-from canal_group.span_rows import SpanRows
 from canal_group.spark.limit import COLUMNS, within
 from canal_group.spark.options import Options
 from canal_group.spark.shapes import CHANGE, added_columns
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 #: rows of a piece: what is in memory of an executor is twice that, and a transaction's rows at least
 PIECE_ROWS = 65_536

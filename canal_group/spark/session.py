@@ -14,8 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from canal_group.batch import Batch
-from canal_group.consumer import Consumer
+from canal_group.client.batch import Batch
+from canal_group.client.consumer import Consumer
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
 from merge.errors import (
     AckOutOfOrder,
@@ -27,8 +27,8 @@ from merge.errors import (
     ServerUnavailable,
     UnknownBatch,
 )
-from merge.position import GroupPosition
-from merge.span import same_places
+from merge.values.position import GroupPosition
+from merge.values.span import same_places
 
 #: how long one look for new rows lasts, seconds; Spark looks again
 LOOK_S = 0.5

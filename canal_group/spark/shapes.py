@@ -10,9 +10,9 @@ typed, one table: its own columns, then
     _pos _row          bigint     where the transaction begins in the file, and the change's ordinal in it
     _seq               bigint     unique, grows in merged order; an update's two rows have one each
 
-envelope, all tables: see `merge.envelope`. debezium, all tables: `before after source op ts_ms` as Debezium's
-envelope has them, images as maps of text; statements are left out. canal, all tables: canal's flat message,
-one for each row.
+envelope, all tables: see `merge.rows.envelope`. debezium, all tables: `before after source op ts_ms` as
+Debezium's envelope has them, images as maps of text; statements are left out. canal, all tables: canal's flat
+message, one for each row.
 
 Types: unsigned integers become the next wider signed one, BIGINT UNSIGNED and BIT decimal(20,0) or what the
 query says, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME an
@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.envelope import ENVELOPE, MAP
 from merge.errors import ConfigError, SchemaMismatch
-from merge.typed import BEFORE, BEFORE_ABSENT, TYPED
+from merge.rows.envelope import ENVELOPE, MAP
+from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
 
 UTC_US = pa.timestamp("us", tz="UTC")
 _STRINGS = pa.list_(pa.field("element", pa.utf8()))
@@ -142,7 +142,7 @@ def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.
 
 
 def added_columns(chosen: Collection[str]) -> list[str]:
-    """Return which of `merge.typed.TYPED` the chosen columns (empty: all) of a query are made of."""
+    """Return which of `merge.rows.typed.TYPED` the chosen columns (empty: all) of a query are made of."""
     made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
     return sorted({made_of.get(name, name) for name in CHANGE.names if not chosen or name in chosen})
 
@@ -151,7 +151,7 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
     """Return one table's changes in the shape of a query.
 
     Args:
-        rows: see `merge.typed`; with `_before` an update becomes two rows.
+        rows: see `merge.rows.typed`; with `_before` an update becomes two rows.
         table: its name, for errors.
         schema: the query's: some of the table's columns and some of `CHANGE`, in any order.
         new_columns: `fail` or `ignore`: what happens to a column that the query does not have.
@@ -244,7 +244,7 @@ def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
     """Return all tables' changes in the shape of a query.
 
     Args:
-        rows: see `merge.envelope`.
+        rows: see `merge.rows.envelope`.
         name: of the format.
         schema: the query's.
     """

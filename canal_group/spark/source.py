@@ -23,14 +23,14 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from canal_group.patience import keep_trying
+from canal_group.gateway.patience import keep_trying
 from canal_group.spark.bounded import Bounds, bounded
 from canal_group.spark.options import Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import SpanPart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
 from merge.errors import RetryableError
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 #: rows of one Arrow batch on its way into Spark
 BATCH_ROWS = 32_768

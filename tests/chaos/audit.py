@@ -28,7 +28,7 @@ from chaos.lateness import Arrival, Oracle
 from chaos.places import Places
 from chaos.spans import Span, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
-from merge.position import file_order
+from merge.values.position import file_order
 
 #: faults of each kind that are put into words
 SHOWN_MAX: Final = 5

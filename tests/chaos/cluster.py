@@ -12,7 +12,7 @@ import yaml
 from ray._common.utils import get_default_ray_temp_dir
 from ray.cluster_utils import Cluster
 
-from actors.local_ray import LOOPBACK, loopback_kept
+from actors.driver.local_ray import LOOPBACK, loopback_kept
 from chaos.clocks import Clock
 from chaos.process import Program
 from conf.server_settings import ZookeeperCursorSettings
@@ -82,7 +82,7 @@ class Server:
         self._write()
         self.port = int(settings["gateway"]["port"])
         self.program = Program(
-            [sys.executable, "-m", "canal_group.cli", "serve", "-c", str(file), "--address", address],
+            [sys.executable, "-m", "canal_group.command.cli", "serve", "-c", str(file), "--address", address],
             folder / f"server-{number}.log",
         )
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from actors.coordination.consumer_nodes import parsed
+from canal_group.zookeeper.tree import Tree
 from chaos.history import Entry, IncompleteHistoryError, Kind
 from merge.errors import UsageError
-from merge.position import GroupPosition, Position
-from merge.tree import Tree
+from merge.values.position import GroupPosition, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from chaos.schedule import Fault, Happening
 from chaos.sources import Source
 from chaos.world import DESTINATION, World
 from merge.errors import CanalGroupError
-from merge.position import GroupPosition, file_order
+from merge.values.position import GroupPosition, file_order
 
 #: how long consumers, replicas and servers may take to be where an operation wants them, seconds
 PATIENCE_S: Final = 30.0

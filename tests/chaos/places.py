@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from chaos.commits import Commits
-from merge.position import Position, file_order
+from merge.values.position import Position, file_order
 
 #: the one file that all transactions of a shard that moved stand in
 FILE = "commits.000001"

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from canal_group.demo.child_process import start_child
+from canal_group.demo.database.child_process import start_child
 
 #: how long a process may take to end in good order, seconds
 END_S = 20.0

@@ -23,7 +23,7 @@ from random import Random
 import pyarrow as pa
 
 import canal_group
-from canal_group.batch import Batch
+from canal_group.client.batch import Batch
 from chaos.journal import JOURNAL, ROWS, Step
 
 #: rows of a batch; small, so that there are many

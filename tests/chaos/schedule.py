@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from canal_group.demo.engine import Engine
+from canal_group.demo.database.engine import Engine
 
 #: silence after which ZooKeeper gives a server's activity, or a consumer's place, to the next one
 SESSION_S = 4.0
-#: the same of a consumer's own session; the client library's, see `canal_group.discovery`
+#: the same of a consumer's own session; the client library's, see `canal_group.gateway.discovery`
 CONSUMER_SESSION_S = 10.0
 #: how long whoever is paused, cut off or frozen is so, in sessions: within one, or well beyond it
 WITHIN, BEYOND = (0.1, 0.8), (1.2, 1.9)

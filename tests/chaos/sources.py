@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.mysql import MySqlServer
-from canal_group.demo.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.mysql import MySqlServer
+from canal_group.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
 from chaos.clocks import S_US, Clock
 from chaos.lateness import Dial
 from chaos.proxy import Proxy
-from merge.gtid import parse_gtid_set
+from merge.values.gtid import parse_gtid_set
 
 #: beside what a demo's servers have: a replica's binlog holds what it replicates, and it replicates when
 #: it is told

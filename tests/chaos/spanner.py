@@ -23,11 +23,11 @@ from random import Random
 import pyarrow as pa
 
 import canal_group
-from canal_group.batch import Batch
-from canal_group.span_rows import SpanRows
+from canal_group.client.batch import Batch
+from canal_group.client.span_rows import SpanRows
 from chaos.journal import Step
 from chaos.recorder import BATCH_ROWS, RETRY_S, TAKEN_OVER, Journal
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 #: how often a span that was read is read again
 _AGAIN = 0.2

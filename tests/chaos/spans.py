@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from chaos.journal import Step, rows_of, steps_of
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 
 @dataclass(slots=True)

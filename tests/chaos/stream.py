@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from chaos.cursors import CursorWrite
 from chaos.journal import Delivery
-from merge.position import GroupPosition
+from merge.values.position import GroupPosition
 
 
 @dataclass(frozen=True, slots=True)

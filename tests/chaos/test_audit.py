@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.workload import Change as Written
+from canal_group.demo.load.workload import Change as Written
+from canal_group.zookeeper.tree import Tree
 from chaos.audit import Findings, Truth, audit
 from chaos.clocks import S_US
 from chaos.commits import Commit, Commits
@@ -19,9 +20,8 @@ from chaos.history import Change, Entry, IncompleteHistoryError, Kind
 from chaos.journal import Step, deliveries_of
 from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
-from merge.envelope import ENVELOPE
-from merge.position import GroupPosition, Position
-from merge.tree import Tree
+from merge.rows.envelope import ENVELOPE
+from merge.values.position import GroupPosition, Position
 
 SERVER = 101
 SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"

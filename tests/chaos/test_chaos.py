@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from integration.zookeeper_fixtures import eventually
 
-from canal_group.demo.engine import Engine
-from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import ServerMissingError
+from canal_group.demo.database.engine import Engine
+from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
 #: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` plays others, too

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from canal_group.demo.delivered import CELL_END, cell
-from canal_group.demo.workload import Change as Written
+from canal_group.demo.load.workload import Change as Written
 from chaos.audit import Findings, Truth, audit_spans
 from chaos.commits import Commit, Commits
 from chaos.cursors import CursorWrite
@@ -18,9 +18,9 @@ from chaos.lateness import Dial, Oracle
 from chaos.recorder import Journal
 from chaos.spans import spans_of
 from chaos.test_audit import row
-from merge.envelope import ENVELOPE
-from merge.gtid import parse_gtid_set
-from merge.position import GroupPosition, Position
+from merge.rows.envelope import ENVELOPE
+from merge.values.gtid import parse_gtid_set
+from merge.values.position import GroupPosition, Position
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"
 #: `server_id` of the shard's first server, and of the one that takes over

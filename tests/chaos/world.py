@@ -15,12 +15,13 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from canal_group.demo.child_process import free_port
-from canal_group.demo.engine import Engine
+from canal_group.demo.database.child_process import free_port
+from canal_group.demo.database.engine import Engine
+from canal_group.demo.database.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
+from canal_group.demo.database.servers import start_all
 from canal_group.demo.instance import shard_name
-from canal_group.demo.server_process import CANAL_PASSWORD, CANAL_USER, DatabaseServer
-from canal_group.demo.servers import start_all
-from canal_group.demo.tables import TABLES, WHITE, routes, schema_name
+from canal_group.demo.load.tables import TABLES, WHITE, routes, schema_name
+from canal_group.zookeeper.tree import Tree
 from chaos.clocks import Clock, compiled
 from chaos.cluster import NODES, RayCluster, Server, cursor_settings
 from chaos.commits import Commits
@@ -32,8 +33,7 @@ from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.spanner import Place
 from chaos.writer import Writer, workload_of
-from merge.position import GroupPosition
-from merge.tree import Tree
+from merge.values.position import GroupPosition
 
 SERVERS: Final = 2
 CONSUMERS: Final = 2

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pymysql
 
-from canal_group.demo import writer as demo
-from canal_group.demo.tables import schema_name
-from canal_group.demo.workload import Transaction, Workload
+from canal_group.demo.load import writer as demo
+from canal_group.demo.load.tables import schema_name
+from canal_group.demo.load.workload import Transaction, Workload
 from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from builders import Source, Tx
 
-from merge.header import Flag
-from merge.timeline import Timeline
+from merge.order.timeline import Timeline
+from merge.values.header import Flag
 
 TIMES = (10, 20, 30)
 END = 10**6

@@ -19,9 +19,9 @@ from integration.shared_servers import (  # noqa: F401  fixtures
 )
 from integration.spark_fixtures import spark  # noqa: F401  fixture
 
-from actors.parse.source import SourceAddress
-from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import ServerMissingError
+from actors.parse.server.source import SourceAddress
+from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.server_process import ServerMissingError
 
 
 def started(*options: str) -> MariaDbServer:

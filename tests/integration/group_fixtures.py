@@ -11,16 +11,16 @@ from integration.shop import Shop
 from kazoo.client import KazooClient
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import DatabaseServer, ServerMissingError
-from canal_group.demo.servers import start_all
+from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.server_process import DatabaseServer, ServerMissingError
+from canal_group.demo.database.servers import start_all
 
 
 @pytest.fixture(scope="session")
 def one_ray() -> Iterator[None]:
     import ray
 
-    from actors import local_ray
+    from actors.driver import local_ray
 
     local_ray.start("canal_group", num_cpus=2)
     # It goes through the logs of every process there ever was, for nobody: they do not come to the driver.

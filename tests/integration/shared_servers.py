@@ -23,11 +23,11 @@ from kazoo.client import KazooClient
 
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.instance import Instance
-from canal_group.demo.mariadb import MariaDbServer
-from canal_group.demo.server_process import DatabaseServer
-from canal_group.door import GatewayDoor
-from merge.tree import Tree
+from actors.driver.instance import Instance
+from canal_group.demo.database.mariadb import MariaDbServer
+from canal_group.demo.database.server_process import DatabaseServer
+from canal_group.gateway.door import GatewayDoor
+from canal_group.zookeeper.tree import Tree
 
 
 class SharedShop(Shop):

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 import canal_group
-from actors.instance import Instance
-from actors.launch import launch
-from canal_group.demo.server_process import DatabaseServer
+from actors.driver.instance import Instance
+from actors.driver.launch import launch
+from canal_group.demo.database.server_process import DatabaseServer
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 #: of the mutants that are run
 NOTICED_PERCENT_MIN = 90
 #: tests of other code that are the only ones of a module of `merge/`
-ALSO = ("unit/test_conf_security.py", "unit/test_sink.py", "unit/test_stop_mark.py")
+ALSO = ("unit/conf/test_conf_security.py", "unit/shard/test_sink.py", "unit/coordination/test_stop_mark.py")
 
 
 def main() -> int:
@@ -38,11 +38,13 @@ def main() -> int:
     parser.add_argument("--again", type=Path, help="only mutants that such a file says were not noticed")
     parser.add_argument("--deselect", action="append", default=[], help="a test that fails as things are")
     asked = parser.parse_args()
-    files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/*.py"))
+    files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/**/*.py"))
     for file in files:
-        if file.parent != ROOT / "merge" or not file.is_file():
+        if not file.is_relative_to(ROOT / "merge") or not file.is_file():
             parser.error(f"{file} is no file of merge/")
-        importlib.import_module(f"merge.{file.stem}".removesuffix(".__init__"))
+        importlib.import_module(
+            ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        )
     only = asked.again and not_noticed(json.loads(asked.again.read_text()))
     listed, begun_s = load(), time.monotonic()
     campaign = Campaign(ROOT, files, only, asked.sample, asked.seed, 60 * asked.minutes, _say)
@@ -92,7 +94,7 @@ def main() -> int:
 def _tests() -> list[Path]:
     """Return the tests of `merge/`: those that import nothing else of ours, and some that do."""
     folders = (ROOT / "tests" / kind for kind in ("unit", "property"))
-    found = [path for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    found = [path for folder in folders for path in sorted(folder.rglob("test_*.py"))]
     return [path for path in found if _is_of_merge(path.read_text()) or str(path).endswith(ALSO)]
 
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from merge.assemble import BatchRows, ShardRows, ShardTable
-from merge.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema
-from merge.envelope import ENVELOPE, envelope
-from merge.header import HEADER, Flag, gtid_text
-from merge.table_filter import TableFilter
-from merge.typed import TYPED, typed
+from merge.rows.assemble import BatchRows, ShardRows, ShardTable
+from merge.rows.envelope import ENVELOPE, envelope
+from merge.rows.table_filter import TableFilter
+from merge.rows.typed import TYPED, typed
+from merge.values.chunk import MYSQL_TYPE, STATEMENTS, Op, TableName, rows_schema
+from merge.values.header import HEADER, Flag, gtid_text
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 NAMES = ("bin.000001", "bin.000002", UUID, f"{UUID}:tag", "0-12")

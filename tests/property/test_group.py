@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from merge import events as ev
-from merge.batch_limits import BatchLimits
-from merge.cursor_writes import OWN_CALL
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.cursor_writes import OWN_CALL
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
@@ -23,9 +23,9 @@ from merge.errors import (
     UsageError,
 )
 from merge.group import GroupSettings
-from merge.header import Flag
-from merge.member import Policy
-from merge.position import GroupPosition
+from merge.values.header import Flag
+from merge.values.member import Policy
+from merge.values.position import GroupPosition
 
 CLIENTS = ("one", "two")
 RING_SIZE = 4

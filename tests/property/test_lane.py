@@ -13,17 +13,17 @@ from binlog_bytes import File, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.parse.binlog_decoder import BinlogDecoder
-from actors.parse.chunk_builder import ChunkBuilder, Limits
-from actors.parse.event_types import ROWS, UPDATES, EventType
+from actors.parse.formats.event_types import ROWS, UPDATES, EventType
+from actors.parse.grammar.binlog_decoder import BinlogDecoder
+from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.native.file_events import FileBuffer
 from actors.parse.native.gathering import HEADER_BYTES, Gathering
 from actors.parse.native.lane import Lane, checksum_of
 from actors.parse.native.packets import PacketBuffer
-from merge.chunk import TableName
 from merge.errors import DataError
-from merge.header import HEADER, Flag
-from merge.position import Position
+from merge.values.chunk import TableName
+from merge.values.header import HEADER, Flag
+from merge.values.position import Position
 
 SIZES = bytearray(42)
 for _kind in EventType:

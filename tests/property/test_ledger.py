@@ -6,10 +6,10 @@ from builders import run_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from merge.delivery.ledger import Batch, Ledger
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
-from merge.ledger import Batch, Ledger
-from merge.position import GroupPosition
-from merge.progress import Progress
+from merge.values.position import GroupPosition
+from merge.values.progress import Progress
 
 NOWHERE = Progress.at(GroupPosition())
 

@@ -11,13 +11,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from property.test_rows import JSON, expected, tables
 
-from actors.parse.column_types import Column, ColumnType
-from actors.parse.event_types import UPDATES, WRITES, EventType
-from actors.parse.json_binary import json_text
-from actors.parse.rows import RowsBuilder
-from merge.absent import absent_in, absent_names
-from merge.chunk import Op
+from actors.parse.columns.column_types import Column, ColumnType
+from actors.parse.columns.json_binary import json_text
+from actors.parse.columns.rows import RowsBuilder
+from actors.parse.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent
+from merge.rows.absent import absent_in, absent_names
+from merge.values.chunk import Op
 
 #: absent
 NO = "(absent)"

@@ -4,8 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from merge.header import HEADER
-from merge.pending import Pending
+from merge.order.pending import Pending
+from merge.values.header import HEADER
 
 #: (shard, steps of its key from header to header), or a watermark
 steps = st.lists(

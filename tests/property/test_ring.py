@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.errors import ShardUnavailable, StoreFull, UsageError
-from merge.header import Flag
+from merge.values.header import Flag
 
 JOIN_S = 30.0
 

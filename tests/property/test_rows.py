@@ -14,11 +14,11 @@ import row_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.parse.column_types import Column, ColumnType
-from actors.parse.event_types import ROWS, UPDATES, WRITES, EventType
-from actors.parse.json_binary import json_text
+from actors.parse.columns.column_types import Column, ColumnType
+from actors.parse.columns.json_binary import json_text
+from actors.parse.columns.rows import RowsBuilder
+from actors.parse.formats.event_types import ROWS, UPDATES, WRITES, EventType
 from actors.parse.native import images
-from actors.parse.rows import RowsBuilder
 from merge.errors import CorruptEvent
 
 LATIN1, ASCII, GBK, UTF16, LATIN2, UTF8MB3, UTF8MB4 = 8, 11, 28, 54, 2, 33, 255

@@ -6,12 +6,12 @@ import hypothesis.strategies as st
 from builders import Source, Tx, World, all_places, places
 from hypothesis import given
 
-from merge.batch_limits import BatchLimits
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError
 from merge.group import GroupSettings
-from merge.header import Flag
-from merge.ledger import Batch
-from merge.span import Span
+from merge.values.header import Flag
+from merge.values.span import Span
 
 transactions = st.builds(
     Tx,

@@ -5,8 +5,8 @@ import numpy as np
 from builders import Source, Tx
 from hypothesis import given, settings
 
-from merge.header import Flag
-from merge.timeline import Timeline
+from merge.order.timeline import Timeline
+from merge.values.header import Flag
 
 END = 10**9
 

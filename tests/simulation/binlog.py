@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from actors.parse.source import ServerFacts
-from merge.gtid import NO_GTIDS, GtidSet
-from merge.header import HEADER, Flag, HeaderRun
-from merge.position import Position
+from actors.parse.server.source import ServerFacts
+from merge.values.gtid import NO_GTIDS, GtidSet
+from merge.values.header import HEADER, Flag, HeaderRun
+from merge.values.position import Position
 
 #: bytes of binlog of each transaction, and transactions of one file
 STEP, TRANSACTIONS_A_FILE = 100, 5
 FILES_MAX = 20
 END = int(Flag.END)
 
-#: a header of a source without its place: as `merge.header.HEADER` up to `key_us`, then origin and number
+#: a header of a source without its place: as `merge.values.header.HEADER` up to `key_us`, then origin and
+#: number
 Written = tuple[int, ...]
 
 
@@ -125,7 +126,7 @@ class Binlog:
         held = self._held(position.gtid_set)
         if not by_gtid:
             at = self.index_after(position)
-            # As `actors.parse.start.past_purged` goes on.
+            # As `actors.parse.server.start.past_purged` goes on.
             gone = position.gtid_set and not position.rows_into_transaction
             if at < self.purged and gone and held.issuperset(range(self.purged)):
                 at = self.purged

@@ -1,7 +1,7 @@
 """A consumer: gets, reads, acknowledges, changes its mind, and waits for its turn if another one is active.
 
-Does what `canal_group/consumer.py` asks a consumer to do, with several batches outstanding, through a network
-that loses its requests and their answers.
+Does what `canal_group/client/consumer.py` asks a consumer to do, with several batches outstanding, through a
+network that loses its requests and their answers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from merge.delivery.ledger import Batch
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
@@ -22,7 +23,6 @@ from merge.errors import (
     UnknownBatch,
 )
 from merge.events import Resume
-from merge.ledger import Batch
 from simulation.invariants import Invariants
 from simulation.loop import MS, Loop
 from simulation.network import Network

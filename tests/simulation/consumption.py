@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from merge.ledger import Batch
-from merge.position import GroupPosition
+from merge.delivery.ledger import Batch
+from merge.values.position import GroupPosition
 from simulation.source import Place, Reach
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from actors.ports import Subscription
 from merge.events import Resume
-from merge.header import Flag
-from merge.position import GroupPosition
+from merge.values.header import Flag
+from merge.values.position import GroupPosition
 from simulation.consumption import Consumption
 from simulation.operator_checks import OperatorChecks
 from simulation.source import Reach, Source

@@ -1,4 +1,4 @@
-"""The driver: makes the actors of shards that join, and tells servers of them, as `actors.roster` does."""
+"""The driver: makes the actors of shards that join, and tells servers of them, as the real roster does."""
 
 from __future__ import annotations
 

@@ -13,26 +13,26 @@ from typing import Any
 import numpy as np
 
 import actors.meta.memory
-import merge.batch_limits
-import merge.stream
-from actors.active_group import ActiveGroup
+import merge.delivery.batch_limits
+import merge.order.stream
 from actors.coordination.connection import Connection
+from actors.group.active_group import ActiveGroup
 from merge import events as ev
 from merge import instructions as do
-from merge.delivery import Delivery
-from merge.epoch import Tenure
+from merge.delivery.delivery import Delivery
+from merge.delivery.lease import Lease
+from merge.delivery.ledger import Ledger
+from merge.delivery.subscriber import Subscriber
+from merge.delivery.subscribers import Subscribers
 from merge.group import Group
-from merge.lease import Lease
-from merge.ledger import Ledger
-from merge.member import Policy
-from merge.membership import Membership
-from merge.pending import Pending
-from merge.position import GroupPosition, Position
-from merge.shard_keys import END_OF_TIME_US
-from merge.stream import Stream
-from merge.subscriber import Subscriber
-from merge.subscribers import Subscribers
-from merge.timeline import Timeline
+from merge.order.membership import Membership
+from merge.order.pending import Pending
+from merge.order.shard_keys import END_OF_TIME_US
+from merge.order.stream import Stream
+from merge.order.timeline import Timeline
+from merge.values.epoch import Tenure
+from merge.values.member import Policy
+from merge.values.position import GroupPosition, Position
 from simulation.schedule import FAULTS, Fault
 
 Patch = Callable[..., None]
@@ -226,7 +226,7 @@ def ids_begin_anew(patch: Patch) -> None:
 
 
 def an_empty_end_waits_for_rows(patch: Patch) -> None:
-    patch(merge.batch_limits, "_matter", lambda headers: bool(headers["rows"].any()))
+    patch(merge.delivery.batch_limits, "_matter", lambda headers: bool(headers["rows"].any()))
 
 
 def a_removed_shard_goes_on(patch: Patch) -> None:
@@ -300,7 +300,7 @@ def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
     def oldest(positions: Sequence[Position]) -> Position:
         return min(positions, key=lambda position: position.key_us)
 
-    patch(merge.stream, "oldest", oldest)
+    patch(merge.order.stream, "oldest", oldest)
 
 
 def a_place_is_taken_on_any_server(patch: Patch) -> None:

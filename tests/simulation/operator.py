@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from merge.errors import CanalGroupError, ServerUnavailable, UsageError
-from merge.member import Policy, Role
+from merge.values.member import Policy, Role
 from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process

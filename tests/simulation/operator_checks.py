@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from actors.ports import Subscription
-from merge.header import Flag
-from merge.member import Policy
+from merge.values.header import Flag
+from merge.values.member import Policy
 from simulation.consumption import Consumption
 from simulation.loop import S
 from simulation.record import Record

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from merge.header import Flag
-from merge.ledger import Batch
-from merge.position import GroupPosition
+from merge.delivery.ledger import Batch
+from merge.values.header import Flag
+from merge.values.position import GroupPosition
 from simulation.consumption import Consumption, Delivery
 from simulation.operator_checks import OperatorChecks
 from simulation.source import Place, Reach, Source

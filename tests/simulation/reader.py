@@ -1,17 +1,17 @@
-"""Reads a simulated source's binlog, as `actors.parse.reader` does a server's; see `Reader` there."""
+"""Reads a simulated source's binlog, as `actors.parse.server.reader` does a server's; see `Reader` there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from actors.intake import Intake
-from actors.parse.reader import behind
-from actors.parse.source import SourceAddress
-from actors.parse.start import goes_by_gtid
-from merge.chunk import Chunk
+from actors.parse.server.reader import behind
+from actors.parse.server.source import SourceAddress
+from actors.parse.server.start import goes_by_gtid
+from actors.shard.intake import Intake
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
-from merge.position import Position
+from merge.values.chunk import Chunk
+from merge.values.position import Position
 from simulation.binlog import Binlog
 from simulation.loop import MS
 from simulation.source import Source

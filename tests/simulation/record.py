@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from merge.ledger import Batch
-from merge.position import GroupPosition
+from merge.delivery.ledger import Batch
+from merge.values.position import GroupPosition
 from simulation.binlog import Binlog
 from simulation.consumption import Consumption, ViolationError
 from simulation.loop import Loop

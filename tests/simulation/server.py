@@ -12,26 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from actors.candidate import Candidate
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.enrolment import Enrolment
-from actors.group_calls import GroupCalls
+from actors.group.calls import GroupCalls
+from actors.group.candidate import Candidate
+from actors.group.enrolment import Enrolment
+from actors.group.wiring import ServerIdentity
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import Coordinator, CursorStore, Host
-from actors.shard_report import ShardReport
-from actors.wiring import ServerIdentity
+from actors.shard.report import ShardReport
 from conf.load import build_instance
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
+from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, ShardUnavailable
 from merge.events import Resume
 from merge.group import Group, GroupSettings
-from merge.ledger import Batch
-from merge.member import Policy, Role
-from merge.position import GroupPosition, Position
-from merge.span import Span
+from merge.values.member import Policy, Role
+from merge.values.position import GroupPosition, Position
+from merge.values.span import Span
 from simulation.channel import Channel
 from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
@@ -250,7 +250,7 @@ def shard_settings(name: str) -> ShardSettings:
 
 
 class _Parts:
-    """What a server is made of; implements `actors.candidate.Parts`."""
+    """What a server is made of; implements `actors.group.candidate.Parts`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -301,7 +301,7 @@ class _Parts:
 
 
 class _Directory:
-    """Finds shards; implements `actors.shard_ports.ShardDirectory`."""
+    """Finds shards; implements `actors.shard.ports.ShardDirectory`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -314,7 +314,7 @@ class _Directory:
 
 
 class _Channel:
-    """The way of a server to a shard; implements `actors.shard_ports.ShardChannel`."""
+    """The way of a server to a shard; implements `actors.shard.ports.ShardChannel`."""
 
     def __init__(self, server: Server, shard: Shard) -> None:
         self._call = partial(server.around.network.call, server, shard)
@@ -334,7 +334,7 @@ class _Channel:
 
 
 class _Line:
-    """An open line; implements `actors.shard_ports.ShardLine`."""
+    """An open line; implements `actors.shard.ports.ShardLine`."""
 
     def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
         self._call = partial(call, line=Line())

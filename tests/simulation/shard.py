@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.intake import Intake
-from actors.parse.chunk_builder import Limits
-from actors.parse.files_reader import FilesSource
-from actors.shard import Shard as RealShard
-from actors.shard import ShardWiring
+from actors.parse.files.files_reader import FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.shard.intake import Intake
+from actors.shard.shard import Shard as RealShard
+from actors.shard.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError
-from merge.position import Position
+from merge.values.position import Position
 from simulation.loop import Future, Loop
 from simulation.process import Process
 from simulation.reader import BinlogReader

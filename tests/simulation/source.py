@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from merge.header import Flag, Headers
-from merge.position import ANY_SERVER, Position
-from merge.timeline import AHEAD_MAX_US
+from merge.order.timeline import AHEAD_MAX_US
+from merge.values.header import Flag, Headers
+from merge.values.position import ANY_SERVER, Position
 from simulation.binlog import Binlog, Written
 from simulation.loop import BEGIN_US, MS, Future, Loop
 

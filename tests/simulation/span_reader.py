@@ -22,8 +22,8 @@ from merge.errors import (
     UsageError,
 )
 from merge.events import Resume
-from merge.position import GroupPosition
-from merge.span import Span
+from merge.values.position import GroupPosition
+from merge.values.span import Span
 from simulation.consumer import ANSWER_US, GET_US, RETRY_US, TOUCH_US
 from simulation.invariants import Invariants
 from simulation.loop import Loop

@@ -1,6 +1,6 @@
 """What canal's group instance gets wrong, played here: the same schedule, our result.
 
-Some of it is told in smaller words in `tests/unit/test_group.py`.
+Some of it is told in smaller words in `tests/unit/merge/test_group.py`.
 """
 
 import pytest

@@ -10,12 +10,12 @@ from typing import Any
 from unittest import mock
 
 from actors.meta.memory import MemoryCursorStore
-from merge.batch_limits import BatchLimits
+from merge.delivery.batch_limits import BatchLimits
 from merge.errors import CanalGroupError
 from merge.events import Event
 from merge.group import Group, GroupSettings
 from merge.instructions import Instruction
-from merge.member import Policy
+from merge.values.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
 from simulation.consumption import ViolationError

@@ -22,7 +22,7 @@ from kazoo.exceptions import (
 
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import ConsumerLease, Subscription
-from merge.tree import Tree
+from canal_group.zookeeper.tree import Tree
 from simulation.channel import Channel
 from simulation.loop import MS, Future, Loop
 from simulation.network import Line, Network

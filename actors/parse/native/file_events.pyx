@@ -1,6 +1,6 @@
 """File events: a file's bytes, and the events in them, which follow each other with nothing between.
 
-`file_events.pyi` says what callers see. Layout: an event's header, see `actors.parse.events`.
+`file_events.pyi` says what callers see. Layout: an event's header, see `actors.parse.formats.events`.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

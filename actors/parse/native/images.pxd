@@ -6,7 +6,7 @@ from actors.parse.native.columns cimport Plan, Reader, Side
 from actors.parse.native.partial cimport Partial
 
 
-#: what happened to a row; `merge.chunk.Op`
+#: what happened to a row; `merge.values.chunk.Op`
 cdef enum:
     INSERT = 1
     UPDATE = 2

@@ -45,7 +45,7 @@ class RowBuffers:
 
         Args:
             body: the event without header and checksum.
-            op: what happened to its rows, see `merge.chunk.Op`.
+            op: what happened to its rows, see `merge.values.chunk.Op`.
             version: of the event's layout, 1 or 2; 3: of PARTIAL_UPDATE_ROWS.
             id_size: bytes of the table id that opens it.
             header: index of the transaction's header, 0 or more.
@@ -108,7 +108,7 @@ def converted(data: Block, offsets: Block, table: bytes) -> tuple[Block, Block] 
     """
 
 def json_text(value: bytes) -> str:
-    """Return a binary JSON value as text, see `actors.parse.json_binary`.
+    """Return a binary JSON value as text, see `actors.parse.columns.json_binary`.
 
     Raises:
         ValueError: it cannot be read.

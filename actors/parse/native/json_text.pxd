@@ -1,6 +1,6 @@
 """JSON: MySQL's binary JSON as the text that MySQL itself prints for it.
 
-Layout: the comment at the top of MySQL's sql-common/json_binary.h. `actors.parse.json_binary` is the same in
+Layout: the comment at the top of MySQL's sql-common/json_binary.h. `actors.parse.columns.json_binary` is the same in
 Python, and says what is printed how.
 
 Offsets inside a value could point anywhere, backwards too, and a few bytes could so print without end. The

@@ -1,7 +1,7 @@
 """Lane: the usual events, one after the other, without a step of Python for each.
 
-`lane.pyi` says what callers see. Layout of an event's header: see `actors.parse.events`; of bodies: where the
-grammar reads them, `actors.parse.transactions`.
+`lane.pyi` says what callers see. Layout of an event's header: see `actors.parse.formats.events`; of bodies: where the
+grammar reads them, `actors.parse.grammar.transactions`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE

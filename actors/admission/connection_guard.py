@@ -1,0 +1,269 @@
+"""Closes connections of a Flight server that bring too much, or nothing, before it is known whose they are.
+
+Flight takes messages of any size, and has read the whole of a request before it shows its headers to anybody:
+there is no option for it, and middleware comes too late. So this looks at the server's own sockets, every few
+milliseconds: the kernel says how much each has brought, and the server's handlers say which of them brought a
+call that was let in. A socket is shut down, never closed: that is for whom it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import TypeAlias
+from urllib.parse import unquote
+
+from actors.admission.held_connections import HeldConnections
+from actors.process.clock import clock_s
+
+_log = logging.getLogger(__name__)
+
+#: pause between two looks, seconds; while a connection is unauthenticated the shorter one
+LOOK_S, LOOK_CLOSELY_S = 0.05, 0.005
+#: part of a processor that looking may take: the more sockets there are, the longer the pauses
+SHARE_MAX = 0.1
+#: refusals are logged once in so many seconds
+LOG_S = 10.0
+#: u64 in the kernel's `struct tcp_info`: bytes that the connection has brought
+_BYTES_RECEIVED = struct.Struct("=128xQ")
+
+#: address and port of a connection's other end
+Peer: TypeAlias = tuple[str, int]
+#: a call that was let in: over which connection, and whose
+_Heard: TypeAlias = tuple[Peer, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What a server's connections may be and bring."""
+
+    #: connections that brought a call which was let in; one more closes the oldest of whom has the most
+    connections_max: int = 1_024
+    #: other ones
+    unauthenticated_max: int = 64
+    #: how long one may be such, seconds
+    unauthenticated_s: float = 10.0
+    #: bytes that all of those together may bring: each may open many streams with few bytes
+    unauthenticated_bytes_max: int = 2 << 20
+    #: bytes that any other one may bring from one call that is let in to the next
+    request_bytes_max: int = 16 << 20
+
+
+@dataclass(slots=True)
+class _Connection:
+    inode: int
+    descriptor: int
+    peer: Peer
+    #: when it was seen first
+    since_s: float
+    #: whose call was let in first; None: none was
+    name: str | None = None
+    #: it is ended, and the server has not closed it yet
+    shut: bool = False
+    #: bytes that it has brought, and those at the last call that was let in
+    received: int = 0
+    counted: int = 0
+
+    @property
+    def open_bytes(self) -> int:
+        """What it has brought since the last call that was let in."""
+        return self.received - self.counted
+
+
+class ConnectionGuard:
+    """Watches over the connections of one port of this process, on a thread of its own.
+
+    Args:
+        limits: of the connections.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self._limits = limits
+        #: inodes, by the address of their other end, and by the name of whose call was let in
+        self._unauthenticated = HeldConnections[int](limits.unauthenticated_max)
+        self._authenticated = HeldConnections[int](limits.connections_max)
+        #: by inode; None: another socket
+        self._sockets: dict[int, _Connection | None] = {}
+        #: calls that were let in since the last look, and those of them that came while it listed the sockets
+        self._heard: deque[_Heard] = deque()
+        self._late: list[_Heard] = []
+        self._closed = threading.Event()
+        self._refusals, self._logged_s = 0, -LOG_S
+
+    def start(self, port: int) -> None:
+        """Watch over the connections of a port from now on."""
+        threading.Thread(target=self._watch, args=(port,), name="connections", daemon=True).start()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._closed.set()
+
+    def let_in(self, peer: str, name: str) -> None:
+        """Take note of a call that was let in: what its caller may do is known.
+
+        Args:
+            peer: as gRPC names it, such as "ipv4:10.0.0.1:5000".
+            name: of the caller's grant.
+        """
+        with contextlib.suppress(ValueError):
+            host, _, port = unquote(peer.partition(":")[2]).rpartition(":")
+            self._heard.append(((_plain(host.strip("[]")), int(port)), name))
+
+    def _watch(self, port: int) -> None:
+        took_s = 0.0
+        while not self._closed.wait(
+            max(took_s / SHARE_MAX, LOOK_CLOSELY_S if len(self._unauthenticated) else LOOK_S)
+        ):
+            began_s = time.thread_time()
+            try:
+                self._look(port)
+            except Exception:  # noqa: BLE001  without it the server would not be watched at all
+                _log.exception("connections of port %s are not watched for a moment", port)
+            took_s = time.thread_time() - began_s
+
+    def _look(self, port: int) -> None:
+        heard = self._late + self._drained()
+        connections = list(self._connections(port))
+        # The call of one that was listed may have been let in only now: it is known at once, and what it has
+        # brought is looked at next time.
+        self._late = self._drained()
+        by_peer = {connection.peer: connection for connection in connections}
+        for peer, name in heard:
+            if peer in by_peer:
+                by_peer[peer].counted = by_peer[peer].received
+                self._authenticate(by_peer[peer], name)
+        for peer, name in self._late:
+            if peer in by_peer:
+                self._authenticate(by_peer[peer], name)
+        self._refuse([each for each in connections if each.name is None])
+        for connection in connections:
+            if connection.name is not None and connection.open_bytes > self._limits.request_bytes_max:
+                self._shut(connection, "brought a request that is too large")
+
+    def _drained(self) -> list[_Heard]:
+        return [self._heard.popleft() for _ in range(len(self._heard))]
+
+    def _authenticate(self, connection: _Connection, name: str) -> None:
+        if connection.name is None and not connection.shut:
+            connection.name = name
+            self._unauthenticated.remove(connection.inode)
+            self._shut_one(self._authenticated.add(connection.inode, name), "was the oldest of its name")
+
+    def _refuse(self, waiting: list[_Connection]) -> None:
+        """Shut those of the unauthenticated connections that are too many, too old, or brought too much."""
+        for connection in waiting:
+            if not connection.shut and connection.inode not in self._unauthenticated:
+                evicted = self._unauthenticated.add(connection.inode, connection.peer[0])
+                self._shut_one(evicted, "was the oldest of many")
+        now_s, limits = clock_s(), self._limits
+        for connection in waiting:
+            if now_s - connection.since_s > limits.unauthenticated_s:
+                self._shut(connection, "brought no call that was let in")
+        while True:
+            left = [each for each in waiting if not each.shut]
+            if sum(each.open_bytes for each in left) <= limits.unauthenticated_bytes_max:
+                return
+            greatest = max(left, key=lambda each: each.open_bytes)
+            self._shut(greatest, "brought too much before any call was let in")
+
+    def _connections(self, port: int) -> Iterator[_Connection]:
+        """Yield the port's connections, with what they have brought; forget those that are gone."""
+        present = set()
+        for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  their names are wanted
+            inode = _socket_inode(descriptor)
+            if inode is None:
+                continue
+            present.add(inode)
+            if inode not in self._sockets:
+                peer = _peer(descriptor, port)
+                begun = None if peer is None else _Connection(inode, descriptor, peer, clock_s())
+                self._sockets[inode] = begun
+            known = self._sockets[inode]
+            if known is None:
+                continue
+            known.descriptor = descriptor
+            with _borrowed(known) as borrowed:
+                if borrowed is not None:
+                    about = borrowed.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED.size)
+                    (known.received,) = _BYTES_RECEIVED.unpack(about)
+                    yield known
+        for inode in self._sockets.keys() - present:
+            del self._sockets[inode]
+            self._unauthenticated.remove(inode)
+            self._authenticated.remove(inode)
+
+    def _shut_one(self, inode: int | None, why: str) -> None:
+        connection = None if inode is None else self._sockets[inode]
+        if connection is not None:
+            self._shut(connection, why)
+
+    def _shut(self, connection: _Connection, why: str) -> None:
+        if connection.shut:
+            return
+        connection.shut = True
+        self._unauthenticated.remove(connection.inode)
+        self._authenticated.remove(connection.inode)
+        with _borrowed(connection) as borrowed:
+            if borrowed is not None:
+                with contextlib.suppress(OSError):
+                    borrowed.shutdown(socket.SHUT_RDWR)
+        self._refusals += 1
+        if clock_s() - self._logged_s >= LOG_S:
+            self._logged_s = clock_s()
+            _log.warning(
+                "a connection of %s was closed: it %s (%d so far)", connection.peer[0], why, self._refusals
+            )
+
+
+@contextlib.contextmanager
+def _borrowed(connection: _Connection) -> Iterator[socket.socket | None]:
+    """Lend the connection's socket by a descriptor of our own; None: its own one is another file by now."""
+    try:
+        # Said, or it would be asked for: what is done with it is the same for all families.
+        borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, os.dup(connection.descriptor))
+    except OSError:
+        yield None
+        return
+    with borrowed:
+        yield borrowed if _socket_inode(borrowed.fileno()) == connection.inode else None
+
+
+def _socket_inode(descriptor: int) -> int | None:
+    try:
+        about = os.fstat(descriptor)
+    except OSError:
+        return None
+    return about.st_ino if stat.S_ISSOCK(about.st_mode) else None
+
+
+def _peer(descriptor: int, port: int) -> Peer | None:
+    """Return the other end of a connection to a port of ours; None: the socket is none."""
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as borrowed:
+            if borrowed.family not in (socket.AF_INET, socket.AF_INET6) or borrowed.getsockname()[1] != port:
+                return None
+            host, its_port = borrowed.getpeername()[:2]
+    except OSError:
+        return None
+    return _plain(host), its_port
+
+
+def _plain(host: str) -> str:
+    """Return an address as it is compared.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)

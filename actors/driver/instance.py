@@ -1,0 +1,97 @@
+"""An instance that was launched: its actors, and what was started for them; see `actors.driver.launch`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import ray
+from ray import ObjectRef
+from ray.actor import ActorHandle
+from ray.util.placement_group import PlacementGroup, remove_placement_group
+
+from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.driver.roster import Roster
+from actors.driver.zookeepers import ZooKeepers
+from actors.gateway.address import GatewayAddress
+from conf.settings import InstanceSettings
+
+_log = logging.getLogger(__name__)
+
+#: how long a group may take to hand over, seconds
+CLOSE_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A launched instance. A context manager: leaving it ends its actors, in good order."""
+
+    settings: InstanceSettings
+    #: of the gateway
+    address: GatewayAddress
+    group: ActorHandle
+    gateway: ActorHandle
+    roster: Roster
+    #: where the shards are placed
+    places: PlacementGroup
+    zookeeper: EmbeddedZooKeeper | None
+    #: who started that one
+    zookeepers: ZooKeepers
+    #: whether the Ray under it was started here, and ends with it
+    owns_ray: bool
+
+    @property
+    def uri(self) -> str:
+        """Where others reach the gateway: "grpc://host:port", "grpc+tls://" with TLS."""
+        return self.address.uri
+
+    def ask_state(self) -> ObjectRef[dict[str, Any]]:
+        """Ask the group for its state, which says whether this instance's server is the active one."""
+        answer: ObjectRef[dict[str, Any]] = self.group.status.options(concurrency_group="status").remote()
+        return answer
+
+    def adopt(self, changed: InstanceSettings) -> list[str]:
+        """Let shards join and leave as changed settings say; return a sentence for each.
+
+        Those that left out are drained; see `canal-group shard remove`.
+
+        Raises:
+            ConfigError: something else changed, or a shard's place or definition; nothing was done.
+            ServerUnavailable: this server is not the active one, or does not answer.
+        """
+        return self.roster.adopt(self.settings, changed)
+
+    def stop(self) -> None:
+        """Hand over, end the actors, and what was started for them."""
+        close_groups([self])
+        self.end()
+
+    def end(self) -> None:
+        """End the actors, and what was started for them, as they are."""
+        self.roster.close()
+        for actor in (self.gateway, self.group, *self.roster.actors):
+            ray.kill(actor, no_restart=True)
+        self.address.close()
+        remove_placement_group(self.places)
+        if self.zookeeper is not None:
+            self.zookeepers.give_back(self.zookeeper)
+        if self.owns_ray:
+            ray.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def close_groups(instances: Sequence[Instance]) -> None:
+    """Let the groups of instances give up their activity in good order, all at once."""
+    asked = [instance.group.close.remote() for instance in instances]
+    for instance, answer in zip(instances, asked, strict=True):
+        try:
+            ray.get(answer, timeout=CLOSE_TIMEOUT_S)
+        except ray.exceptions.RayError as error:
+            _log.warning("destination=%s group did not close: %s", instance.settings.destination, error)

@@ -1,0 +1,243 @@
+"""Launch: the one place that turns plain classes into Ray actors, with every option and its reason.
+
+All actors of an instance belong to the driver that launched them: they end with it, also if it is killed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from actors.admission.gateway_tls import GatewayTls
+from actors.coordination.embedded import EmbeddedZooKeeper
+from actors.driver import local_ray
+from actors.driver.instance import Instance
+from actors.driver.roster import Roster
+from actors.driver.zookeepers import ZooKeepers
+from actors.gateway.address import GatewayAddress
+from actors.gateway.gateway import Gateway, GatewayWiring
+from actors.group import wiring
+from actors.group.group import GroupActor
+from actors.shard.shard import ShardActor
+from actors.shard.wiring import shard_wiring
+from conf.settings import InstanceSettings
+from conf.shard_settings import ShardSettings
+from merge.errors import ConfigError
+
+#: CPUs that a shard's place reserves: as little as Ray can count by, so that any number of shards fits
+PLACE_CPUS = 0.001
+#: how long the places may take to be found, seconds
+PLACES_TIMEOUT_S = 30
+
+#: options of every actor
+_COMMON: dict[str, Any] = {
+    # An actor waits for sockets most of its time. Reserving whole CPUs would leave a small machine unable to
+    # place the last shard, and Ray would wait for room without a word.
+    "num_cpus": 0,
+    # A crashed actor comes back, always: state is in the source and in the cursor store.
+    "max_restarts": -1,
+    # A call that may have run is never repeated behind our back: gets and acks are not idempotent to Ray.
+    "max_task_retries": 0,
+}
+_SHARD: dict[str, Any] = {
+    **_COMMON,
+    # An opening that waits for its source must not hold up a look at the state. Rows and polls have doors of
+    # their own.
+    "concurrency_groups": {"status": 1, "describe": 1},
+}
+_GROUP: dict[str, Any] = {
+    **_COMMON,
+    # Gets of many consumers wait side by side on one loop.
+    "max_concurrency": 1000,
+    # The state can be read while the loop is busy.
+    "concurrency_groups": {"status": 1},
+}
+_GATEWAY: dict[str, Any] = {
+    **_COMMON,
+    # Its work is done on Flight's threads; calls only ask where it listens.
+    "max_concurrency": 2,
+}
+
+
+class _ActorNames:
+    """Names by which an instance's actors find each other, and people them (`ray list actors`).
+
+    A name is no lock: each launch has names of its own, and the coordinator decides who is active.
+    """
+
+    def __init__(self, destination: str) -> None:
+        self._stem = f"{destination}/{uuid.uuid4().hex[:8]}"
+        self.group = f"{self._stem}/group"
+        self.gateway = f"{self._stem}/gateway"
+        #: what the names of shards' actors begin with; the shard's name follows
+        self.shards = f"{self._stem}/shard/"
+
+
+def launch(
+    settings: InstanceSettings, *, log_to_driver: bool = False, zookeepers: ZooKeepers | None = None
+) -> Instance:
+    """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
+
+    Args:
+        settings: of the instance.
+        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+        zookeepers: of the server that the instance belongs to; None: it stands alone.
+
+    Returns:
+        The instance, with its gateway listening. Whether its server is the active one, or stands by, its
+        status tells.
+
+    Raises:
+        ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
+    """
+    tls = wiring.gateway_tls(settings)
+    address = GatewayAddress(settings.gateway)
+    try:
+        owns_ray = join_ray(settings, log_to_driver=log_to_driver)
+    except BaseException:
+        address.close()
+        raise
+    started_by = ZooKeepers() if zookeepers is None else zookeepers
+    zookeeper, places = None, None
+    begun: list[ActorHandle] = []
+    try:
+        embedded = wiring.embedded(settings)
+        zookeeper = started_by.take(embedded) if embedded is not None else None
+        identity = wiring.ServerIdentity(
+            address=address.advertised,
+            owner=uuid.uuid4().hex,
+            zookeeper_hosts=_zookeeper_hosts(settings, zookeeper),
+        )
+        names = _ActorNames(settings.destination)
+        places = _places(len(settings.shards))
+        shards = {
+            shard.name: _actor(
+                ShardActor,
+                names.shards + shard.name,
+                _SHARD | _at(places, index),
+                shard_wiring(settings, shard),
+            )
+            for index, shard in enumerate(settings.shards)
+        }
+        here = _on_this_node()
+        begun += shards.values()
+        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
+        begun.append(group)
+        door = gateway_wiring(settings, address, tls)
+        known = [shard.name for shard in settings.shards]
+        gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)
+        begun.append(gateway)
+        ray.get(gateway.port.remote(), timeout=60)
+        # Not before: until it listens, another account of the machine could, and be shown the token.
+        address.publish_operator_token()
+    except BaseException:
+        address.close()
+        for actor in begun:
+            ray.kill(actor, no_restart=True)
+        if places is not None:
+            remove_placement_group(places)
+        if zookeeper is not None:
+            started_by.give_back(zookeeper)
+        if owns_ray:
+            ray.shutdown()
+        raise
+    return Instance(
+        settings=settings,
+        address=address,
+        group=group,
+        gateway=gateway,
+        roster=Roster(group, shards, lambda shard: _late_shard(settings, names, shard)),
+        places=places,
+        zookeeper=zookeeper,
+        zookeepers=started_by,
+        owns_ray=owns_ray,
+    )
+
+
+def gateway_wiring(
+    settings: InstanceSettings, address: GatewayAddress, tls: GatewayTls | None
+) -> GatewayWiring:
+    """Return what an instance's gateway is made of."""
+    return GatewayWiring(
+        location=address.location,
+        destination=settings.destination,
+        grants=wiring.grants(settings, address.operator_token),
+        tls=tls,
+        reply_bytes_max=settings.gateway.reply_bytes_max,
+        lease_s=settings.consumer.lease_s,
+        connections=wiring.connection_limits(settings),
+        calls_max=settings.gateway.calls_max,
+    )
+
+
+def _late_shard(settings: InstanceSettings, names: _ActorNames, shard: ShardSettings) -> ActorHandle:
+    """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
+    options = {**_SHARD, "scheduling_strategy": "SPREAD"}
+    return _actor(ShardActor, names.shards + shard.name, options, shard_wiring(settings, shard))
+
+
+def _places(count: int) -> PlacementGroup:
+    """Reserve a place for each shard, on as many nodes as there are.
+
+    Parsing is the heavy part. Ray's SPREAD strategy for single actors, and its soft affinity, place actors
+    that reserve no CPU by chance. A place whose node has died is made anew on another.
+
+    Raises:
+        ConfigError: the cluster has no room for so little.
+    """
+    places = placement_group([{"CPU": PLACE_CPUS}] * count, strategy="SPREAD")
+    if not places.wait(PLACES_TIMEOUT_S):
+        remove_placement_group(places)
+        raise ConfigError(
+            f"Ray has no room for {count} shards that reserve {PLACE_CPUS} CPUs each.",
+            hint="Look at `ray status`: its nodes may have no CPU left, or none at all.",
+        )
+    return places
+
+
+def _at(places: PlacementGroup, index: int) -> dict[str, Any]:
+    strategy = PlacementGroupSchedulingStrategy(places, placement_group_bundle_index=index)
+    return {"scheduling_strategy": strategy}
+
+
+def _on_this_node() -> dict[str, Any]:
+    """Return options that keep an actor on the driver's node.
+
+    The gateway's address, local cursors and an embedded ZooKeeper are this machine's.
+    """
+    node_id = ray.get_runtime_context().get_node_id()
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
+
+
+def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> ActorHandle:
+    return ray.remote(**options)(cls).options(name=name).remote(*arguments)
+
+
+def join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
+    """Connect to Ray, starting one where none is named; return whether one was started."""
+    if ray.is_initialized():
+        return False
+    chosen = settings.ray
+    try:
+        if chosen.address is None:
+            local_ray.start(chosen.namespace, chosen.num_cpus, log_to_driver=log_to_driver)
+        else:
+            local_ray.join(chosen.address, chosen.namespace, log_to_driver=log_to_driver)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",
+            hint="Start one with `ray start --head`, or leave ray.address empty.",
+        ) from error
+    return chosen.address is None
+
+
+def _zookeeper_hosts(settings: InstanceSettings, server: EmbeddedZooKeeper | None) -> str:
+    if server is not None:
+        return server.hosts
+    chosen = settings.coordination
+    return chosen.hosts if chosen.kind == "zookeeper" else ""

@@ -1,0 +1,71 @@
+"""Ray on loopback: starting one that listens on this machine only, and joining one that does.
+
+Ray replaces 127.0.0.1 by an address that other machines reach, listens on every interface, and looks for a
+loopback cluster in the wrong place. It leaves loopback alone only where it knows no clusters, as on a
+desktop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+from ray._private import ray_constants
+
+from actors.driver.ray_private import private_folder, require_token
+from canal_group import pages
+
+LOOPBACK = "127.0.0.1"
+
+
+def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = False) -> None:
+    """Start Ray on this machine and connect to it; `ray.shutdown` ends it.
+
+    It asks for a token, and other users of the machine can neither read that nor enter Ray's folder.
+
+    Args:
+        namespace: where its actors' names stand.
+        num_cpus: CPUs it may plan with; None: all of the machine's.
+        log_to_driver: whether the actors' logs come to our stderr, too.
+    """
+    require_token()
+    with loopback_kept(), pages.inherited():
+        ray.init(
+            address="local",
+            namespace=namespace,
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            log_to_driver=log_to_driver,
+            # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
+            logging_level="error",
+            _node_ip_address=LOOPBACK,
+            # In a folder of our own: Ray lets everybody write into the one that it is given.
+            _temp_dir=str(private_folder() / "ray"),
+        )
+
+
+def join(address: str, namespace: str, *, log_to_driver: bool = False) -> None:
+    """Connect to a Ray cluster that runs.
+
+    Args:
+        address: "host:port" of its head, or "auto" for the one that was started on this machine last.
+        namespace: where our actors' names stand.
+        log_to_driver: whether the actors' logs come to our stderr, too.
+    """
+    common = {"namespace": namespace, "log_to_driver": log_to_driver, "logging_level": "warning"}
+    if address.rpartition(":")[0] in {LOOPBACK, "localhost"}:
+        with loopback_kept():
+            ray.init(address=address, _node_ip_address=LOOPBACK, **common)
+    else:
+        ray.init(address=address, **common)
+
+
+@contextmanager
+def loopback_kept() -> Iterator[None]:
+    """Let Ray take 127.0.0.1 at its word."""
+    enabled, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = enabled

@@ -1,0 +1,166 @@
+"""A server: the instances of one process, started, restarted and stopped one by one, on one Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import ray
+
+from actors.driver.instance import Instance, close_groups
+from actors.driver.launch import join_ray, launch
+from actors.driver.zookeepers import ZooKeepers
+from conf.cautions import cautions
+from conf.folder import Found, changes
+from conf.settings import InstanceSettings
+from merge.errors import CanalGroupError, ConfigError, RetryableError
+
+#: how long groups may take to tell their states, seconds; who does not is asked again the next time
+STATES_WAIT_S = 1.0
+
+
+class Server:
+    """Runs an instance for each file it is told of; a context manager that ends them all.
+
+    Args:
+        say: takes what an operator should read, a sentence at a time.
+        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+    """
+
+    def __init__(self, say: Callable[[str], None], *, log_to_driver: bool = False) -> None:
+        self._say = say
+        self._log_to_driver = log_to_driver
+        self._instances: dict[Path, Instance] = {}
+        #: what each file said when its instance was started, or last adopted it
+        self._served: dict[Path, InstanceSettings] = {}
+        self._zookeepers = ZooKeepers()
+        self._ray: InstanceSettings | None = None
+        self._owns_ray = False
+        #: what was said last of a file, and of a destination's role: nothing is said twice
+        self._complaints: dict[Path, str] = {}
+        self._roles: dict[Path, str] = {}
+
+    @property
+    def running(self) -> dict[Path, InstanceSettings]:
+        """What runs, by file, as the file said it; commands may have changed the shards since."""
+        return dict(self._served)
+
+    def start(self, file: Path, settings: InstanceSettings) -> None:
+        """Start an instance.
+
+        Raises:
+            ConfigError: it cannot be started as its settings say; nothing is left of it.
+        """
+        self._join(file, settings)
+        for sentence in cautions(settings):
+            self._say(f"caution, {settings.destination}: {sentence}")
+        self._instances[file] = launch(
+            settings, log_to_driver=self._log_to_driver, zookeepers=self._zookeepers
+        )
+        self._served[file] = settings
+
+    def stop(self, file: Path) -> None:
+        """Stop an instance in good order."""
+        self._roles.pop(file, None)
+        del self._served[file]
+        self._instances.pop(file).stop()
+
+    def follow(self, found: Found) -> bool:
+        """Make what runs what was found; say what is wrong, and leave the rest alone.
+
+        Returns:
+            Whether anything was started or stopped.
+        """
+        todo = changes(self.running, found)
+        refused, restart = dict(todo.refused), dict(todo.restart)
+        for file, settings in todo.adopt.items():
+            try:
+                self._adopt(file, settings)
+            except RetryableError:
+                continue  # It stands by, or restarts, and is told again.
+            except ConfigError:
+                # What an operator's command made of it cannot become this while it runs.
+                restart[file] = settings
+            except (CanalGroupError, ray.exceptions.RayError) as error:
+                refused[file] = ConfigError(f"{file} cannot be followed: {error}")
+        for file in (*todo.stop, *restart):
+            self._say(f"stopping {self._served[file].destination} ({file.name})")
+            self.stop(file)
+        for file, settings in {**restart, **todo.start}.items():
+            try:
+                self.start(file, settings)
+            except (CanalGroupError, ray.exceptions.RayError) as error:
+                refused[file] = ConfigError(f"{file} cannot be served: {error}")
+        self._complain(refused)
+        return bool(todo.stop or restart or todo.start)
+
+    def _adopt(self, file: Path, settings: InstanceSettings) -> None:
+        """Let shards join and leave; raises as `Instance.adopt`."""
+        for sentence in self._instances[file].adopt(settings):
+            self._say(f"{settings.destination}: {sentence}")
+        self._served[file] = settings
+
+    def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
+        """Say what is wrong with which file, once; a file that is mended may complain anew."""
+        sentences = {file: str(error) for file, error in refused.items()}
+        for file, sentence in sentences.items():
+            if self._complaints.get(file) != sentence:
+                still = " What it said before is still served." if file in self._instances else ""
+                self._say(f"{sentence}{still}")
+        self._complaints = sentences
+
+    def tell_roles(self) -> None:
+        """Say of each destination whether it is served here, stood by for, or stopped, when that changes."""
+        asked = {instance.ask_state(): file for file, instance in self._instances.items()}
+        if not asked:
+            return
+        ready, _ = ray.wait(list(asked), num_returns=len(asked), timeout=STATES_WAIT_S)
+        for answer in ready:
+            file = asked[answer]
+            try:
+                state: dict[str, Any] = ray.get(answer)
+            except ray.exceptions.RayError:
+                continue  # It restarts, and is asked again.
+            role = _role(self._served[file], self._instances[file].uri, state)
+            if role is not None and self._roles.get(file) != role:
+                self._say(role)
+                self._roles[file] = role
+
+    def close(self) -> None:
+        """Stop everything: all groups hand over side by side, then their actors end."""
+        close_groups(list(self._instances.values()))
+        for instance in self._instances.values():
+            instance.end()
+        self._instances.clear()
+        self._served.clear()
+        self._zookeepers.close()
+        if self._owns_ray:
+            ray.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _join(self, file: Path, settings: InstanceSettings) -> None:
+        if self._ray is None:
+            self._owns_ray = join_ray(settings, log_to_driver=self._log_to_driver)
+            self._ray = settings
+        elif self._ray.ray != settings.ray:
+            raise ConfigError(
+                f"{file}: `ray` should be the same in all files of one server.",
+                hint=f"{self._ray.destination} says otherwise; restart the server to change it for all.",
+            )
+
+
+def _role(settings: InstanceSettings, uri: str, state: Mapping[str, Any]) -> str | None:
+    """Return what an operator should know of an instance's role; None: it is not known yet."""
+    what = f"{settings.destination} ({len(settings.shards)} shards) at {uri}"
+    if state["active"]:
+        return f"serving {what}"
+    if state["stopped"]:
+        return f"not serving {what}: {state['stopped']}"
+    active = state["active_server"]
+    return f"standing by for {what}" + (f": {active} serves" if active else "")

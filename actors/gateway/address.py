@@ -1,0 +1,99 @@
+"""Where a gateway listens, and under which address others reach it.
+
+The port is chosen before the gateway's process starts and kept for it until the instance ends: a gateway that
+is restarted has the address that consumers know, and nobody takes its place meanwhile. What keeps it is a
+socket that is bound and never listens: the kernel gives the port to nobody by chance, and lets the gateway's
+own socket have it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Self
+
+from canal_group.gateway.operator_token import OperatorToken
+from conf.gateway_settings import GatewaySettings
+from conf.reach import is_every_address
+from merge.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+class GatewayAddress:
+    """The address of one gateway; a context manager, which leaves the port to others.
+
+    Where the settings name nobody, it has a token that operates; commands of this user find it by the address
+    once it is published.
+
+    Args:
+        settings: of the gateway.
+
+    Raises:
+        ConfigError: somebody listens there.
+    """
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._scheme = "grpc" if settings.ssl is None else "grpc+tls"
+        self._listen_host = _in_uri(settings.host)
+        self._socket = _bound(settings.host, settings.port)
+        self._port: int = self._socket.getsockname()[1]
+        host = settings.advertise or settings.host
+        #: "host:port" by which others reach it; one that listens on all addresses goes by the machine's name
+        self.advertised = f"{_in_uri(socket.gethostname() if is_every_address(host) else host)}:{self._port}"
+        self._token = None if settings.names_who else OperatorToken(*self._socket.getsockname()[:2])
+
+    @property
+    def uri(self) -> str:
+        """The same for consumers: "grpc://host:port", "grpc+tls://" with TLS."""
+        return f"{self._scheme}://{self.advertised}"
+
+    @property
+    def location(self) -> str:
+        """Where the gateway listens, for Flight."""
+        return f"{self._scheme}://{self._listen_host}:{self._port}"
+
+    @property
+    def operator_token(self) -> str | None:
+        """The token that operates, beside what the settings say; None: there is none."""
+        return None if self._token is None else self._token.token
+
+    def publish_operator_token(self) -> None:
+        """Let commands of this user find the token, if there is one: the gateway listens."""
+        if self._token is None:
+            return
+        try:
+            self._token.publish()
+        except ConfigError as error:
+            _log.warning("nobody can operate the gateway at %s: %s", self.location, error)
+
+    def close(self) -> None:
+        """Keep the port no longer."""
+        if self._token is not None:
+            self._token.close()
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _in_uri(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # As Flight's own listener does: a port in TIME_WAIT is free, and so is one that is kept.
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        kept.bind((host, port))
+    except OSError as error:
+        kept.close()
+        raise ConfigError(
+            f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
+            hint="Stop what listens there, or set gateway.port (0: a free one).",
+        ) from error
+    return kept

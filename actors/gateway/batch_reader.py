@@ -1,0 +1,197 @@
+"""Reads the rows of delivered batches: from all shards at once, put in merged order."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import ray
+from numpy.typing import NDArray
+from ray.actor import ActorHandle
+
+from actors.store.rows import Wanted
+from actors.transport.ray_errors import translated
+from actors.transport.row_client import RowClient
+from actors.transport.row_door import RowAddress
+from actors.transport.row_ticket import RowTicket
+from merge.delivery.ledger import Batch
+from merge.errors import CanalGroupError, UsageError
+from merge.rows.assemble import BatchRows, ShardRows
+from merge.rows.envelope import envelope
+from merge.rows.table_filter import TableFilter
+from merge.rows.typed import typed
+from merge.values.chunk import TableName
+from merge.values.header import Flag, Headers
+
+#: batches whose headers are kept at hand, so that their rows need no second question
+PLANS_MAX = 128
+#: how long a shard may take to tell where its rows are, seconds
+ADDRESS_TIMEOUT_S = 10.0
+#: shards that are asked for rows at once
+FETCHES_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One of several contiguous runs that a batch is parted into, of about equally many rows.
+
+    A part ends where a transaction does, so that parts of a span that is read again are the same ones,
+    however its transactions came in fragments.
+
+    Raises:
+        UsageError: there is no such part.
+    """
+
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.index < self.count:
+            raise UsageError(f"There is no part {self.index} of {self.count}.")
+
+    def of(self, headers: Headers) -> slice:
+        """Return which of a batch's headers belong to it; none may."""
+        if self.count == 1:
+            return slice(0, len(headers))
+        ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
+        rows = np.cumsum(headers["row_end"] - headers["row_begin"])[ends - 1]
+        begin, end = (self._cut(place, ends, rows, len(headers)) for place in (self.index, self.index + 1))
+        return slice(begin, end)
+
+    def _cut(self, place: int, ends: NDArray[np.intp], rows: NDArray[np.int64], count: int) -> int:
+        """Return how many headers stand before the part at `place`."""
+        if place == 0:
+            return 0
+        if place == self.count or not len(ends):
+            return count
+        return int(ends[np.searchsorted(rows, int(rows[-1]) * place / self.count)])
+
+
+#: a batch in one part
+WHOLE = Part(0, 1)
+
+
+class BatchReader:
+    """Rows of outstanding batches, by client. Safe to use from several threads.
+
+    Args:
+        shard: returns the actor of the shard of a name.
+        plan: asks the group for an outstanding batch: (client_id, epoch, batch_id).
+    """
+
+    def __init__(self, shard: Callable[[str], ActorHandle], plan: Callable[[str, int, int], Batch]) -> None:
+        self._shard = shard
+        #: by name; shards come while it runs
+        self._clients: dict[str, RowClient] = {}
+        self._pool = ThreadPoolExecutor(FETCHES_MAX, thread_name_prefix="fetch")
+        self._plan = plan
+        self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def remember(self, client_id: str, epoch: int, batch: Batch) -> None:
+        """Keep a batch's headers at hand."""
+        with self._lock:
+            self._plans[client_id, epoch, batch.batch_id] = batch
+            while len(self._plans) > PLANS_MAX:
+                self._plans.popitem(last=False)
+
+    def forget(self, client_id: str, epoch: int, batch_id: int | None = None) -> None:
+        """Ask the group again before rows of a batch (None: of any of the client's) are read."""
+        with self._lock:
+            mine = [key for key in self._plans if key[:2] == (client_id, epoch)]
+            for key in mine if batch_id is None else [(client_id, epoch, batch_id)]:
+                self._plans.pop(key, None)
+
+    def envelope(
+        self, client_id: str, epoch: int, batch_id: int, table_filter: str, part: Part = WHOLE
+    ) -> pa.Table:
+        """Return all tables' changes that the filter wants, of a part; see `merge.rows.envelope`."""
+        rows = self._rows((client_id, epoch, batch_id), Wanted(), part)
+        return envelope(rows, TableFilter.of_reader(table_filter))
+
+    def typed(
+        self,
+        client_id: str,
+        epoch: int,
+        batch_id: int,
+        table: str,
+        *,
+        before: bool | Literal["updates"],
+        columns: tuple[str, ...] | None = None,
+        added: tuple[str, ...] | None = None,
+        part: Part = WHOLE,
+    ) -> pa.Table:
+        """Return one table's changes, of a part, with the wanted columns; see `merge.rows.typed`."""
+        schema, _, plain = table.partition(".")
+        name = TableName(schema, plain)
+        rows = self._rows((client_id, epoch, batch_id), Wanted(name, bool(before), columns), part)
+        return typed(rows, name, before=before, columns=columns, added=added)
+
+    def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:
+        client_id, epoch, batch_id = key
+        with self._lock:
+            batch = self._plans.get(key)
+        if batch is None:
+            batch = self._plan(*key)
+            self.remember(client_id, epoch, batch)
+        try:
+            return self._fetch(batch, wanted, part)
+        except CanalGroupError:
+            # The rings moved on: the group knows whether the batch was acknowledged or taken back.
+            self._plan(client_id, epoch, batch_id)
+            raise
+
+    def _fetch(self, batch: Batch, wanted: Wanted, part: Part) -> BatchRows:
+        run = part.of(batch.headers)
+        headers = batch.headers[run]
+        earlier = batch.headers[: run.start]
+        shards = np.unique(headers["shard"][headers["rows"] > 0]).tolist()
+        asked = [
+            (self._client(batch.shards[shard]), _ticket(batch, headers, shard, wanted)) for shard in shards
+        ]
+        rows = [ShardRows()] * len(batch.shards)
+        # The last one is fetched right here: most batches of a quiet stream have rows of one shard only.
+        others = [self._pool.submit(client.fetch, ticket) for client, ticket in asked[:-1]]
+        try:
+            if shards:
+                client, ticket = asked[-1]
+                rows[shards[-1]] = client.fetch(ticket)
+            for shard, other in zip(shards, others, strict=False):
+                rows[shard] = other.result()
+        except CanalGroupError:
+            # The error remembers this frame: what the other shards lent would stay lent for as long.
+            rows.clear()
+            others.clear()
+            raise
+        return BatchRows(
+            order=headers,
+            shards=tuple(rows),
+            shard_names=batch.shards,
+            names=batch.names,
+            first_sequence=batch.start.sequence + int((earlier["row_end"] - earlier["row_begin"]).sum()),
+        )
+
+    def _client(self, shard: str) -> RowClient:
+        with self._lock:
+            if shard not in self._clients:
+                self._clients[shard] = RowClient(shard, partial(_row_address, shard, self._shard))
+            return self._clients[shard]
+
+
+def _row_address(name: str, shard: Callable[[str], ActorHandle]) -> RowAddress:
+    with translated(f"Shard {name}"):
+        ask = shard(name).rows_at.options(concurrency_group="status")
+        address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
+    return address
+
+
+def _ticket(batch: Batch, headers: Headers, shard: int, wanted: Wanted) -> RowTicket:
+    sequences = headers["sequence"][headers["shard"] == shard]
+    return RowTicket(batch.server_epoch, batch.generation, int(sequences[0]), int(sequences[-1]) + 1, wanted)

@@ -1,0 +1,213 @@
+"""The gateway actor: an Arrow Flight server, the door that consumers come in by.
+
+Requests are Flight actions with a JSON object as body, each answered with one JSON object: `{"value": ...}`
+or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the
+format. An error of a stream travels as JSON in the Flight error's `extra_info`.
+
+The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be
+killed at any time, and it may wake from a long pause: no message of rows leaves without the group's word that
+its server is the active one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from actors.admission.access import Grant, Grants
+from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.gateway_tls import GatewayTls
+from actors.admission.request_values import client_id, whole
+from actors.admission.token_door import CALLS_MAX, TokenDoor, grant_of
+from actors.gateway.batch_reader import BatchReader, Part
+from actors.gateway.group_handle import GroupHandle
+from actors.gateway.permit import Permit
+from actors.gateway.requests import READING, Requests, seen_by
+from actors.gateway.shard_actors import ShardActors
+from actors.process.imports import settle
+from actors.store.rows import Parcel
+from actors.transport.flight_errors import flight_error, refusal
+from actors.transport.near_door import NearDoor, Offer
+from merge.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayWiring:
+    """What a gateway is made of."""
+
+    #: where to listen, "grpc://host:port", or "grpc+tls://host:port" with TLS
+    location: str
+    #: the only one it serves
+    destination: str
+    #: who may come in, and for what
+    grants: Grants
+    #: None: connections are not encrypted
+    tls: GatewayTls | None
+    #: about how many bytes one message of a stream may have
+    reply_bytes_max: int
+    #: how long a consumer may be silent, seconds
+    lease_s: float
+    #: how many connections, and what they may bring
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    #: calls of one client that are answered at once
+    calls_max: int = CALLS_MAX
+
+
+class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
+    """The Flight server of one destination.
+
+    Args:
+        wiring: what it is made of.
+        group: name of the group actor.
+        shard_actors: what the shard actors' names begin with; the shard's name follows.
+        shards: names of the shards that were launched.
+    """
+
+    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+        self._destination = wiring.destination
+        self._reply_bytes_max = wiring.reply_bytes_max
+        self._group = GroupHandle(group)
+        actors = ShardActors(shard_actors, shards)
+        self._rows = BatchReader(actors.actor, lambda *key: self._group.call("plan", *key))
+        self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
+        self._near = NearDoor(self._offer)
+        self._guard = ConnectionGuard(wiring.connections)
+        # Last: it listens, and may be called, before it returns.
+        tls = wiring.tls.server_options() if wiring.tls is not None else {}
+        tokens = TokenDoor(wiring.grants, wiring.calls_max)
+        super().__init__(wiring.location, middleware=tokens.middleware, **tls)
+        self._guard.start(self.port)
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        self._guard.close()
+        super().shutdown()
+
+    # ---- actions ---------------------------------------------------------------------------------------
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+        """Answer a request with one JSON object."""
+        grant = self._caller(context)
+        try:
+            body = json.loads(action.body.to_pybytes() or b"{}")
+            operation = "" if action.type in READING else action.type
+            self._check_allowed(grant, body, operation)
+            if action.type == "near":
+                value: Any = self._near.admit(grant).to_dict()
+            else:
+                value = self._requests.answer(action.type, body, may_disturb=grant.may_disturb)
+                if action.type == "status":
+                    value = seen_by(grant, value)
+            answer: dict[str, Any] = {"value": value}
+        except Exception as error:  # noqa: BLE001  whatever it is, the caller sees a sentence
+            answer = {"error": refusal(error, f"The request {action.type!r}").to_dict()}
+        return [json.dumps(answer).encode()]
+
+    def _caller(self, context: Any) -> Grant:
+        """Return what a caller may do; its connection is one of those that are known from now on."""
+        grant = grant_of(context)
+        self._guard.let_in(context.peer(), grant.name)
+        return grant
+
+    def _check_allowed(self, grant: Grant, body: Mapping[str, Any], operation: str = "") -> None:
+        """Return if a request is for this gateway, and its caller may make it.
+
+        Raises:
+            AccessDenied: its caller may not.
+            UsageError: it is for another destination, or for a client id that cannot be one.
+        """
+        grant.check(self._destination, client_id(body), operation=operation)
+        if body.get("destination") != self._destination:
+            raise UsageError(
+                f"This gateway serves {self._destination!r}, not {body.get('destination')!r}.",
+                hint="Check the destination's name.",
+            )
+
+    # ---- rows ------------------------------------------------------------------------------------------
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
+        """Stream the rows of an outstanding batch."""
+        grant = self._caller(context)
+        try:
+            named = json.loads(ticket.ticket)
+            self._check_allowed(grant, named)
+            permit, table, batches = self._leaving(named)
+            permit.check()
+        except Exception as error:
+            raise flight_error(refusal(error, "The ticket")) from error
+        return flight.GeneratorStream(table.schema, _messages(permit.guarded(batches)))
+
+    def _offer(self, grant: Grant, ticket: Mapping[str, Any]) -> Offer:
+        """Lend the rows of an outstanding batch to a consumer on this machine."""
+        self._check_allowed(grant, ticket)
+        permit, table, batches = self._leaving(ticket)
+        if not batches:
+            batches = [pa.RecordBatch.from_pylist([], table.schema)]
+        return Offer([Parcel(None, batches)], permit.check)
+
+    def _leaving(self, ticket: Mapping[str, Any]) -> tuple[Permit, pa.Table, list[pa.RecordBatch]]:
+        """Return the rows that a ticket names, in messages of `reply_bytes_max`, and what lets them out."""
+        permit = self._group.permit(*_key(ticket))
+        table = self._table(ticket).unify_dictionaries()
+        rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
+        return permit, table, table.to_batches(rows_max)
+
+    def _table(self, ticket: Mapping[str, Any]) -> pa.Table:
+        key = _key(ticket)
+        index, count = ticket.get("part", (0, 1))
+        part = Part(int(index), int(count))
+        if ticket["format"] == "envelope":
+            return self._rows.envelope(*key, self._requests.filter_of(*key[:2]), part)
+        return self._rows.typed(
+            *key,
+            str(ticket["table"]),
+            before="updates" if ticket.get("before") == "updates" else bool(ticket.get("before")),
+            columns=_names(ticket.get("columns")),
+            added=_names(ticket.get("added")),
+            part=part,
+        )
+
+
+class Gateway:
+    """The door in an actor of its own; a plain class that `actors.driver.launch` turns into one."""
+
+    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+        settle()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._door = Door(wiring, group, shard_actors, shards)
+        threading.Thread(target=self._door.serve, name="flight", daemon=True).start()
+
+    def port(self) -> int:
+        """Return the port it listens on."""
+        return int(self._door.port)
+
+    def pid(self) -> int:
+        """Return the actor's process id."""
+        return os.getpid()
+
+
+def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield each batch as a message of a stream, with its dictionaries; raises as `do_get`."""
+    try:
+        for batch in batches:
+            yield pa.Table.from_batches([batch])
+    except Exception as error:
+        # A stream of Arrow's own would show its reader our traceback.
+        raise flight_error(refusal(error, "The ticket")) from error
+
+
+def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:
+    """Return which batch a ticket is for; its client id was looked at."""
+    return ticket["client_id"], whole(ticket, "epoch"), whole(ticket, "batch_id")
+
+
+def _names(said: Sequence[Any] | None) -> tuple[str, ...] | None:
+    return None if said is None else tuple(map(str, said))

@@ -1,0 +1,81 @@
+"""The group actor as the gateway sees it: calls that end, with errors that consumers understand."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from actors.gateway.permit import Permit
+from actors.process.loop_thread import LoopThread
+from actors.transport.line import LineAddress
+from actors.transport.line_caller import KeptLine
+from actors.transport.ray_errors import translated
+from merge.errors import CanalGroupError
+
+#: how long a call to the group may take beyond what it is asked to wait, seconds
+CALL_TIMEOUT_S = 10.0
+
+
+class GroupHandle:
+    """Calls the group actor. Safe to use from several threads.
+
+    It keeps a line to the group open from the moment it is made, so that the group knows that consumers can
+    reach it.
+
+    Args:
+        name: of the actor.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._actor: ActorHandle = ray.get_actor(name)
+        self._line = KeptLine("The group", self._find)
+        self._loop = LoopThread("line")
+        self._keeping = self._loop.run(self._line.keep())
+
+    def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
+        """Call a method of `actors.group.group.GroupActor` and return its answer.
+
+        Args:
+            method: its name.
+            arguments: its arguments.
+            wait_s: how long the call itself may wait for something.
+            named: its arguments by name.
+
+        Raises:
+            CanalGroupError: the group's, or that it is away.
+        """
+        return _answer(self._loop.run(self._line.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
+
+    def status(self) -> dict[str, Any]:
+        """Return the group's state as a JSON object; one that is away has an error in it."""
+        ask = self._actor.status.options(concurrency_group="status")
+        try:
+            with translated("The group"):
+                status: dict[str, Any] = ray.get(ask.remote(), timeout=CALL_TIMEOUT_S)
+        except CanalGroupError as error:
+            return {"active": False, "error": str(error)}
+        return status
+
+    def permit(self, client_id: str, epoch: int, batch_id: int) -> Permit:
+        """Return the group's word that the rows of an outstanding batch may leave."""
+
+        def ask() -> Future[float]:
+            return self._loop.run(self._line.ask("confirm", client_id, epoch, batch_id))
+
+        return Permit(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
+
+    async def _find(self) -> LineAddress:
+        with translated("The group"):
+            address: LineAddress = await self._actor.line_at.remote()
+        return address
+
+
+def _answer(asked: Future[Any], timeout_s: float) -> Any:
+    try:
+        with translated("The group"):
+            return asked.result(timeout_s)
+    finally:
+        asked.cancel()

@@ -1,0 +1,308 @@
+"""The requests of consumers and operators: JSON in, what the group and the shards answer as JSON out.
+
+Nothing is kept here that matters: the filter of a subscription saves a question, and the group has it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from actors.admission.access import Grant
+from actors.admission.request_values import holder, session, wait_s, whole, whole_or_none
+from actors.gateway.batch_reader import BatchReader
+from actors.gateway.group_handle import CALL_TIMEOUT_S, GroupHandle
+from actors.gateway.shard_actors import ShardActors
+from actors.transport.ray_errors import translated
+from merge.delivery.ledger import Batch
+from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
+from merge.events import Resume
+from merge.rows.table_filter import TableFilter
+from merge.values.position import GroupPosition, Position
+from merge.values.span import Span, order_of
+
+#: requests that change nothing of what is served to others; whatever else there is, or will be, operates
+READING = frozenset(
+    {
+        "subscribe",
+        "get",
+        "span",
+        "describe",
+        "locate",
+        "ack",
+        "rollback",
+        "touch",
+        "release",
+        "unsubscribe",
+        "outstanding",
+        "standing",
+        "status",
+        "near",
+    }
+)
+
+
+class Requests:
+    """Answers requests by their names. Safe to use from several threads.
+
+    Args:
+        destination: the one that is served.
+        lease_s: how long a consumer may be silent, for it to know.
+        group: whom to ask.
+        shards: their actors.
+        rows: told of the batches that are delivered, and of those that are done with.
+    """
+
+    def __init__(
+        self, destination: str, lease_s: float, group: GroupHandle, shards: ShardActors, rows: BatchReader
+    ) -> None:
+        self._destination = destination
+        self._lease_s = lease_s
+        self._group = group
+        self._shards = shards
+        self._rows = rows
+        #: (client_id, epoch) -> the subscription's filter
+        self._filters: dict[tuple[str, int], str] = {}
+        self._lock = threading.Lock()
+        #: those that may roll other clients back, if their caller's grant says so
+        self._disturbing: dict[str, Callable[[dict[str, Any], bool], Any]] = {
+            "subscribe": self._subscribe,
+            "span": self._span,
+        }
+        self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "get": self._get,
+            "describe": self._describe,
+            "locate": self._locate,
+            "ack": self._ack,
+            "rollback": self._rollback,
+            "touch": lambda body: group.call("touch", *_key(body)),
+            "release": lambda body: group.call("release", *_key(body)),
+            "unsubscribe": lambda body: group.call("unsubscribe", *_key(body)),
+            "outstanding": self._outstanding,
+            "standing": lambda body: group.call("standing", body["client_id"]),
+            "status": lambda _: self.status(),
+            "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
+            "shard_add": self._add_shard,
+            "shard_remove": self._remove_shard,
+        }
+
+    def answer(self, request: str, body: dict[str, Any], *, may_disturb: bool) -> Any:
+        """Return the answer to a request, as what JSON can say.
+
+        Args:
+            request: its name.
+            body: what it says.
+            may_disturb: whether other clients may be rolled back for it.
+
+        Raises:
+            CanalGroupError: it is refused.
+            ArithmeticError, AttributeError, LookupError, TypeError, ValueError: it is malformed.
+        """
+        if request in self._disturbing:
+            return self._disturbing[request](body, may_disturb)
+        handle = self._answers.get(request)
+        if handle is None:
+            raise UsageError(f"The gateway has no action {request!r}.")
+        return handle(body)
+
+    def filter_of(self, client_id: str, epoch: int) -> str:
+        """Return a subscription's filter, from the group if it was made at a gateway before this one."""
+        known = self._filters.get((client_id, epoch))
+        if known is not None:
+            return known
+        for client in self._group.status().get("clients", []):
+            if (client["client_id"], client["epoch"]) == (client_id, epoch):
+                table_filter = self._filters[client_id, epoch] = str(client["filter"])
+                return table_filter
+        raise ServerUnavailable(f"The group does not know client {client_id} yet.", retry_after_s=0.2)
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the whole instance as a JSON object: group and shards."""
+        group = self._group.status()
+        shards = self._shards.status(group.get("shards", []))
+        return {
+            "destination": self._destination,
+            "now_us": time.time_ns() // 1000,
+            "gateway": {"pid": os.getpid()},
+            "group": group,
+            "shards": shards,
+        }
+
+    def _subscribe(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any]:
+        table_filter = str(body.get("filter", ""))
+        TableFilter.of_reader(table_filter)
+        resume = body.get("resume")
+        if resume not in (None, *Resume):
+            raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
+        try:
+            epoch, cursor = self._group.call(
+                "subscribe",
+                body["client_id"],
+                holder(body),
+                table_filter,
+                session(body),
+                resume,
+                may_disturb=may_disturb,
+            )
+        except ServerUnavailable as error:
+            raise self._explained(error) from error
+        with self._lock:
+            self._filters = {key: kept for key, kept in self._filters.items() if key[0] != body["client_id"]}
+            self._filters[body["client_id"], epoch] = table_filter
+        return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
+
+    def _explained(self, error: ServerUnavailable) -> ServerUnavailable:
+        """Say which shard a subscription waits for: until each has told where it stands, nobody can begin."""
+        group = self._group.status()
+        if not group.get("active") or group["merging"]:
+            return error
+        why = {shard["shard"]: shard["error"] for shard in self.status()["shards"]}.get(group["held_by"])
+        return ServerUnavailable(
+            f"{self._destination} waits for shard {group['held_by']} to tell where it stands.",
+            hint=why or "",
+            retry_after_s=error.retry_after_s,
+        )
+
+    def _get(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        timeout_s, key = wait_s(body), _key(body)
+        rows_max, seen_id = whole(body, "rows_max"), whole_or_none(body, "seen_id")
+        batch: Batch | None = self._group.call("get", *key, rows_max, timeout_s, seen_id, wait_s=timeout_s)
+        if batch is None:
+            return None
+        return self._delivered(key, batch)
+
+    def _span(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any] | None:
+        timeout_s, key, until = wait_s(body), _key(body), body.get("until")
+        span = Span(
+            GroupPosition.from_json(body["start"]),
+            GroupPosition.from_json(until) if until is not None else None,
+            rows_max=max(1, whole(body, "rows_max")),
+            bytes_max=max(1, whole(body, "bytes_max")),
+            rows_min=whole_or_none(body, "rows_min") or 0,
+            key_us_max=whole_or_none(body, "key_us_max"),
+        )
+        may_rewind = bool(body.get("may_rewind"))
+        batch: Batch | None = self._group.call(
+            "span",
+            *key,
+            span,
+            may_rewind=may_rewind,
+            may_disturb=may_disturb,
+            timeout_s=timeout_s,
+            wait_s=timeout_s,
+        )
+        if batch is None:
+            return None
+        return {**self._delivered(key, batch), "order": order_of(batch.headers, batch.names, batch.shards)}
+
+    def _delivered(self, key: tuple[str, int], batch: Batch) -> dict[str, Any]:
+        self._rows.remember(*key, batch)
+        return {
+            "batch_id": batch.batch_id,
+            "rows": batch.rows,
+            "start": batch.start.to_json(),
+            "ack": batch.ack.to_json(),
+            "end": batch.end.to_json(),
+        }
+
+    def _describe(self, body: dict[str, Any]) -> str:
+        """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
+        name = str(body["table"])
+        schema, _, table = name.partition(".")
+        answers = self._ask_shards("describe", schema, table)
+        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
+        if not found:
+            raise UsageError(
+                f"No shard of {self._destination} has a table that is called {name}.",
+                hint="Name it as consumers see it, after filter and routes. An account that may not SELECT"
+                " from it sees it with its first row; until then say what its columns are: .schema(...).",
+            )
+        try:
+            together = pa.unify_schemas(found, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The columns of {name} in the shards cannot become one: {error}.",
+                hint="Bring the shards to one definition, or read the envelope format.",
+                table=name,
+            ) from error
+        return b64encode(together.serialize().to_pybytes()).decode()
+
+    def _locate(self, body: dict[str, Any]) -> str:
+        """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
+        where = body["where"]
+        if where not in ("earliest", "latest"):
+            raise UsageError(f"where is {where!r}.", hint="Say 'earliest' or 'latest'.")
+        return GroupPosition(self._ask_shards("locate", where)).to_json()
+
+    def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
+        """Return what every shard answers, by name; those that left are not asked."""
+        group = self._group.status()
+        if not group.get("active"):
+            raise ServerUnavailable(
+                f"The group of {self._destination} does not say which shards it has: "
+                f"{group.get('error', 'another server is active')}",
+                retry_after_s=0.5,
+            )
+        shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
+        asked = [
+            getattr(self._shards.actor(shard), method)
+            .options(concurrency_group="describe")
+            .remote(*arguments)
+            for shard in shards
+        ]
+        found: dict[str, Any] = {}
+        for shard, reference in zip(shards, asked, strict=True):
+            with translated(f"Shard {shard}"):
+                found[shard] = ray.get(reference, timeout=CALL_TIMEOUT_S)
+        return found
+
+    def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
+        key, batch_id = _key(body), whole(body, "batch_id")
+        cursor = self._group.call("ack", *key, batch_id)
+        # The rings forget its rows a little later.
+        self._rows.forget(*key, batch_id)
+        return {"cursor": cursor.to_json()}
+
+    def _rollback(self, body: dict[str, Any]) -> int:
+        count: int = self._group.call("rollback", *_key(body), whole_or_none(body, "batch_id"))
+        self._rows.forget(*_key(body))
+        return count
+
+    def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        clients = self._group.status().get("clients", [])
+        found = [client for client in clients if client["client_id"] == body["client_id"]]
+        return list(found[0]["outstanding"]) if found else []
+
+    def _add_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        start = None if body.get("start") is None else Position.from_dict(body["start"])
+        state: dict[str, Any] = self._group.call(
+            "add_shard", dict(body["shard"]), start, wait_s=CALL_TIMEOUT_S
+        )
+        return state
+
+    def _remove_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = self._group.call(
+            "remove_shard", str(body["shard"]), now=bool(body.get("now"))
+        )
+        return state
+
+
+def _key(body: dict[str, Any]) -> tuple[str, int]:
+    """Return whose request it is; the client id was looked at by whoever knows what its caller may do."""
+    return body["client_id"], whole(body, "epoch")
+
+
+def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:
+    """Return what a caller sees of an instance's state: of the client ids, those that its token is for."""
+    group = status["group"]
+    if "clients" not in group:
+        return status
+    clients = [client for client in group["clients"] if grant.sees(client["client_id"])]
+    return {**status, "group": {**group, "clients": clients}}

@@ -1,0 +1,70 @@
+"""The shard actors as the gateway sees them: by the names of their shards, which come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from actors.transport.ray_errors import translated
+from merge.errors import CanalGroupError, ShardUnavailable
+
+#: how long a shard may take to tell its state, seconds
+STATUS_TIMEOUT_S = 10.0
+
+
+class ShardActors:
+    """Finds shard actors by name. Safe to use from several threads.
+
+    Args:
+        prefix: what the actors' names begin with; the shard's name follows.
+        shards: names of the shards that were launched.
+    """
+
+    def __init__(self, prefix: str, shards: Sequence[str]) -> None:
+        self._prefix = prefix
+        self._launched = list(shards)
+        self._found: dict[str, ActorHandle] = {}
+
+    def actor(self, shard: str) -> ActorHandle:
+        """Return the actor of a shard. A name is given once, so that it stays the right one.
+
+        Raises:
+            ShardUnavailable: it has none: it left, or is being launched.
+        """
+        if shard not in self._found:
+            try:
+                self._found[shard] = ray.get_actor(self._prefix + shard)
+            except ValueError as error:
+                raise ShardUnavailable(f"Shard {shard} has no actor.", retry_after_s=0.5) from error
+        return self._found[shard]
+
+    def status(self, grouped: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return each shard's state as a JSON object, asking all at once; those that left have none.
+
+        Args:
+            grouped: the shards as the group tells of them; empty: it does not.
+        """
+        names = (
+            [shard["shard"] for shard in grouped if shard["role"] != "left"] if grouped else self._launched
+        )
+        asked: list[tuple[str, Any]] = [(name, self._ask(name)) for name in names]
+        return [self._answer(name, reference) for name, reference in asked]
+
+    def _ask(self, shard: str) -> Any:
+        try:
+            return self.actor(shard).status.options(concurrency_group="status").remote()
+        except ShardUnavailable as error:
+            return error
+
+    def _answer(self, shard: str, reference: Any) -> dict[str, Any]:
+        try:
+            if isinstance(reference, CanalGroupError):
+                raise reference
+            with translated(f"Shard {shard}"):
+                state: dict[str, Any] = ray.get(reference, timeout=STATUS_TIMEOUT_S)
+        except CanalGroupError as error:
+            return {"shard": shard, "state": "away", "error": str(error)}
+        return state

@@ -1,0 +1,1 @@
+"""Group: the actor that runs the merge of one destination while its server is the active one."""

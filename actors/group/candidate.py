@@ -1,0 +1,251 @@
+"""A candidate: stands by, is elected, serves its destination, hands over, and stands by again.
+
+It serves only while its coordinator says that it is the active one. Fenced, or broken, it ends its process:
+Ray starts it again, and the new incarnation stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, Protocol
+
+from actors.group import wiring
+from actors.group.active_group import ActiveGroup
+from actors.group.enrolment import ENROL_WAIT_S, Enrolment
+from actors.group.leases import Leases
+from actors.group.standby import Standby
+from actors.ports import ConsumerLease, Coordinator, CursorStore, Host, Subscription
+from conf.settings import InstanceSettings
+from merge import events as ev
+from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
+from merge.group import Group, GroupSettings
+
+_log = logging.getLogger(__name__)
+
+#: how often leases and dead shards are looked at, and whether this server is the active one, seconds
+TICK_S = 0.2
+#: how long giving the activity up may take when something broke, seconds
+LEAVE_S = 5.0
+
+
+class Parts(Protocol):
+    """What a server is made of, by the settings; `actors.group.wiring` is it."""
+
+    def coordinator(
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, host: Host
+    ) -> Coordinator:
+        """Return what elects."""
+
+    def cursor_store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
+        """Return what keeps cursors."""
+
+    def group_settings(self, settings: InstanceSettings) -> GroupSettings:
+        """Return what the group's state machine is made of."""
+
+
+class Candidate:
+    """One server that may become the active one of a destination; its methods run on one loop.
+
+    Args:
+        enrolment: the shards of the destination.
+        identity: of this server.
+        reachable: says whether consumers have a way to it.
+        host: that it runs on.
+        parts: what it is made of.
+    """
+
+    def __init__(
+        self,
+        enrolment: Enrolment,
+        identity: wiring.ServerIdentity,
+        reachable: Callable[[], bool],
+        host: Host,
+        parts: Parts = wiring,
+    ) -> None:
+        #: what it serves; None: it stands by
+        self.group: ActiveGroup | None = None
+        self._enrolment = enrolment
+        self._identity = identity
+        self._reachable = reachable
+        self._host = host
+        self._parts = parts
+        self._destination = enrolment.settings.destination
+        self._standby = Standby(self._destination, identity.address)
+        self._coordinator: Coordinator | None = None
+        self._store: CursorStore | None = None
+        self._loop = asyncio.get_running_loop()
+        #: the end of a process in which something broke
+        self._leaving: asyncio.Task[None] | None = None
+        self._main = self._loop.create_task(self._live())
+
+    def serving(self) -> ActiveGroup:
+        """Return the group that is being served.
+
+        Raises:
+            ServerUnavailable: this server stands by.
+        """
+        if self.group is None:
+            raise self._standby.refusal()
+        return self.group
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state as `status` shows it, as of the last tick; may be called from another thread."""
+        group = self.group
+        snapshot = group.snapshot if group is not None else None
+        return self._standby.describe() if snapshot is None else {"active": True, **snapshot}
+
+    async def publish(self) -> None:
+        """Make what `describe` returns the state of now."""
+        if self.group is not None:
+            self.group.publish()
+
+    async def close(self) -> None:
+        """Give up activity in good order, for good."""
+        group = self.group
+        self._main.cancel()
+        self._stand_down()
+        if group is not None and self._coordinator is not None and self._store is not None:
+            await self._hand_over(group, self._coordinator, self._store)
+        if self._store is not None:
+            await self._host.blocking(self._store.close)
+        if self._coordinator is not None:
+            await self._host.blocking(self._coordinator.close)
+
+    # ---- being elected ---------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
+        try:
+            self._coordinator = self._parts.coordinator(self._enrolment.settings, self._identity, self._host)
+            self._standby = Standby(self._destination, self._identity.address, self._coordinator)
+            leases = Leases(self._coordinator, self._host)
+            self._store = self._parts.cursor_store(self._enrolment.settings, self._coordinator, self._host)
+            while True:
+                epoch = await self._host.blocking(self._coordinator.campaign)
+                _log.info("destination=%s epoch=%d active", self._destination, epoch)
+                try:
+                    group = await self._begin(epoch, self._coordinator, self._store, leases)
+                    await self._serve(group, self._coordinator)
+                    await self._hand_over(group, self._coordinator, self._store)
+                except CoordinatorUnavailable as error:
+                    _log.warning("destination=%s epoch=%d stands by: %s", self._destination, epoch, error)
+                finally:
+                    self._stand_down()
+        except FencedError as error:
+            _log.warning("destination=%s fenced: %s", self._destination, error)
+            self._end()
+        except CoordinatorUnavailable as error:
+            _log.error("destination=%s cannot reach its coordinator: %s", self._destination, error)
+            await asyncio.sleep(1.0)
+            self._end()
+        except ConfigError as error:
+            # An operator's matter, such as a password that ZooKeeper refuses: a sentence, not a traceback.
+            _log.error("destination=%s cannot be served: %s", self._destination, error)
+            await asyncio.sleep(1.0)
+            await self._leave()
+        except Exception:  # the process ends: nothing may end silently, whatever it was
+            _log.exception("destination=%s group broke", self._destination)
+            await self._leave()
+
+    async def _leave(self) -> NoReturn:
+        """Let another server try, as far as that works, and end the process.
+
+        Without it our next incarnation would take over at once, and might break at the same thing for ever.
+        """
+        self._stand_down()
+        if self._coordinator is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(self._host.blocking(self._coordinator.close), LEAVE_S)
+        self._end()
+
+    def _end(self) -> NoReturn:
+        """End the process; Ray starts it again."""
+        self._host.end()
+
+    def _broke(self, error: BaseException) -> None:
+        """Let the process end: something broke that nobody waits for."""
+        _log.error("destination=%s group broke", self._destination, exc_info=error)
+        if isinstance(error, FencedError):
+            self._end()
+        self._main.cancel()
+        self._leaving = self._loop.create_task(self._leave())
+
+    # ---- being active ----------------------------------------------------------------------------------
+
+    async def _begin(
+        self, epoch: int, coordinator: Coordinator, store: CursorStore, leases: Leases
+    ) -> ActiveGroup:
+        """Take over what the server before left, and serve.
+
+        Raises:
+            FencedError: somebody else was elected.
+            CoordinatorUnavailable: somebody else may have been elected.
+        """
+        await self._host.blocking(store.claim, epoch)
+        subscriptions = await self._host.blocking(store.load)
+        held = await leases.restore([found.client_id for found in subscriptions])
+        await self._hear_of_shards(subscriptions, coordinator)
+        shards = self._enrolment.keep_those_with_actors()
+        machine = Group(self._parts.group_settings(self._enrolment.settings), epoch)
+        self.group = ActiveGroup(
+            machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
+        )
+        consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
+        self.group.tell(ev.Started(self._host.now_us(), consumers))
+        return self.group
+
+    async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:
+        """Wait for the driver to tell of the shards that joined under the process before ours.
+
+        The cursors hold them and they have actors, but nobody has told this process of them yet.
+        """
+        until_s = self._loop.time() + ENROL_WAIT_S
+        held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
+        while self._loop.time() < until_s and self._enrolment.untold(held):
+            await asyncio.sleep(TICK_S)
+            coordinator.check_active()
+
+    async def _serve(self, group: ActiveGroup, coordinator: Coordinator) -> None:
+        """Serve until an operator stops the destination, or wants another server to serve.
+
+        Raises as `_begin`.
+        """
+        while coordinator.stop_mark() is None and not coordinator.release_asked():
+            group.tick(reachable=self._reachable())
+            await asyncio.sleep(TICK_S)
+
+    async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: CursorStore) -> None:
+        """Give the activity up in good order.
+
+        1. nobody is served any more; 2. the shards leave their sources; 3. the cursors are durable; 4. the
+        next server can be elected.
+        """
+        epoch = group.machine.epoch
+        _log.info("destination=%s epoch=%d hands over", self._destination, epoch)
+        self._stand_down()
+        group.close_shards()
+        try:
+            await self._host.blocking(store.flush, epoch)
+        except CanalGroupError as error:
+            _log.warning("destination=%s cursors not flushed: %s", self._destination, error)
+        await self._host.blocking(coordinator.resign)
+
+    def _stand_down(self) -> None:
+        if self.group is not None:
+            group, self.group = self.group, None
+            group.end()
+
+
+def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerState:
+    """Return a subscription as the server before left it, with the consumer that holds it."""
+    return ev.ConsumerState(
+        found.client_id,
+        found.filter,
+        found.cursor,
+        holder=lease.holder if lease is not None else "",
+        epoch=lease.epoch if lease is not None else 0,
+        dropped=found.dropped,
+    )

@@ -1,0 +1,153 @@
+"""The follower of a shard: opens it for the group, and passes on what it reports until it is lost.
+
+It also lets the shard's ring forget, which costs no call of its own while polls follow each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from actors.ports import Host
+from actors.shard.ports import ShardChannel, ShardLine
+from actors.shard.report import NOTHING, ShardReport
+from merge import events as ev
+from merge.errors import CanalGroupError, DataError, FencedError
+from merge.values.position import Position
+
+_log = logging.getLogger(__name__)
+
+#: headers asked of a shard at once
+POLL_HEADERS_MAX = 65_536
+#: how long a shard may keep a poll waiting, seconds
+POLL_WAIT_S = 1.0
+#: a shard is asked at most that often, seconds: a call costs as much as the merging of thousands of headers
+POLL_EVERY_S = 0.01
+#: pause before an opening that failed is tried again, seconds
+REOPEN_S = 0.2
+#: how long what a ring may forget waits for a poll that takes it along, seconds
+FREE_WITHIN_S = 0.05
+
+
+class Follower:
+    """Follows one shard under one term.
+
+    Args:
+        shard: its shard_index.
+        name: its name.
+        channel: to it.
+        term: (epoch, generation) of the group.
+        tell: takes the events.
+        host: has the clock that they carry.
+    """
+
+    def __init__(
+        self,
+        shard: int,
+        name: str,
+        channel: ShardChannel,
+        term: tuple[int, int],
+        tell: Callable[[ev.Event], None],
+        host: Host,
+    ) -> None:
+        self._shard = shard
+        self._name = name
+        self._channel = channel
+        self._epoch, self._generation = term
+        self._tell = tell
+        self._now_us = host.now_us
+        #: what the ring may forget, and what it was told to
+        self._done = self._told = NOTHING
+        #: to the shard, once it is opened
+        self._line: ShardLine | None = None
+        #: runs while the ring is to be told
+        self._telling: asyncio.TimerHandle | None = None
+
+    async def follow(self, position: Position | None) -> None:
+        """Open the shard at `position`, however long it takes, then tell what it reports until it is lost.
+
+        Raises:
+            FencedError: the shard obeys a newer group.
+        """
+        opened = await self._open(position)
+        self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
+        try:
+            line = await self._channel.line()
+            self._line = line
+            try:
+                await self._poll_on(line)
+            finally:
+                self._line = None
+                line.close()
+        except CanalGroupError as error:
+            _log.warning("shard=%s lost: %s", self._name, error)
+            self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
+
+    def free(self, sequence: int) -> None:
+        """Let the ring forget everything up to and with `sequence`, soon."""
+        self._done = sequence
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(FREE_WITHIN_S, self.flush)
+
+    def flush(self) -> None:
+        """Tell the ring now what it may forget, if it does not know."""
+        done = self._to_tell()
+        if done != NOTHING and self._line is not None:
+            self._line.free(self._epoch, self._generation, done)
+
+    def _to_tell(self) -> int:
+        """Return what the ring may forget and was not told to; it counts as told."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._done == self._told:
+            return NOTHING
+        self._told = self._done
+        return self._done
+
+    async def _open(self, position: Position | None) -> Position:
+        while True:
+            try:
+                opened = await self._channel.open(self._epoch, self._generation, position)
+            except FencedError:
+                raise
+            except DataError as error:
+                self._tell(ev.ShardFailed(self._shard, self._generation, error, self._now_us()))
+            except CanalGroupError as error:
+                _log.info("shard=%s opening: %s", self._name, error)
+            else:
+                return opened
+            await asyncio.sleep(REOPEN_S)
+
+    async def _poll_on(self, line: ShardLine) -> None:
+        """Pass on what the shard reports, for ever.
+
+        Raises:
+            CanalGroupError: the shard is lost.
+        """
+        while True:
+            asked_us = self._now_us()
+            done = self._to_tell()
+            report = await line.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
+            self._pass_on(report, asked_us)
+            await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
+
+    def _pass_on(self, report: ShardReport, asked_us: int) -> None:
+        if report.error is not None:
+            self._tell(ev.ShardFailed(self._shard, self._generation, report.error, self._now_us()))
+        if report.run is not None or report.frontier_us is not None or report.full:
+            self._tell(
+                ev.ShardReported(
+                    self._shard,
+                    self._generation,
+                    report.run,
+                    report.frontier_us,
+                    self._now_us(),
+                    report.server,
+                    report.full,
+                    source_us=report.source_us,
+                    asked_us=asked_us,
+                    created=report.created,
+                )
+            )

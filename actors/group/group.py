@@ -1,0 +1,103 @@
+"""The group actor: the calls of one destination's group, by consumers, operators and the driver.
+
+Those of consumers and operators are in `actors.group.calls`, and come by a line; the driver's come by Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import Any
+
+from actors.group import wiring
+from actors.group.calls import GroupCalls
+from actors.group.candidate import Candidate
+from actors.group.enrolment import Enrolment
+from actors.process.host import OS_HOST
+from actors.process.imports import settle
+from actors.shard.channel import RayShards
+from actors.transport.line import LineAddress
+from actors.transport.line_door import LineDoor
+from conf.settings import InstanceSettings
+from conf.shard_settings import ShardSettings
+
+#: how long a look at the state waits for the loop, seconds
+STATUS_WAIT_S = 0.5
+#: what gateways call
+_CALLS = (
+    "subscribe",
+    "touch",
+    "get",
+    "span",
+    "plan",
+    "confirm",
+    "standing",
+    "ack",
+    "rollback",
+    "unsubscribe",
+    "release",
+    "give_policy",
+    "add_shard",
+    "remove_shard",
+)
+
+
+class GroupActor(GroupCalls):
+    """One destination's group; a plain class that `actors.driver.launch` turns into an actor.
+
+    Args:
+        settings: of the instance.
+        identity: of this server.
+        shard_actors: what the shard actors' names begin with; the shard's name follows.
+    """
+
+    async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
+    ) -> None:
+        settle()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._address = identity.address
+        self._loop = asyncio.get_running_loop()
+        self._door = LineDoor({call: getattr(self, call) for call in _CALLS})
+        # The gateway is on our node.
+        self._line_address = await self._door.open()
+        enrolment = Enrolment(settings, RayShards(shard_actors))
+        candidate = Candidate(enrolment, identity, lambda: self._door.lines > 0, OS_HOST)
+        super().__init__(enrolment, candidate, OS_HOST)
+
+    # ---- the driver ------------------------------------------------------------------------------------
+
+    async def roster(self) -> tuple[list[ShardSettings], list[str], list[str]]:
+        """Return the shards that wait for an actor, the names of those that are known, and who is gone."""
+        group = self._candidate.group
+        gone = group.machine.gone if group is not None else []
+        return self._enrolment.wanted, self._enrolment.known, gone
+
+    async def enrol(self, shard: ShardSettings) -> None:
+        """Take note that a shard has an actor; telling it again is harmless.
+
+        Raises:
+            UsageError: the group refuses it; nothing was changed.
+        """
+        await self._enrolment.enrol(shard, self._candidate.group)
+
+    async def line_at(self) -> LineAddress:
+        """Return where the gateway can open its line."""
+        return self._line_address
+
+    async def status(self) -> dict[str, Any]:
+        """Return the group's state as a JSON object.
+
+        Runs on a loop of its own: while the group's is busy, the state of its last tick is returned.
+        """
+        fresh = asyncio.run_coroutine_threadsafe(self._candidate.publish(), self._loop)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(fresh), STATUS_WAIT_S)
+        return {"server": self._address, "pid": os.getpid(), **self._candidate.describe()}
+
+    async def close(self) -> None:
+        """Give up activity in good order, for good."""
+        await self._candidate.close()
+        self._door.close()

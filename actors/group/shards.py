@@ -1,0 +1,83 @@
+"""The shards of a group while it is active, by shard_index: the way to each, and who follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from actors.group.follower import Follower
+from actors.ports import Host
+from actors.shard.ports import ShardChannel
+from merge import events as ev
+from merge.values.position import Position
+
+
+class GroupShards:
+    """Shards under one epoch of their group.
+
+    Args:
+        channels: name of each shard and the way to it, by shard_index.
+        epoch: of the group.
+        tell: takes what the shards report, as events.
+        start: runs a follower until it ends or is cancelled.
+        host: has the clock that events carry.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[tuple[str, ShardChannel]],
+        epoch: int,
+        tell: Callable[[ev.Event], None],
+        start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        host: Host,
+    ) -> None:
+        self._channels = list(channels)
+        self._epoch = epoch
+        self._tell = tell
+        self._start = start
+        self._host = host
+        #: by shard_index, under the current generation
+        self._followers: dict[int, Follower] = {}
+        self._following: dict[int, asyncio.Task[None]] = {}
+
+    def append(self, name: str, channel: ShardChannel) -> None:
+        """Give one more shard the next index."""
+        self._channels.append((name, channel))
+
+    def take_back(self) -> None:
+        """Undo the last `append`: the group refused the shard."""
+        self._channels.pop()
+
+    def follow(self, shard: int, generation: int, position: Position | None) -> None:
+        """Open a shard at `position` and pass on what it reports; who followed it before ends."""
+        self._unfollow(shard)
+        name, channel = self._channels[shard]
+        follower = Follower(shard, name, channel, (self._epoch, generation), self._tell, self._host)
+        self._followers[shard] = follower
+        self._following[shard] = self._start(follower.follow(position))
+
+    def free(self, shard: int, sequence: int) -> None:
+        """Let a shard's ring forget everything up to and with `sequence`, soon."""
+        self._followers[shard].free(sequence)
+
+    def close(self, shard: int) -> str:
+        """Let a shard that left leave its source; return its name.
+
+        Who made its actor ends it (see `actors.driver.roster`).
+        """
+        self._unfollow(shard)
+        name, channel = self._channels[shard]
+        channel.close(self._epoch)
+        return name
+
+    def close_all(self) -> None:
+        """Let every shard leave its source. Their followers have ended."""
+        for _, channel in self._channels:
+            channel.close(self._epoch)
+
+    def _unfollow(self, shard: int) -> None:
+        before = self._following.pop(shard, None)
+        if before is not None:
+            before.cancel()
+            self._followers[shard].flush()

@@ -1,0 +1,206 @@
+"""From settings to parts: which adapter serves a port, and what group and gateway are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from actors.admission.access import READER, Grant, Grants, token_digest
+from actors.admission.connection_guard import ConnectionLimits
+from actors.admission.gateway_tls import GatewayTls
+from actors.coordination.embedded import HOST as LOOPBACK
+from actors.coordination.local import LocalCoordinator
+from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
+from actors.coordination.zookeeper import ZooKeeperCoordinator
+from actors.meta.file import FileCursorStore
+from actors.meta.memory import MemoryCursorStore
+from actors.meta.periodic import PeriodicCursorStore
+from actors.meta.zookeeper import ZooKeeperCursorStore
+from actors.ports import Coordinator, CursorStore, Host
+from canal_group.zookeeper.login import ZooKeeperLogin
+from conf.server_settings import (
+    EmbeddedSettings,
+    FileCursorSettings,
+    LocalSettings,
+    MemoryCursorSettings,
+    ZookeeperSettings,
+)
+from conf.settings import InstanceSettings
+from merge.delivery.batch_limits import BatchLimits
+from merge.errors import ConfigError
+from merge.group import GroupSettings
+
+#: headers without rows that are gathered before a consumer has to move past them
+EMPTY_HEADERS_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Who a server is to others."""
+
+    #: "host:port" of its gateway, as other servers, consumers and canal's tools see it
+    address: str
+    #: a token that all restarts of this server's group actor share
+    owner: str
+    #: hosts of ZooKeeper, also of an embedded one; empty with local coordination
+    zookeeper_hosts: str
+
+
+def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
+    """Return the adapter that elects, as the settings say."""
+    chosen = settings.coordination
+    if isinstance(chosen, LocalSettings):
+        return LocalCoordinator(settings.destination, chosen.folder)
+    return ZooKeeperCoordinator(
+        identity.zookeeper_hosts,
+        settings.destination,
+        identity.address,
+        identity.owner,
+        prefix=chosen.prefix,
+        session_timeout_s=chosen.session_timeout_s,
+        login=zookeeper_login(chosen),
+        host=host,
+    )
+
+
+def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
+    """Return the adapter that keeps cursors, as the settings say."""
+    chosen = settings.cursor
+    store = _cursor_store(settings, elected_by)
+    if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
+        return store
+    return PeriodicCursorStore(store, chosen.flush_s, host)
+
+
+def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
+    chosen = settings.cursor
+    if isinstance(chosen, FileCursorSettings):
+        return FileCursorStore(settings.destination, chosen.folder)
+    if isinstance(chosen, MemoryCursorSettings):
+        return MemoryCursorStore()
+    if not isinstance(elected_by, ZooKeeperCoordinator):
+        raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")
+    return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+
+
+def switch(settings: InstanceSettings) -> Switch:
+    """Return what stops and starts the destination, from outside of its servers.
+
+    Raises:
+        ConfigError: the settings do not say where its servers look for a mark.
+    """
+    chosen, destination = settings.coordination, settings.destination
+    if isinstance(chosen, LocalSettings):
+        if chosen.folder is None:
+            raise ConfigError(
+                f"{destination} is coordinated in memory: there is no place for a mark.",
+                hint="Stop its server, or set coordination.folder.",
+            )
+        return LocalSwitch(chosen.folder, destination)
+    if isinstance(chosen, EmbeddedSettings):
+        if chosen.port == 0:
+            raise ConfigError(
+                f"{destination}'s embedded ZooKeeper takes a free port, which only its server knows.",
+                hint="Set coordination.port, or pass --zookeeper host:port.",
+            )
+        hosts = f"{LOOPBACK}:{chosen.port}"
+    else:
+        hosts = chosen.hosts
+    return ZooKeeperSwitch(hosts, destination, chosen.prefix, zookeeper_login(chosen))
+
+
+def grants(settings: InstanceSettings, operator_token: str | None = None) -> Grants:
+    """Return who may come in by the gateway, and for what.
+
+    Args:
+        settings: of the instance.
+        operator_token: by which it may be operated where the settings name nobody; None: by none.
+    """
+    gateway = settings.gateway
+    if not gateway.names_who:
+        operator = [] if operator_token is None else [(operator_token, Grant("the operator", operate=True))]
+        return replace(Grants.of(operator), anybody=READER)
+    tokens: list[tuple[bytes, str, Grant]] = []
+    certificates: list[tuple[str, Grant]] = []
+    if gateway.token is not None:
+        digest = token_digest(gateway.token.get_secret_value())
+        tokens.append((digest, "", Grant("the gateway", operate=True)))
+    for client in gateway.clients:
+        grant = Grant(
+            client.name,
+            destinations=frozenset(client.destinations or (settings.destination,)),
+            client_ids=frozenset(client.client_ids),
+            operate=client.operate,
+            rewind=client.rewind,
+            shows="certificate" if client.token is None else "token",
+        )
+        if client.token is not None:
+            digest = token_digest(client.token.get_secret_value())
+            tokens.append((digest, client.certificate or "", grant))
+        elif client.certificate is not None:
+            certificates.append((client.certificate, grant))
+    return Grants(tuple(tokens), tuple(certificates))
+
+
+def connection_limits(settings: InstanceSettings) -> ConnectionLimits:
+    """Return what connections to the gateway may be and bring."""
+    gateway = settings.gateway
+    return ConnectionLimits(
+        connections_max=gateway.connections_max,
+        unauthenticated_max=gateway.unauthenticated_max,
+        unauthenticated_s=gateway.unauthenticated_s,
+        unauthenticated_bytes_max=gateway.unauthenticated_bytes_max,
+        request_bytes_max=gateway.request_bytes_max,
+    )
+
+
+def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:
+    """Return the gateway's certificate; None: it has none.
+
+    Raises:
+        ConfigError: its files cannot be used.
+    """
+    ssl = settings.gateway.ssl
+    if ssl is None:
+        return None
+    tls = GatewayTls(ssl.cert, ssl.key, ssl.client_ca)
+    tls.check()
+    return tls
+
+
+def zookeeper_login(chosen: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLogin:
+    """Return how to log in at the ZooKeeper of the settings."""
+    ssl = chosen.ssl if isinstance(chosen, ZookeeperSettings) else None
+    login = ZooKeeperLogin(chosen.user or "", chosen.password.get_secret_value())
+    if ssl is None:
+        return login
+    ca, cert, key = (None if file is None else str(file) for file in (ssl.ca, ssl.cert, ssl.key))
+    return replace(login, tls=True, verify=ssl.verify, ca=ca, cert=cert, key=key)
+
+
+def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
+    """Return the settings of the ZooKeeper server to start on this machine; None: none is wanted."""
+    chosen = settings.coordination
+    return chosen if isinstance(chosen, EmbeddedSettings) else None
+
+
+def group_settings(settings: InstanceSettings) -> GroupSettings:
+    """Return what the group's state machine is made of."""
+    batch, merge, consumer = settings.batch, settings.merge, settings.consumer
+    return GroupSettings(
+        destination=settings.destination,
+        shards=tuple(shard.name for shard in settings.shards),
+        limits=BatchLimits(
+            rows_max=batch.rows_max,
+            bytes_max=batch.bytes_max,
+            outstanding_max=batch.outstanding_max,
+            ddl_isolation=batch.ddl_isolation,
+            empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
+            ring_headers_max=settings.store.size,
+            ring_bytes_max=settings.store.bytes_max if settings.store.mode == "memory" else None,
+        ),
+        lease_us=int(consumer.lease_s * 1e6),
+        drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
+        apart_max_us=int(consumer.apart_max_s * 1e6),
+        ahead_max_us=int(merge.ahead_max_s * 1e6),
+        skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,
+    )

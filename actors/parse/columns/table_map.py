@@ -1,0 +1,92 @@
+"""Table maps: what a TABLE_MAP event says of the rows that follow it.
+
+With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
+the primary key, as they were when the rows were written. That is the schema that a stream uses: the source's
+current one may be newer than the rows. What table maps have no place for, and what those of files lack, is
+put in by `unnamed_tables`.
+
+Layout: `Table_map_event` in MySQL's rows_event.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.parse.columns.column_types import Column, read_columns
+from actors.parse.columns.table_metadata import described, read_metadata
+from actors.parse.formats.byte_cursor import ByteCursor
+from merge.errors import CorruptEvent, UnsupportedEvent
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table in one schema version, as a TABLE_MAP event describes it."""
+
+    schema: str
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...]
+    #: whether the event names its columns; else all names are empty
+    named: bool = True
+    #: whether it says which numbers have no sign
+    signs_known: bool = True
+    #: whether it says which charsets strings have
+    charsets_known: bool = True
+
+
+def table_id(body: bytes, post_header_size: int = 8) -> int:
+    """Return the table id that opens a TABLE_MAP or rows event: 6 bytes, or 4 of old servers."""
+    return int.from_bytes(body[: 4 if post_header_size == 6 else 6], "little")  # noqa: PLR2004
+
+
+def table_name(body: bytes, post_header_size: int = 8) -> tuple[str, str]:
+    """Return schema and table of a TABLE_MAP event without reading the rest."""
+    cursor = ByteCursor(body, post_header_size)
+    schema = cursor.take(cursor.u8()).decode("utf-8")
+    cursor.take(1)
+    return schema, cursor.take(cursor.u8()).decode("utf-8")
+
+
+def parse_table_map(
+    body: bytes, *, mariadb: bool, post_header_size: int = 8, names_needed: bool = True
+) -> TableMap:
+    """Return a TABLE_MAP event's content.
+
+    Args:
+        body: the event without header and checksum.
+        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset, and MySQL's
+            vectors.
+        post_header_size: as the format description says.
+        names_needed: whether an event without its columns' names is refused.
+
+    Raises:
+        UnsupportedEvent: the event names no columns, or a column's type is not known.
+        CorruptEvent: lengths do not fit, a column's size is none of its type's, or two columns have one name.
+    """
+    cursor = ByteCursor(body, post_header_size)
+    schema = cursor.take(cursor.u8()).decode("utf-8")
+    cursor.take(1)
+    table = cursor.take(cursor.u8()).decode("utf-8")
+    cursor.take(1)
+    types = cursor.take(cursor.packed())
+    columns = read_columns(types, cursor, f"{schema}.{table}")
+    cursor.take((len(types) + 7) // 8)  # which columns may be null: a row's own bitmap says which are
+    metadata = read_metadata(cursor)
+    named = len(metadata.names) == len(columns)
+    if names_needed and not named:
+        raise UnsupportedEvent(
+            f"The rows of {schema}.{table} come without their columns' names.",
+            hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
+        )
+    if named and len(set(metadata.names)) != len(metadata.names):
+        raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
+    columns = described(columns, metadata, mariadb=mariadb)
+    return TableMap(
+        schema,
+        table,
+        tuple(columns),
+        primary_key=tuple(columns[index].name for index in metadata.primary_key if named),
+        named=named,
+        signs_known=bool(metadata.signs) or named,
+        charsets_known=metadata.charsets_known or named,
+    )

@@ -1,0 +1,114 @@
+"""Unnamed tables: what table maps do not say, their columns' names above all, completed as somebody knows.
+
+Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
+keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
+them, because the tables of its server may have changed since. Of files an operator may know better, and else
+the bytes say what they say by themselves:
+
+- columns are called @1, @2 and so on, as mysqlbinlog calls them;
+- numbers without a known sign are signed;
+- ENUM and SET without their values are numbers: an ENUM's place in its list, a SET's bits;
+- strings without a known charset are binary, which loses nothing.
+
+No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, nor how many digits of
+fractions the temporal types of old have (`mysql56_temporal_format=OFF`, and up to 10.0): that comes from a
+lookup too, also where columns are named, and for live streams as well: of a column that is still called so,
+and whose type now is of the size that the table map says. Without a lookup addresses are bytes, and such
+times have no fraction. What a lookup says is of now: see docs/lookups.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from actors.parse.columns.addresses import ADDRESS_SIZES
+from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.columns.column_types import Column, ColumnType
+from actors.parse.columns.table_lookup import ColumnFacts, TableLookup
+from actors.parse.columns.table_map import TableMap
+
+_OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
+_TEMPORAL_NAMES = {"time", "datetime", "timestamp"}
+_WHOLE_BY_SIZE = {
+    1: ColumnType.TINY,
+    2: ColumnType.SHORT,
+    3: ColumnType.INT24,
+    4: ColumnType.LONG,
+    8: ColumnType.LONGLONG,
+}
+
+
+def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMap:
+    """Return a table map with a name for each column.
+
+    Args:
+        table: a table map, with names or without.
+        lookup: who is asked for what it does not say. About a map without names, an answer with another
+            number of columns is of another version of the table, and is not used.
+        mariadb: whether MariaDB wrote it.
+    """
+    if table.named:
+        vague = mariadb and any(map(_is_vague, table.columns))
+        return _told_apart(table, lookup) if vague else table
+    facts = lookup.columns(table.schema, table.table)
+    if facts is not None and len(facts) == len(table.columns):
+        if mariadb:
+            table = replace(table, columns=tuple(map(_sharpened, table.columns, facts)))
+        return _with_facts(table, facts)
+    columns = (
+        _bare(column, f"@{place}", charsets_known=table.charsets_known)
+        for place, column in enumerate(table.columns, start=1)
+    )
+    return replace(table, columns=tuple(columns), named=True)
+
+
+def _told_apart(table: TableMap, lookup: TableLookup) -> TableMap:
+    facts = {fact.name: fact for fact in lookup.columns(table.schema, table.table) or ()}
+    columns = (
+        _sharpened(column, facts[column.name]) if column.name in facts else column for column in table.columns
+    )
+    return replace(table, columns=tuple(columns))
+
+
+def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
+    columns = []
+    for column, fact in zip(table.columns, facts, strict=True):
+        whole = replace(
+            column,
+            name=fact.name,
+            unsigned=column.unsigned if table.signs_known else fact.unsigned,
+            collation=column.collation if table.charsets_known else fact.collation,
+            values=column.values or fact.values,
+        )
+        columns.append(_bare(whole, fact.name, charsets_known=True))
+    key = tuple(fact.name for fact in facts if fact.primary_key)
+    return replace(table, columns=tuple(columns), primary_key=key, named=True)
+
+
+def _is_vague(column: Column) -> bool:
+    return column.type in _OLD_TEMPORAL or _may_be_address(column)
+
+
+def _may_be_address(column: Column) -> bool:
+    is_binary = column.type is ColumnType.STRING and column.collation == BINARY_COLLATION
+    return is_binary and column.size in ADDRESS_SIZES.values()
+
+
+def _sharpened(column: Column, fact: ColumnFacts) -> Column:
+    """Return a column of MariaDB's with what its table map has no place for."""
+    if column.type in _OLD_TEMPORAL:
+        return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
+    if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
+        return replace(column, address=fact.type)
+    return column
+
+
+def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:
+    kind = column.type
+    if kind in (ColumnType.ENUM, ColumnType.SET) and not column.values:
+        return Column(_WHOLE_BY_SIZE[column.size], name=name, unsigned=True)
+    if kind in (ColumnType.STRING, ColumnType.VAR_STRING) and not charsets_known:
+        # Stored like a VARCHAR, which is not filled up to its length: whether it should be is not known.
+        return Column(ColumnType.VARCHAR, size=column.size, name=name)
+    return replace(column, name=name)

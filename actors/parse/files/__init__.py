@@ -1,0 +1,1 @@
+"""Files: binlogs and relay logs on a disk as the source of a shard."""

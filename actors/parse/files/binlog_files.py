@@ -1,0 +1,234 @@
+"""Binlog files: binlogs and relay logs on a disk, read by the same decoder as those of a server.
+
+A file begins with four bytes of magic and goes on event after event; the files of one server follow each
+other by number. They are read in blocks, off which the lane takes what is usual; what is held is a block, or
+one event that is larger, and the chunk that is being gathered.
+
+How a file may end:
+
+- in a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
+- inside an event or a transaction, and its format description says that it is in use: the server writes it
+  now, or crashed while it did. What is not complete did not happen, or not yet;
+- inside an event or a transaction otherwise: it was cut off. That is an error, after everything before it.
+
+A relay log holds the events of its replica's source. Places in it are its own, and its transactions may go on
+in the next file.
+
+Layout: "Binary log file" and "Relay log" in MySQL's internals manual.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from io import RawIOBase
+from pathlib import Path
+from typing import NoReturn
+
+from actors.parse.columns.columns import Losses
+from actors.parse.columns.table_lookup import TableLookup
+from actors.parse.formats.event_types import EventType
+from actors.parse.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
+from actors.parse.grammar.binlog_decoder import BinlogDecoder
+from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
+from actors.parse.grammar.tables import Select
+from actors.parse.native.file_events import FileBuffer
+from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
+from merge.values.chunk import Chunk
+from merge.values.position import Position, file_order
+
+#: MySQL's magic of a file encrypted by `binlog_encryption`
+_ENCRYPTED_MAGIC = b"\xfdbin"
+
+
+def files_in(folder: Path) -> list[Path]:
+    """Return the binlog files of a folder in their server's order.
+
+    Those are all numbered files of a name of which one begins like a binlog: one that does not, between
+    others, is an error when it is read. Other files are left out.
+
+    Raises:
+        UsageError: there are none, or they have more than one name: two logs, or two servers.
+    """
+    numbered = [path for path in folder.iterdir() if path.suffix[1:].isdecimal() and path.is_file()]
+    bases = sorted({path.stem for path in numbered if _magic(path) in (MAGIC, _ENCRYPTED_MAGIC)})
+    files = sorted((path for path in numbered if path.stem in bases), key=lambda path: file_order(path.name))
+    if len(bases) != 1:
+        raise UsageError(
+            f"{folder} holds binlogs of {len(bases)} names{': ' if bases else ''}{', '.join(bases)}.",
+            hint="Expected files such as mysql-bin.000001, of one name.",
+            found=len(bases),
+        )
+    return files
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC))
+
+
+class BinlogFiles:
+    """Reads files as one stream of chunks. Iterate it once.
+
+    Args:
+        files: in the order in which they were written.
+        select: which tables to decode, under which name.
+        limits: when a chunk is full.
+        lookup: who is asked for what table maps do not say, see `unnamed_tables`.
+        start: where to begin; files before it are to be left out. Default: at the first file's beginning.
+        count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
+            more for it.
+        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED, or
+            an XA COMMIT) are handed on as text, and likewise a ROLLBACK of rows that are. Else they are
+            refused.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        select: Select,
+        limits: Limits | None = None,
+        *,
+        lookup: TableLookup | None = None,
+        start: Position | None = None,
+        count_packed: bool = False,
+        verbatim: bool = False,
+    ) -> None:
+        #: how many events of each type were read one by one
+        self._unusual: Counter[int] = Counter()
+        self._count_packed = count_packed
+        self._files = files
+        self._builder = ChunkBuilder(limits)
+        first = Position(files[0].name if files else "", len(MAGIC))
+        self._decoder = BinlogDecoder(
+            "",
+            start or first,
+            select,
+            self._builder,
+            checksum=CHECKSUM_NONE,
+            lookup=lookup,
+            names_needed=False,
+            verbatim=verbatim,
+        )
+
+    @property
+    def events(self) -> Counter[int]:
+        """How many events of each type were read."""
+        return self._unusual + Counter(self._decoder.run_counts())
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
+        return self._decoder.prepared
+
+    @property
+    def created(self) -> Mapping[str, int]:
+        """When the files that were read were created, see `BinlogDecoder.created`."""
+        return self._decoder.created
+
+    @property
+    def losses(self) -> Losses:
+        """What could not be handed on as it was, since the beginning."""
+        return self._builder.losses
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """Yield what the files hold.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: with file and offset; every whole transaction before was yielded.
+            PositionPurged: an XA transaction commits whose rows are in none of the files.
+            UsageError: a file cannot be opened.
+        """
+        in_use = False
+        try:
+            for path in self._files:
+                in_use = yield from self._read_file(path)
+            if self._decoder.in_transaction and not in_use:
+                self._refuse(CorruptEvent("The last file ends inside a transaction."))
+        except DataError:
+            yield from self._flush_whole()
+            raise
+        yield from self._flush_whole()
+
+    def _flush_whole(self) -> Iterator[Chunk]:
+        """Yield what is gathered, without a transaction that did not end and was not handed over in part."""
+        if self._builder.in_transaction:
+            self._builder.discard()
+        yield from self._flush()
+
+    def _read_file(self, path: Path) -> Generator[Chunk, None, bool]:
+        """Read one file; return whether it is in use."""
+        decoder = self._decoder
+        decoder.open_file(path.name)
+        try:
+            file = path.open("rb", buffering=0)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be opened: {error.strerror}.") from error
+        with file:
+            self._check_magic(file)
+            in_use = False
+            arrived = FileBuffer()
+            while True:
+                decoder.run(arrived)
+                event = self._next_event(arrived, file)
+                if event is None:
+                    break
+                if event:
+                    in_use |= self._feed(event)
+                    yield from self._flush_full()
+                    while decoder.go_on():
+                        yield from self._flush_full()
+            if decoder.offset < os.fstat(file.fileno()).st_size and not in_use:
+                self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
+        if decoder.in_transaction and not (in_use or decoder.relay_log):
+            self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
+        return in_use
+
+    def _feed(self, event: bytes) -> bool:
+        """Read an event; return whether it says that its file is in use."""
+        decoder = self._decoder
+        kind = decoder.feed(event)
+        self._unusual[kind] += 1
+        if self._count_packed and kind == EventType.TRANSACTION_PAYLOAD:
+            self._unusual.update(decoder.packed_types(event))
+        first = kind == EventType.FORMAT_DESCRIPTION and decoder.offset == len(MAGIC) + len(event)
+        return first and bool(event[17] & IN_USE_FLAG)
+
+    def _check_magic(self, file: RawIOBase) -> None:
+        magic = file.read(len(MAGIC))
+        if magic == _ENCRYPTED_MAGIC:
+            self._refuse(
+                UnsupportedEvent(
+                    "The file is encrypted.", hint="Read it from its server, which sends events decrypted."
+                )
+            )
+        if magic != MAGIC:
+            self._refuse(CorruptEvent("The file is no binlog: it does not begin like one."))
+
+    def _next_event(self, arrived: FileBuffer, file: RawIOBase) -> bytes | None:
+        """Return the next event; b"": a block was read instead; None: no whole event is left in the file."""
+        try:
+            event = arrived.take()
+        except ValueError as error:
+            self._refuse(CorruptEvent(f"There cannot be {error}."))
+        if event is not None:
+            return event
+        arrived.make_room()
+        size = file.readinto(arrived)
+        if not size:
+            return None
+        arrived.received(size)
+        return b""
+
+    def _refuse(self, error: DataError) -> NoReturn:
+        raise self._decoder.located(error, "end of file")
+
+    def _flush_full(self) -> Iterator[Chunk]:
+        if self._builder.full:
+            yield from self._flush()
+
+    def _flush(self) -> Iterator[Chunk]:
+        chunk = self._decoder.close_chunk()
+        if chunk is not None:
+            yield chunk

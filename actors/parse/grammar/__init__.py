@@ -1,0 +1,1 @@
+"""Grammar: how events make transactions, and transactions chunks."""

@@ -1,0 +1,406 @@
+"""Binlog decoder: events in, transactions with their rows out to a chunk builder.
+
+The decoder knows how binlogs are framed and nothing of connections: events may come from a server or from a
+file. It keeps the place in the binlog, verifies every checksum, and knows how the current file is written.
+What the events mean together is in `transactions`.
+
+An event that has no place in the grammar, or that this version does not read, is an error with shard, file
+and offset. No other error leaves the decoder.
+
+An event may hold more rows than a chunk should (a compressed transaction, the commit of a prepared one):
+
+    decoder.feed(event)
+    while decoder.go_on():
+        if builder.full: ...
+
+`feed` reads what is left of the event before it reads the next one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+from actors.parse.columns.table_lookup import TableLookup
+from actors.parse.formats.event_types import ROWS, EventType, type_name
+from actors.parse.formats.events import (
+    ARTIFICIAL_FLAG,
+    CHECKSUM_CRC32,
+    CHECKSUM_SIZE,
+    HEADER_SIZE,
+    MAGIC,
+    RELAY_LOG_FLAG,
+    Event,
+    EventHeader,
+    parse_header,
+    parse_rotate,
+    verify_checksum,
+)
+from actors.parse.formats.format_description import parse_format_description
+from actors.parse.formats.payload import parse_payload
+from actors.parse.grammar.chunk_builder import ChunkBuilder
+from actors.parse.grammar.lead_in import LeadIn
+from actors.parse.grammar.tables import Select, Tables
+from actors.parse.grammar.transactions import Transactions
+from actors.parse.grammar.xa import XaTransactions
+from actors.parse.native.lane import USUAL
+from actors.parse.native.room import EventRoom
+from merge.errors import CorruptEvent, DataError, UnsupportedEvent
+from merge.values.chunk import Chunk
+from merge.values.position import Position
+
+_WRAP = 1 << 32
+#: where a file's events may begin: nothing overflows behind, and no file is so long
+OFFSET_MAX = 1 << 62
+#: bytes that open a TABLE_MAP and a rows event: a table id of 6 bytes, older ones have 4, and flags
+_TABLE_HEAD = 8
+_T = TypeVar("_T")
+
+
+def _time_of(seconds: int) -> str:
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+class BinlogDecoder:
+    """Reads one shard's events in order.
+
+    Args:
+        shard: name for errors; empty for none.
+        start: where what is wanted begins. Events before it, if any come, are passed over, but for rows that
+            stand prepared there. The first transaction's first `rows_into_transaction` rows are read and not
+            handed over.
+        select: which tables to decode.
+        builder: gathers what was read.
+        checksum: of the events before the first format description: 0 none, 1 CRC32.
+        lookup: who is asked for what table maps do not say; None: nobody is.
+        names_needed: whether table maps without their columns' names are refused.
+        verbatim: see `Transactions`.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        start: Position,
+        select: Select,
+        builder: ChunkBuilder,
+        *,
+        checksum: int,
+        lookup: TableLookup | None = None,
+        names_needed: bool = True,
+        verbatim: bool = False,
+    ) -> None:
+        #: file of the last event
+        self.file = start.file
+        #: whether commit times are whole seconds only
+        self.whole_seconds = True
+        #: whether the format description of a file was read
+        self.described = False
+        #: when each file that was read was created, as its format description is stamped, seconds since 1970:
+        #: what tells a file from another one of its name, after the binary logs were reset
+        self.created: dict[str, int] = {start.file: start.created_s} if start.created_s else {}
+        self._shard = shard
+        self._start = start
+        self._builder = builder
+        self._lane = builder.lane
+        self.offset = start.offset
+        self._checksum = checksum
+        self._tables = Tables(select, lookup, names_needed=names_needed)
+        self._xa = xa = XaTransactions()
+        self._lead_in: LeadIn | None = LeadIn(self._tables, xa)
+        self._transactions = Transactions(
+            self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
+        )
+        #: the file that is read from a disk, relay log or not; None: events come from a server
+        self._on_disk = False
+        self._relay_log = False
+        #: name and beginning of the last event
+        self._last = "an event", start.offset
+
+    @property
+    def offset(self) -> int:
+        """End of the last event."""
+        return self._lane.offset
+
+    @offset.setter
+    def offset(self, offset: int) -> None:
+        if not 0 <= offset <= OFFSET_MAX:
+            raise CorruptEvent(f"No file is {offset} bytes long.")
+        self._lane.offset = offset
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether a MariaDB server writes the events."""
+        return self._tables.mariadb
+
+    @property
+    def relay_log(self) -> bool:
+        """Whether the file on disk is a relay log."""
+        return self._relay_log
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions stand prepared: their rows are handed over when they commit."""
+        return self._xa.prepared
+
+    @property
+    def passed_start(self) -> bool:
+        """Whether what comes next stands after the start."""
+        return self._lead_in is None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._transactions.open
+
+    def open_file(self, name: str) -> None:
+        """Go on at the beginning of a file on disk: places are what was read of it, whatever its events say.
+
+        Raises:
+            CorruptEvent: the file before ends inside a transaction whose first rows were handed over.
+        """
+        self._last = "end of file", self.offset
+        if not self._relay_log:
+            self._located(self._transactions.abandon)
+        if self._on_disk:
+            self._leave_file(name, len(MAGIC))
+        self.file, self.offset = name, len(MAGIC)
+        self._lane.begin_file()
+        self._on_disk, self._relay_log = True, False
+
+    def feed(self, event: bytes) -> int:
+        """Read one event and return its type; `go_on` reads the rest of it.
+
+        Raises:
+            CorruptEvent: its bytes contradict themselves, or it has no place here.
+            UnsupportedEvent: it may change rows in a way that this version does not read.
+            PositionPurged: see `Transactions.take`.
+        """
+        taken = self._lane.take(event)
+        if taken:
+            return taken
+        while self.go_on():
+            pass
+        self._lane.is_open = False
+        self._last = "an event", self.offset
+        kind = self._located(lambda: self._feed(event))
+        self._open_lane()
+        return kind
+
+    def run(self, arrived: EventRoom) -> None:
+        """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
+        self._lane.run(arrived)
+
+    def run_counts(self) -> dict[int, int]:
+        """Return how many events of each type `run` has read."""
+        return self._lane.counts()
+
+    def packed_types(self, payload: bytes) -> list[int]:
+        """Return the types of the events inside a TRANSACTION_PAYLOAD that was read."""
+        return [parse_header(each).event_type for each in parse_payload(self._body(payload)).events()]
+
+    def go_on(self) -> bool:
+        """Read on in the last event; return whether there was anything left.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: as `feed`.
+        """
+        if self._lane.is_open:  # the last event was read whole
+            return False
+        if self._located(self._transactions.go_on):
+            return True
+        self._open_lane()
+        return False
+
+    def _open_lane(self) -> None:
+        self._lane.is_open = self._lead_in is None and self._transactions.plain
+
+    def close_chunk(self) -> Chunk | None:
+        """Return what was gathered so far as a chunk; None: nothing was.
+
+        Raises:
+            DataError: rows that were read cannot be handed on.
+        """
+        try:
+            return self._builder.close(self.offset)
+        except DataError as error:
+            raise self.located(error) from error
+
+    def located(self, error: DataError, name: str = "rows before") -> DataError:
+        """Return an error that came up beside the reading of events, with where the reading stands."""
+        return self._with_place(error, name, self.offset)
+
+    def _located(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except DataError as error:
+            raise self._with_place(error, *self._last) from error
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            corrupt = CorruptEvent(f"The event is shorter than it must be ({error}).")
+            raise self._with_place(corrupt, *self._last) from error
+
+    def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
+        shard = f"shard {self._shard}, " if self._shard else ""
+        return type(error)(
+            f"{error.message} ({shard}{name} at {self.file}:{offset})",
+            hint=error.hint,
+            **{**error.details, "shard": self._shard, "file": self.file, "offset": offset, "event": name},
+        )
+
+    def _feed(self, event: bytes) -> int:
+        header = parse_header(event)
+        kind = header.event_type
+        self._last = type_name(kind), self.offset
+        if kind == EventType.FORMAT_DESCRIPTION:
+            self._on_format_description(event, header)
+            return kind
+        body = self._body(event)
+        if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and not self._on_disk:
+            return kind
+        begin, self.offset = self._place(header)
+        self._last = type_name(kind), begin
+        if kind == EventType.ROTATE:
+            self._on_rotate(header, body)
+        elif kind == EventType.MARIADB_START_ENCRYPTION and self._on_disk:
+            raise UnsupportedEvent(
+                "The file is encrypted from here on.",
+                hint="Read it from its server, which sends events decrypted.",
+            )
+        else:
+            self._dispatch(
+                Event(
+                    kind,
+                    header.timestamp,
+                    header.server_id,
+                    body,
+                    self.file,
+                    begin,
+                    self.offset,
+                    header.flags,
+                ),
+                artificial=self._artificial(header),
+            )
+        return kind
+
+    def _body(self, event: bytes) -> bytes:
+        if self._checksum != CHECKSUM_CRC32:
+            return event[HEADER_SIZE:]
+        if len(event) < HEADER_SIZE + CHECKSUM_SIZE:
+            raise CorruptEvent(f"An event of {len(event)} bytes has no checksum.")
+        verify_checksum(event)
+        return event[HEADER_SIZE:-CHECKSUM_SIZE]
+
+    def _dispatch(self, event: Event, *, artificial: bool) -> None:
+        if self._lead_in is not None:
+            if self.file != self._start.file or event.begin < self._start.offset or artificial:
+                self._lead_in.take(event)
+                return
+            self._lead_in = None
+        self._transactions.take(event)
+
+    def _artificial(self, header: EventHeader) -> bool:
+        """Return whether an event was made for this stream and does not stand in the file."""
+        return not self._on_disk and (header.log_pos == 0 or bool(header.flags & ARTIFICIAL_FLAG))
+
+    def _place(self, header: EventHeader) -> tuple[int, int]:
+        """Return where an event begins and ends in the file.
+
+        `log_pos` has 32 bits, files may be longer: the running offset is the truth and `log_pos` its check.
+        MariaDB leaves events out of a stream (annotations nobody asked for), so its offsets may jump forward.
+        In a relay log `log_pos` is the place in the source's binlog and says nothing of this file.
+        """
+        if self._artificial(header):
+            return self.offset, self.offset
+        if self._on_disk and (self._relay_log or not header.log_pos):
+            return self.offset, self.offset + header.size
+        gap = (header.log_pos - self.offset - header.size) % _WRAP
+        if gap and (self._on_disk or not self.mariadb or gap >= _WRAP // 2):
+            raise CorruptEvent(
+                f"The event says that it ends at {header.log_pos} (modulo 2^32), "
+                f"but {self.offset + header.size} bytes were read."
+            )
+        end = self.offset + gap + header.size
+        return end - header.size, end
+
+    def _on_format_description(self, event: bytes, header: EventHeader) -> None:
+        """Learn how the file is written.
+
+        A stream that begins inside a file is led in by the file's description again: its place is no news
+        then. A relay log holds its source's description beside its own.
+        """
+        begin = header.log_pos - header.size if header.log_pos else self.offset
+        if self._on_disk:
+            begin, self.offset = self.offset, self.offset + header.size
+            self._relay_log = self._relay_log or bool(header.flags & RELAY_LOG_FLAG)
+        elif self.offset == len(MAGIC) and header.log_pos:
+            begin, self.offset = len(MAGIC), header.log_pos
+        self._last = type_name(header.event_type), begin
+        description = parse_format_description(event)
+        self._check_created(header.timestamp, begin)
+        self.described = True
+        self._checksum = description.checksum
+        self.whole_seconds = description.whole_seconds
+        self._tables.begin_file(description)
+        self._lane.begin_file()
+        self._lane.describe(
+            [kind for kind in USUAL if self._read_alike(kind)],
+            checksum=self._checksum == CHECKSUM_CRC32,
+            gaps=self.mariadb and not self._on_disk,
+        )
+
+    def _check_created(self, created_s: int, begin: int) -> None:
+        """Take note of when the file was created.
+
+        Servers stamp the description so, also the one that leads a stream in that begins inside the file; the
+        time in its body they blank out. A relay log's second description is of its source's file.
+
+        Raises:
+            DataError: it is another file than the one that was read under its name.
+        """
+        if not created_s or (self._on_disk and begin != len(MAGIC)):
+            return
+        before_s = self.created.setdefault(self.file, created_s)
+        if before_s != created_s:
+            raise DataError(
+                f"{self.file} was created at {_time_of(created_s)}, and the one that was read under "
+                f"this name at {_time_of(before_s)}: the binary logs were reset, or another server answers.",
+                hint="What was written before the reset and not read is lost. Load the tables anew, and "
+                "begin at a position of the new binary logs.",
+                created_s=created_s,
+                expected_created_s=before_s,
+            )
+
+    def _read_alike(self, kind: int) -> bool:
+        """Return whether events of a usual type are written as the lane reads them."""
+        if kind != EventType.TABLE_MAP and kind not in ROWS:
+            return True
+        try:
+            size = self._tables.post_header_size(kind)
+        except CorruptEvent:
+            return False
+        return size == _TABLE_HEAD if kind == EventType.TABLE_MAP else size >= _TABLE_HEAD
+
+    def _on_rotate(self, header: EventHeader, body: bytes) -> None:
+        """Go on in the file named; the one that opens a stream repeats what was asked for.
+
+        On a disk, the file that follows is opened by whoever reads it. What a relay log repeats of its
+        source's rotations concerns the source.
+        """
+        if self._on_disk:
+            if not self._relay_log:
+                self._transactions.abandon()
+            return
+        rotate = parse_rotate(body)
+        if rotate.file == self.file and self._artificial(header):
+            return
+        self._transactions.abandon()
+        self._leave_file(rotate.file, rotate.offset)
+
+    def _leave_file(self, file: str, offset: int) -> None:
+        """Stand in another file: what comes behind the start's file comes behind the start."""
+        if self.file == self._start.file:
+            self._lead_in = None
+        self._tables.begin_file()
+        self._lane.begin_file()
+        self.file, self.offset = file, offset

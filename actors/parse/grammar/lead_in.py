@@ -1,0 +1,75 @@
+"""Lead-in: the events before the place where a stream begins, of which only prepared XA rows matter.
+
+A stream that begins behind an XA PREPARE and reads its XA COMMIT lacks the rows. It is read again with a
+lead-in: from the beginning of an earlier file on, up to where it begins. Everything there was handed over
+before, or is not wanted: it is passed over unread, but for the rows that stand prepared.
+"""
+
+from __future__ import annotations
+
+from actors.parse.formats.event_types import ROWS, UNPACKED_ROWS, EventType
+from actors.parse.formats.events import Event, parse_query
+from actors.parse.formats.gtid_events import parse_mariadb_gtid
+from actors.parse.formats.payload import inner_events
+from actors.parse.grammar import ddl
+from actors.parse.grammar.tables import Tables
+from actors.parse.grammar.xa import XaTransactions, parse_xa_prepare, parse_xa_statement
+
+_BEGINS = frozenset({EventType.GTID, EventType.GTID_TAGGED, EventType.ANONYMOUS_GTID, EventType.MARIADB_GTID})
+_ROWS = ROWS | UNPACKED_ROWS.keys()
+
+
+class LeadIn:
+    """Learns which XA transactions stand prepared where the stream begins, and their rows."""
+
+    def __init__(self, tables: Tables, xa: XaTransactions) -> None:
+        self._tables = tables
+        self._xa = xa
+
+    def take(self, event: Event) -> None:
+        """Pass over one event, or keep what it says of XA transactions.
+
+        Raises:
+            CorruptEvent, UnsupportedEvent: rows of an XA transaction cannot be read, or are too many.
+        """
+        match event.type:
+            case kind if kind in _BEGINS:
+                self._xa.drop()
+                if kind == EventType.MARIADB_GTID and parse_mariadb_gtid(event.body, 0).prepares_xa:
+                    self._xa.begin()
+            case EventType.QUERY | EventType.MARIADB_QUERY_COMPRESSED:
+                self._on_query(event)
+            case EventType.XA_PREPARE:
+                self._on_prepare(event)
+            case EventType.TABLE_MAP:
+                self._tables.learn(event.body, read=False)
+            case EventType.TRANSACTION_PAYLOAD:
+                for inner in inner_events(event):
+                    self.take(inner)
+            case kind if kind in _ROWS and self._xa.reading:
+                self._on_rows(event)
+
+    def _on_prepare(self, event: Event) -> None:
+        one_phase, xid = parse_xa_prepare(event.body)
+        if one_phase:
+            self._xa.drop()
+        elif self._xa.reading:
+            self._xa.prepare(xid)
+
+    def _on_rows(self, event: Event) -> None:
+        rows = self._tables.rows(event.type, event.body)
+        if rows is not None:
+            self._xa.hold(rows)
+
+    def _on_query(self, event: Event) -> None:
+        sql = parse_query(event.body, packed=event.type == EventType.MARIADB_QUERY_COMPRESSED).sql
+        if ddl.kind_of(sql) is not ddl.Kind.XA:
+            return
+        statement = parse_xa_statement(sql)
+        match statement.verb:
+            case "START":
+                self._xa.begin()
+            case "COMMIT" | "ROLLBACK":
+                self._xa.decide(statement.xid)
+            case _:
+                pass

@@ -1,0 +1,150 @@
+"""Tables: the table maps of one binlog file, by table id, and the rows events that refer to them.
+
+Table ids are the server's own and are used again after its restart: they hold for one file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from actors.parse.columns.columns import TableSchema
+from actors.parse.columns.rows_head import parse_rows_head
+from actors.parse.columns.table_lookup import NoLookup, TableLookup
+from actors.parse.columns.table_map import parse_table_map, table_id, table_name
+from actors.parse.columns.unnamed_tables import completed
+from actors.parse.formats.compression import unpack
+from actors.parse.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
+from actors.parse.formats.format_description import FormatDescription
+from actors.parse.grammar.xa import RowsEvent
+from merge.errors import CorruptEvent
+from merge.values.chunk import TableName
+
+#: which tables are decoded, and under which name; None leaves a table out
+Select = Callable[[str, str], TableName | None]
+
+_DUMMY_TABLE_ID = 0xFFFFFF
+#: a table id of 4 bytes and two of flags; later ids have 6
+_OLD_HEAD, _HEAD = 6, 8
+
+
+class _Table(NamedTuple):
+    """A table map."""
+
+    #: bytes that are equal only for equal table maps
+    version: bytes
+    #: None: the table is not selected
+    schema: TableSchema | None
+    #: the event, if it was not read yet
+    unread: bytes = b""
+
+
+class Tables:
+    """Knows the tables of the current file.
+
+    Args:
+        select: which tables are decoded and under which name.
+        lookup: who is asked for what a table map does not say; None: nobody is.
+        names_needed: whether a table map without its columns' names is refused.
+    """
+
+    def __init__(
+        self, select: Select, lookup: TableLookup | None = None, *, names_needed: bool = True
+    ) -> None:
+        self._select = select
+        self._lookup = lookup or NoLookup()
+        self._names_needed = names_needed
+        self._format: FormatDescription | None = None
+        self._tables: dict[int, _Table] = {}
+
+    @property
+    def mariadb(self) -> bool:
+        """Whether a MariaDB server wrote the file."""
+        return self._format is not None and self._format.mariadb
+
+    def begin_file(self, description: FormatDescription | None = None) -> None:
+        """Forget all tables: another file begins, or a server that was restarted writes."""
+        self._format = description or self._format
+        self._tables.clear()
+
+    def redefined(self) -> None:
+        """Take note that a definition was changed: what is known of tables from elsewhere may be old."""
+        self._lookup.forget()
+
+    def post_header_size(self, event_type: int) -> int:
+        """Return the size of an event type's fixed part.
+
+        Raises:
+            CorruptEvent: the file has not said yet, or its server did not know the type.
+        """
+        if self._format is None:
+            raise CorruptEvent("An event comes before the format description.")
+        return self._format.post_header_size(event_type)
+
+    def learn(self, body: bytes, *, read: bool = True) -> None:
+        """Take a TABLE_MAP event.
+
+        Args:
+            body: the event without header and checksum.
+            read: whether to read it now; else it is read, and its errors come, with its first rows.
+
+        Raises:
+            UnsupportedEvent, CorruptEvent: see `parse_table_map`.
+        """
+        head = self.post_header_size(EventType.TABLE_MAP)
+        number, version = table_id(body, head), body[head:]
+        known = self._tables.get(number)
+        if known is None or known.version != version or (read and known.unread):
+            self._tables[number] = self._read(version, body) if read else _Table(version, None, body)
+
+    def _read(self, version: bytes, body: bytes) -> _Table:
+        head = self.post_header_size(EventType.TABLE_MAP)
+        name = self._select(*table_name(body, head))
+        if name is None:
+            return _Table(version, None)
+        try:
+            table = parse_table_map(
+                body, mariadb=self.mariadb, post_header_size=head, names_needed=self._names_needed
+            )
+            table = completed(table, self._lookup, mariadb=self.mariadb)
+            return _Table(version, TableSchema.of(name, table))
+        except (KeyError, ValueError) as error:
+            raise CorruptEvent(f"A table map describes columns that cannot be ({error}).") from error
+
+    def rows(self, event_type: int, body: bytes) -> RowsEvent | None:
+        """Return a rows event with its table, unpacked; None if the table is not selected, or none is meant.
+
+        Raises:
+            CorruptEvent: its table map is missing, or it cannot be unpacked.
+        """
+        head = self.post_header_size(event_type)
+        number = table_id(body, head)
+        table = self._tables.get(number)
+        if table is None:
+            if number == _DUMMY_TABLE_ID:  # closes a statement, has no rows
+                return None
+            raise CorruptEvent(
+                f"Rows of table number {number} come without its table map.",
+                hint="A stream must begin where a transaction begins.",
+            )
+        if table.unread:
+            table = self._tables[number] = self._read(table.version, table.unread)
+        if table.schema is None:
+            return None
+        if head == _OLD_HEAD:  # from here on, ids have 6 bytes, as since MySQL 5.1.5
+            head, body = _HEAD, body[:4] + b"\0\0" + body[4:]
+        plain = UNPACKED_ROWS.get(event_type)
+        if plain is not None:
+            event_type, body = plain, _unpacked(plain, body, head)
+        return RowsEvent(table.schema, table.version, event_type, body, head)
+
+
+def _unpacked(event_type: int, body: bytes, post_header_size: int) -> bytes:
+    """Return a rows event's body with its images unpacked; what stands before them is not packed."""
+    at = parse_rows_head(
+        body,
+        version=1 if event_type in ROWS_V1 else 2,
+        update=event_type in UPDATES,
+        post_header_size=post_header_size,
+    ).images_at
+    return body[:at] + unpack(body[at:])

@@ -1,0 +1,382 @@
+"""Transactions: the binlog's grammar. Events in, transactions with their rows out to a chunk builder.
+
+What a transaction is, and what else may stand between two of them:
+
+    MySQL      GTID | GTID_TAGGED | ANONYMOUS_GTID (absent before 5.7)
+                   then  QUERY BEGIN ... XID | QUERY COMMIT
+                   or    TRANSACTION_PAYLOAD, which holds the same events
+                   or    QUERY XA START ... QUERY XA END, XA_PREPARE
+                   or    QUERY XA COMMIT | QUERY XA ROLLBACK
+                   or    QUERY (a definition)
+    MariaDB    GTID                 then  ... XID | QUERY COMMIT
+               GTID (prepared XA)   then  ... QUERY XA END, XA_PREPARE
+               GTID (completed XA)  then  QUERY XA COMMIT | QUERY XA ROLLBACK
+               GTID standalone      then  QUERY (a definition; an ALTER may come in two phases)
+
+Rows prepared under an xid are handed over by the transaction that commits it, at its place, time and GTID.
+The one that prepared them, one that rolls back and the first phase of an ALTER are transactions without rows.
+
+An event may hold more than a chunk takes. `take` reads its beginning and `go_on` the rest, step by step: the
+owner closes full chunks in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+from actors.parse.formats.event_types import (
+    KNOWN,
+    REFUSED,
+    ROWS,
+    SKIPPED,
+    STATEMENT_INPUTS,
+    UNKNOWN_HINT,
+    UNPACKED_ROWS,
+    EventType,
+    type_name,
+)
+from actors.parse.formats.events import IGNORABLE_FLAG, Event, Query, parse_query
+from actors.parse.formats.gtid_events import Alter, TransactionStart, parse_start
+from actors.parse.formats.payload import inner_events
+from actors.parse.grammar import ddl
+from actors.parse.grammar.chunk_builder import ChunkBuilder
+from actors.parse.grammar.statements import Statements
+from actors.parse.grammar.tables import Select, Tables
+from actors.parse.grammar.xa import (
+    RowsEvent,
+    XaStatement,
+    XaTransactions,
+    parse_xa_prepare,
+    parse_xa_statement,
+)
+from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
+
+SECOND_US = 1_000_000
+
+_UNBEGUN_HINT = "A stream must begin where a transaction begins."
+
+
+class _State(IntEnum):
+    """`Gathering.phase`, which the lane moves on as well."""
+
+    #: between transactions
+    IDLE = 0
+    #: a GTID was read: BEGIN or a statement on its own follows
+    ANNOUNCED = 1
+    INSIDE = 2
+
+
+_NAMES = {_State.IDLE: "between transactions", _State.ANNOUNCED: "announced"}
+
+
+class Transactions:
+    """Follows one shard's transactions.
+
+    Args:
+        tables: the table maps of the current file.
+        xa: the rows of XA transactions that are not decided.
+        select: which definition statements are handed on, and under which name.
+        builder: gathers what was read.
+        skip: rows of the first transaction that were handed over before.
+        verbatim: whether statements that cannot be followed are handed on as text, or refused; see
+            `statements`.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        xa: XaTransactions,
+        select: Select,
+        builder: ChunkBuilder,
+        *,
+        skip: int,
+        verbatim: bool = False,
+    ) -> None:
+        self._tables = tables
+        self._xa = xa
+        self._statements = Statements(select, builder, verbatim=verbatim)
+        self._builder = builder
+        self._skip = skip
+        self._gathering = builder.gathering
+        self._lane = builder.lane
+        #: how many transactions had begun when those below were last forgotten
+        self._of = 0
+        self._alter: Alter | None = None
+        #: what is left to read of the last event; the innermost one last
+        self._rests: list[Iterator[None]] = []
+        self._handlers: dict[int, Callable[[Event], None]] = {
+            EventType.GTID: self._on_gtid,
+            EventType.GTID_TAGGED: self._on_gtid,
+            EventType.ANONYMOUS_GTID: self._on_gtid,
+            EventType.MARIADB_GTID: self._on_gtid,
+            EventType.QUERY: self._on_query,
+            EventType.MARIADB_QUERY_COMPRESSED: self._on_query,
+            EventType.XID: self._on_xid,
+            EventType.XA_PREPARE: self._on_xa_prepare,
+            EventType.TABLE_MAP: self._on_table_map,
+            EventType.TRANSACTION_PAYLOAD: self._on_payload,
+            **dict.fromkeys(ROWS | UNPACKED_ROWS.keys(), self._on_rows),
+        }
+        if verbatim:
+            self._handlers[EventType.EXECUTE_LOAD_QUERY] = self._on_query
+            self._handlers |= dict.fromkeys(STATEMENT_INPUTS, lambda _event: None)
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._state != _State.IDLE
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is left to read of the last event, and rows that come are no XA transaction's."""
+        return not self._rests and not self._xa.reading
+
+    @property
+    def _state(self) -> int:
+        return self._gathering.phase
+
+    @_state.setter
+    def _state(self, state: _State) -> None:
+        self._gathering.phase = state
+
+    def take(self, event: Event) -> None:
+        """Read one event; `go_on` reads the rest of it.
+
+        Raises:
+            CorruptEvent: its bytes contradict themselves, or it has no place here.
+            UnsupportedEvent: it may change rows in a way that this version does not read.
+            PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
+                details hold its `xid`.
+        """
+        if self._of != self._gathering.begun:  # transactions went through the lane
+            self._forget_last()
+        handler = self._handlers.get(event.type)
+        if handler is not None:
+            handler(event)
+        elif event.flags & IGNORABLE_FLAG and event.type not in KNOWN:
+            self._builder.losses.ignored_events += 1
+        elif event.type not in SKIPPED:
+            raise UnsupportedEvent(
+                f"{type_name(event.type)} events are not read.", hint=REFUSED.get(event.type, UNKNOWN_HINT)
+            )
+
+    def go_on(self) -> bool:
+        """Read on in the last event; return whether there was anything left."""
+        while self._rests:
+            if next(self._rests[-1], self) is not self:
+                return True
+            self._rests.pop()
+        return False
+
+    def abandon(self) -> None:
+        """Forget an open transaction that its file does not end: the server crashed, and rolled it back.
+
+        Raises:
+            CorruptEvent: rows of it were handed over.
+        """
+        self._xa.drop()
+        if not self.open:
+            return
+        if not self._builder.discard():
+            raise CorruptEvent(
+                "The file ends inside a transaction whose first rows were handed over.",
+                hint="The source crashed while it wrote the transaction and rolled it back: its rows must be "
+                "taken back by hand.",
+            )
+        self._state = _State.IDLE
+
+    def _on_gtid(self, event: Event) -> None:
+        start = parse_start(event.type, event.body, event.server_id)
+        self._begin(start, event)
+        self._state = _State.INSIDE if start.implied_begin else _State.ANNOUNCED
+        self._alter = start.alter
+        if start.prepares_xa:
+            self._xa.begin()
+
+    def _begin(self, start: TransactionStart | None, event: Event) -> None:
+        if self.open:
+            raise CorruptEvent("A transaction begins inside another.")
+        commit_us = start.commit_us if start else 0
+        self._builder.begin(
+            file=event.file,
+            begin_offset=event.begin,
+            commit_us=commit_us or event.timestamp * SECOND_US,
+            gtid_source=start.source if start else "",
+            gtid_number=start.number if start else 0,
+            skip=self._skip,
+        )
+        self._skip = 0
+        self._forget_last()
+        self._lane.learn_source(event.type, event.body, event.server_id)
+
+    def _forget_last(self) -> None:
+        """Forget what belongs to the transaction before."""
+        self._of = self._gathering.begun
+        self._alter = None
+        self._statements.begin()
+
+    def _end(self, event: Event) -> None:
+        self._xa.drop()
+        self._builder.end(event.end)
+        self._state = _State.IDLE
+
+    def _require_inside(self, what: str) -> None:
+        if self._state != _State.INSIDE:
+            raise CorruptEvent(f"{what} {_NAMES[_State(self._state)]}.", hint=_UNBEGUN_HINT)
+
+    def _on_xid(self, event: Event) -> None:
+        self._require_inside("COMMIT")
+        if self._xa.reading:  # one phase, on a server that logs it like any other commit
+            self._hand_over(self._xa.take(), event)
+        else:
+            self._end(event)
+
+    # ---- statements ----------------------------------------------------------------------------------------
+
+    def _on_query(self, event: Event) -> None:
+        query = parse_query(
+            event.body,
+            packed=event.type == EventType.MARIADB_QUERY_COMPRESSED,
+            loads=event.type == EventType.EXECUTE_LOAD_QUERY,
+        )
+        match ddl.kind_of(query.sql):
+            case ddl.Kind.BEGIN:
+                if self._state == _State.IDLE:
+                    self._begin(None, event)
+                self._state = _State.INSIDE
+            case ddl.Kind.DEFINITION:
+                self._on_definition(query, event)
+            case ddl.Kind.XA:
+                self._on_xa(query.sql, event)
+            case ddl.Kind.ROWS:
+                self._on_row_statement(query, event)
+            case kind:
+                self._on_transaction_control(kind, query.sql, event)
+
+    def _on_row_statement(self, query: Query, event: Event) -> None:
+        self._statements.require_read(query)
+        alone = self._state != _State.INSIDE
+        if self._state == _State.IDLE:
+            self._begin(None, event)
+        self._statements.change_rows(query)
+        if alone:
+            self._end(event)
+
+    def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
+        """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
+        match kind:
+            case ddl.Kind.COMMIT:
+                self._on_xid(event)
+            case ddl.Kind.ROLLBACK:
+                self._require_inside("ROLLBACK")
+                self._statements.roll_back(self._progress)
+                self._end(event)
+            case ddl.Kind.SAVEPOINT:
+                self._statements.set_savepoint(sql, self._progress)
+            case ddl.Kind.ROLLBACK_TO:
+                self._statements.roll_back_to(sql, self._progress)
+            case _:
+                assert kind in (ddl.Kind.RELEASE, ddl.Kind.EMPTY), kind
+
+    @property
+    def _progress(self) -> int:
+        """What tells whether rows were added to the open transaction."""
+        return self._xa.events if self._xa.reading else self._builder.row
+
+    def _on_definition(self, query: Query, event: Event) -> None:
+        """Hand a definition on.
+
+        Of an ALTER in two phases only the commit is: its start changes nothing yet, its rollback never will.
+        """
+        self._tables.redefined()
+        alone = self._state != _State.INSIDE
+        if self._state == _State.IDLE:
+            self._begin(None, event)
+        if self._alter in (None, Alter.COMMIT):
+            self._statements.define(query, alone=alone)
+        if alone:
+            self._end(event)
+
+    # ---- XA ------------------------------------------------------------------------------------------------
+
+    def _on_xa(self, sql: str, event: Event) -> None:
+        statement = parse_xa_statement(sql)
+        if self._state == _State.IDLE:
+            self._begin(None, event)
+        self._state = _State.INSIDE
+        match statement.verb:
+            case "START":
+                self._xa.begin()
+            case "END":
+                if not self._xa.reading:
+                    raise CorruptEvent("XA END comes without XA START.", hint=_UNBEGUN_HINT)
+            case "COMMIT":
+                self._hand_over(self._committed(statement, sql), event)
+            case "ROLLBACK":
+                self._xa.decide(statement.xid)
+                self._end(event)
+            case _:
+                raise UnsupportedEvent(f"XA {statement.verb} is no statement of a binlog: {sql[:100]!r}.")
+
+    def _committed(self, statement: XaStatement, sql: str) -> list[RowsEvent]:
+        try:
+            return self._xa.commit(statement)
+        except PositionPurged as error:
+            self._statements.commit_elsewhere(sql, error)
+            return []
+
+    def _on_xa_prepare(self, event: Event) -> None:
+        one_phase, xid = parse_xa_prepare(event.body)
+        self._require_inside("XA PREPARE")
+        if not self._xa.reading:
+            raise CorruptEvent("XA PREPARE comes without XA START.", hint=_UNBEGUN_HINT)
+        if one_phase:
+            self._hand_over(self._xa.take(), event)
+        else:
+            self._xa.prepare(xid)
+            self._end(event)
+
+    def _hand_over(self, rows: list[RowsEvent], event: Event) -> None:
+        """Give the rows of an XA transaction to the open one, which is what commits it."""
+
+        def rest() -> Iterator[None]:
+            for each in rows:
+                self._builder.add_rows(*each)
+                yield
+            self._end(event)
+
+        self._rests.append(rest())
+
+    # ---- rows ----------------------------------------------------------------------------------------------
+
+    def _on_table_map(self, event: Event) -> None:
+        self._tables.learn(event.body)
+        self._lane.learn_table(event.body)
+
+    def _on_rows(self, event: Event) -> None:
+        self._require_inside("Rows")
+        rows = self._tables.rows(event.type, event.body)
+        if rows is None:
+            self._lane.leave_out(event.body)
+        elif self._xa.reading:
+            self._xa.hold(rows)
+        else:
+            self._builder.add_rows(*rows)
+
+    def _on_payload(self, event: Event) -> None:
+        if self._state == _State.INSIDE:
+            raise CorruptEvent("A compressed transaction stands inside another.")
+        self._rests.append(self._unpack(event))
+
+    def _unpack(self, event: Event) -> Iterator[None]:
+        """Read a payload's events; each stands, for a reader, where the payload does."""
+        begun = self.open
+        for inner in inner_events(event):
+            if begun and not self.open:
+                raise CorruptEvent("A compressed transaction goes on after its end.")
+            self.take(inner)
+            begun |= self.open
+            yield
+        if self.open:
+            raise CorruptEvent("A compressed transaction has no end.")

@@ -1,0 +1,1 @@
+"""Server: a running MySQL or MariaDB as the source of a shard's binlog."""

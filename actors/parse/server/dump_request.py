@@ -1,0 +1,88 @@
+"""Dump requests: how a replica asks a source for its binlog, from a place or behind a set of GTIDs.
+
+    COM_BINLOG_DUMP        a file and an offset, or on MariaDB what `@slave_connect_state` says
+    COM_BINLOG_DUMP_GTID   on MySQL: everything that is not in a set of GTIDs
+
+Layouts: "COM_BINLOG_DUMP_GTID" in MySQL's client/server protocol, "Replication protocol" in MariaDB's
+knowledge base.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from pymysql.constants import COMMAND
+
+from actors.parse.formats.events import MAGIC
+from actors.parse.formats.gtid_sets import encode_gtid_set
+from merge.errors import SourceUnfit
+from merge.values.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
+
+#: the request's set of GTIDs counts, not its file and offset
+_THROUGH_GTID = 0x04
+_TAGS_SINCE = (8, 3)
+_SESSION_TIMEOUT_S = 7200
+
+
+@dataclass(frozen=True, slots=True)
+class DumpRequest:
+    """A request for a dump."""
+
+    #: number of the command
+    command: int
+    payload: bytes
+    #: assignments of the session that it needs before
+    session: tuple[str, ...] = ()
+
+
+def dump_from(file: str, offset: int, server_id: int) -> DumpRequest:
+    """Return the request for everything from an offset of a file on; flags 0: wait for more, unannotated."""
+    return DumpRequest(COMMAND.COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + file.encode())
+
+
+def dump_behind(gtids: GtidSet, server_id: int) -> DumpRequest:
+    """Return the request for every transaction that is not in `gtids`."""
+    if isinstance(gtids, MariaDbGtidSet):
+        # A GTID that the source does not have, while it has later ones, is an error and no guess.
+        session = (
+            f"@slave_connect_state = '{gtids}'",
+            "@slave_gtid_strict_mode = 1",
+            "@slave_gtid_ignore_duplicates = 0",
+        )
+        return replace(dump_from("", len(MAGIC), server_id), session=session)
+    encoded = encode_gtid_set(gtids)
+    head = struct.pack("<HIIQI", _THROUGH_GTID, server_id, 0, len(MAGIC), len(encoded))
+    return DumpRequest(COMMAND.COM_BINLOG_DUMP_GTID, head + encoded)
+
+
+def require_readable(gtids: GtidSet, version: tuple[int, ...], shard: str) -> None:
+    """Return if a MySQL server of this version can read the set.
+
+    Raises:
+        SourceUnfit: it holds tags, which the server does not know.
+    """
+    tagged = isinstance(gtids, MySqlGtidSet) and any(tag for (_, tag), _ in gtids.runs)
+    if tagged and version < _TAGS_SINCE:
+        raise SourceUnfit(
+            f"The position of shard {shard} holds tagged GTIDs, which its source, MySQL "
+            f"{'.'.join(map(str, version))}, does not know.",
+            hint="Go on at a server of MySQL 8.3 or later.",
+            shard=shard,
+        )
+
+
+def session(heartbeat_ms: int) -> tuple[str, ...]:
+    """Return what every dump's session sets before it asks for the dump."""
+    heartbeat_ns = heartbeat_ms * 1_000_000
+    return (
+        "@master_binlog_checksum = @@global.binlog_checksum",
+        "@source_binlog_checksum = @@global.binlog_checksum",
+        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+        f"@master_heartbeat_period = {heartbeat_ns}",
+        f"@source_heartbeat_period = {heartbeat_ns}",
+        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+        f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
+        f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",
+    )

@@ -1,0 +1,279 @@
+"""Preflight: whether a source is fit to be followed, asked before every stream.
+
+Each check says what was found and the statement that mends it. The checks read; they write nothing to the
+source. A setting that a server does not know does not exist there, and is fine, except for full row metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import COMMAND
+
+from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
+from actors.parse.server.start import StartBy
+from merge.errors import SourceUnfit
+
+_MARIADB_MONITOR_SINCE = (10, 5)
+_SOME_COLUMN = (
+    "SELECT 1 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA NOT IN "
+    "('information_schema', 'performance_schema', 'mysql', 'sys') LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing a source must have."""
+
+    name: str
+    ok: bool
+    #: what was found
+    found: str
+    #: the statement or setting that mends it; with `ok` one that would make more possible; empty: none needed
+    fix: str = ""
+
+
+#: variable -> the values it may have, and the statement that sets it
+_SETTINGS: dict[str, tuple[frozenset[str], str]] = {
+    "log_bin": (
+        frozenset({"ON", "1"}),
+        "Add log_bin = mysql-bin to the server's configuration and restart it.",
+    ),
+    "binlog_format": (frozenset({"ROW"}), "SET GLOBAL binlog_format = 'ROW';"),
+    "binlog_row_image": (
+        frozenset({"FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"}),
+        "SET GLOBAL binlog_row_image = 'FULL';",
+    ),
+    "binlog_row_metadata": (frozenset({"FULL"}), "SET GLOBAL binlog_row_metadata = 'FULL';"),
+    "binlog_row_value_options": (
+        frozenset({"", "PARTIAL_JSON"}),
+        "SET GLOBAL binlog_row_value_options = '';",
+    ),
+}
+#: variable -> value -> what it means to who reads the stream
+_MEANINGS = {
+    "binlog_row_image": {
+        "MINIMAL": "MINIMAL: columns that a change does not need are absent, not null",
+        "NOBLOB": "NOBLOB: BLOB and TEXT columns that a change does not need are absent, not null",
+    }
+}
+
+
+#: from each of MySQL's modes the next one towards ON: a server refuses to leave one out
+_GTID_STEPS = {"OFF": "OFF_PERMISSIVE", "OFF_PERMISSIVE": "ON_PERMISSIVE", "ON_PERMISSIVE": "ON"}
+
+
+def preflight(
+    address: SourceAddress, allow: Collection[str] = (), *, start_by: StartBy = "auto"
+) -> list[Check]:
+    """Check a source.
+
+    Args:
+        address: the source and the account that will read it.
+        allow: names of checks that may fail: they come back as fine, with what was found.
+        start_by: by what streams are asked for: `gtid` takes a source that writes GTIDs.
+
+    Returns:
+        Every check, in the order in which they are best mended.
+
+    Raises:
+        SourceUnavailable: the source does not answer.
+        SourceUnfit: it does not let the account in.
+    """
+    connection = connect(address)
+    try:
+        facts = server_facts(address, connection)
+        checks = [_setting(facts, name) for name in _SETTINGS]
+        checks += [_gtids(facts)] if start_by == "gtid" else []
+        checks += _privileges(address, connection, facts)
+        checks += [_knows_tables(address, connection)] if facts.mariadb else []
+        checks += _server_ids(address, connection, facts)
+    finally:
+        connection.close()
+    return [Check(each.name, each.ok or each.name in allow, each.found, each.fix) for each in checks]
+
+
+def require(checks: Iterable[Check], shard: str = "") -> None:
+    """Return if every check is fine.
+
+    Raises:
+        SourceUnfit: one is not; the first one's sentence, and as hint the statement that mends it.
+    """
+    for check in checks:
+        if not check.ok:
+            of_shard = f" of shard {shard}" if shard else ""
+            raise SourceUnfit(
+                f"The source{of_shard} is not fit to be followed: {check.name} is {check.found}.",
+                hint=check.fix,
+                shard=shard or None,
+                check=check.name,
+            )
+
+
+def _setting(facts: ServerFacts, name: str) -> Check:
+    allowed, fix = _SETTINGS[name]
+    value = facts.variables.get(name)
+    if value is None:
+        needed = name == "binlog_row_metadata"
+        fix = "Upgrade the server to MySQL 8.0.1, MariaDB 10.5 or later." if needed else ""
+        return Check(name, not needed, "not known to this server", fix)
+    image = (facts.variables.get("binlog_row_image") or "FULL").upper()
+    if name == "binlog_row_value_options" and value.upper() == "PARTIAL_JSON" and image != "FULL":
+        found = f"PARTIAL_JSON with binlog_row_image {image}: changes in documents come without the documents"
+        return Check(name, ok=False, found=found, fix=_SETTINGS["binlog_row_image"][1])
+    ok = value.upper() in allowed
+    found = _MEANINGS.get(name, {}).get(value.upper(), value or "empty")
+    return Check(name, ok, found, "" if ok else fix)
+
+
+def _gtids(facts: ServerFacts) -> Check:
+    if facts.mariadb:
+        return Check("gtid_mode", ok=True, found="not needed: MariaDB gives every transaction a GTID")
+    mode = facts.variables.get("gtid_mode", "").upper()
+    if facts.gtids:
+        return Check("gtid_mode", ok=True, found=mode)
+    if mode not in _GTID_STEPS:
+        return Check("gtid_mode", ok=False, found="not known to this server", fix="Set start_by: auto.")
+    steps, found = ["SET GLOBAL enforce_gtid_consistency = ON;"], mode
+    while mode in _GTID_STEPS:
+        mode = _GTID_STEPS[mode]
+        steps.append(f"SET GLOBAL gtid_mode = {mode};")
+    return Check("gtid_mode", ok=False, found=found, fix=" ".join(steps))
+
+
+def _privileges(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> list[Check]:
+    account = _account(address, connection)
+    granted = _granted(address, connection)
+    monitor = (
+        "BINLOG MONITOR" if facts.mariadb and facts.number >= _MARIADB_MONITOR_SINCE else "REPLICATION CLIENT"
+    )
+    may_read = bool(granted & {"REPLICATION SLAVE", "REPLICATION REPLICA"}) or _may_register(
+        address, connection
+    )
+    may_look = monitor in granted or _may_look(address, connection, facts)
+    return [
+        _privilege("REPLICATION SLAVE", may_read, account),
+        _privilege(monitor, may_look, account),
+    ]
+
+
+def _privilege(name: str, ok: bool, account: str) -> Check:
+    return Check(
+        name, ok, "granted" if ok else "not granted", "" if ok else f"GRANT {name} ON *.* TO {account};"
+    )
+
+
+def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any]) -> Check:
+    """Say whether the account is told of tables' columns, which MariaDB's table maps leave open in part.
+
+    A stream goes without: it is never a reason not to follow a source.
+    """
+    name = "SELECT or REFERENCES"
+    if _granted(address, connection) & {"SELECT", "REFERENCES"}:
+        return Check(name, ok=True, found="granted")
+    if query(address, connection, _SOME_COLUMN):
+        return Check(name, ok=True, found="granted on some tables")
+    return Check(
+        name,
+        ok=True,
+        found="not granted: UUID, INET4 and INET6 columns come as bytes, times in the old format without "
+        "fractions",
+        fix=f"GRANT REFERENCES ON *.* TO {_account(address, connection)};",
+    )
+
+
+def _account(address: SourceAddress, connection: pymysql.Connection[Any]) -> str:
+    row = query_one(address, connection, "SELECT CURRENT_USER() AS account")
+    user, _, host = str(row["account"]).rpartition("@")
+    return f"`{user}`@`{host}`"
+
+
+def _granted(address: SourceAddress, connection: pymysql.Connection[Any]) -> set[str]:
+    """Return the account's global privileges; those it has through a role may be missing."""
+    found: set[str] = set()
+    for row in query(address, connection, "SHOW GRANTS"):
+        match = re.match(r"GRANT (.*) ON \*\.\* TO ", str(next(iter(row.values()))))
+        if match:
+            found |= {name.strip().upper() for name in match[1].split(",")}
+    if found & {"ALL", "ALL PRIVILEGES"}:
+        found |= {"REPLICATION SLAVE", "REPLICATION CLIENT", "BINLOG MONITOR", "SELECT"}
+    return found
+
+
+def _may_register(address: SourceAddress, connection: pymysql.Connection[Any]) -> bool:
+    """Try to register as a replica: a role may allow what the grants do not name."""
+    try:
+        register(connection, address)
+    except pymysql.MySQLError:
+        return False
+    return True
+
+
+def register(connection: pymysql.Connection[Any], address: SourceAddress) -> None:
+    """Send COM_REGISTER_SLAVE: from now on the source lists this connection among its replicas.
+
+    Layout: "COM_REGISTER_SLAVE" in MySQL's client/server protocol.
+    """
+    name = address.host_name.encode()
+    payload = b"".join(
+        (
+            address.server_id.to_bytes(4, "little"),
+            bytes([len(name)]),
+            name,
+            b"\0\0",  # user and password: nobody needs to know them
+            b"\0\0",  # port
+            b"\0\0\0\0",  # rank, unused
+            b"\0\0\0\0",  # master id, filled in by the server
+        )
+    )
+    driver: Any = connection
+    driver._execute_command(COMMAND.COM_REGISTER_SLAVE, payload)  # noqa: SLF001 - the driver has no public way
+    driver._read_packet()  # noqa: SLF001
+
+
+def _may_look(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> bool:
+    try:
+        query(address, connection, facts.binlog_status_statement)
+    except SourceUnfit:
+        return False
+    return True
+
+
+def _server_ids(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts
+) -> list[Check]:
+    mine = address.server_id
+    checks = [_own_id(facts, mine)]
+    try:
+        replicas = query(address, connection, facts.replicas_statement)
+    except SourceUnfit:
+        # MariaDB asks for REPLICATION MASTER ADMIN here, which a reader needs for nothing else.
+        return [*checks, Check("other replicas", ok=True, found="unknown: the account may not list them")]
+    others = {
+        str(row.get("Host", ""))
+        for row in replicas
+        if row.number("Server_id" if "Server_id" in row else "Server_Id") == mine
+    } - {address.host_name}
+    if not others:
+        return [*checks, Check("other replicas", ok=True, found=f"none has server id {mine}")]
+    fix = f"Set another server_id than {mine} for shard {address.name}."
+    return [
+        *checks,
+        Check("other replicas", ok=False, found=f"{sorted(others)} with server id {mine}", fix=fix),
+    ]
+
+
+def _own_id(facts: ServerFacts, mine: int) -> Check:
+    if not facts.server_id:
+        fix = "Add server_id = 1 (or any other unique number) to the server's configuration and restart it."
+        return Check("server_id", ok=False, found="0, with which no server serves replicas", fix=fix)
+    if not mine or mine == facts.server_id:
+        fix = f"Set a server_id other than 0 and {facts.server_id} for this shard's reader."
+        return Check("server_id", ok=False, found=f"{facts.server_id}, ours is {mine}", fix=fix)
+    return Check("server_id", ok=True, found=f"{facts.server_id}, ours is {mine}")

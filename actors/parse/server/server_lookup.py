@@ -1,0 +1,72 @@
+"""Server lookup: tables as a server's `information_schema` has them now.
+
+What it says may be newer than the rows of a binlog: it is right for tables that were not altered since. A
+server shows the columns that the account has SELECT or REFERENCES on, and no others. Layout: "The
+INFORMATION_SCHEMA COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pymysql
+
+from actors.parse.columns.charsets import BINARY_COLLATION, collation_of
+from actors.parse.columns.table_lookup import ColumnFacts
+from actors.parse.server.source import SourceAddress, translated
+
+_COLUMNS = (
+    "SELECT COLUMN_NAME AS name, COLUMN_TYPE AS type, COLUMN_KEY AS used, CHARACTER_SET_NAME AS charset, "
+    "DATA_TYPE AS plain, DATETIME_PRECISION AS decimals "
+    "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+)
+_VALUE = re.compile(r"'((?:[^']|'')*)'")
+
+
+class ServerLookup:
+    """Asks a server for tables, each once between two changes of definitions.
+
+    Args:
+        address: the server, for errors.
+        connection: an open connection to it.
+    """
+
+    def __init__(self, address: SourceAddress, connection: pymysql.Connection[Any]) -> None:
+        self._address = address
+        self._connection = connection
+        self._known: dict[tuple[str, str], list[ColumnFacts] | None] = {}
+
+    def columns(self, schema: str, table: str) -> list[ColumnFacts] | None:
+        """Return a table's columns in order; None if the server has no such table, or does not show it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer.
+        """
+        if (schema, table) not in self._known:
+            self._known[schema, table] = self._ask(schema, table)
+        return self._known[schema, table]
+
+    def forget(self) -> None:
+        """Ask anew from now on."""
+        self._known.clear()
+
+    def _ask(self, schema: str, table: str) -> list[ColumnFacts] | None:
+        with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(_COLUMNS, (schema, table))
+            rows = cursor.fetchall()
+        return [_facts(row) for row in rows] or None
+
+
+def _facts(row: dict[str, Any]) -> ColumnFacts:
+    kind = str(row["type"])
+    listed = kind.startswith(("enum(", "set("))
+    return ColumnFacts(
+        name=str(row["name"]),
+        unsigned="unsigned" in kind and not listed,
+        collation=collation_of(str(row["charset"])) if row["charset"] else BINARY_COLLATION,
+        values=tuple(value.replace("''", "'") for value in _VALUE.findall(kind)) if listed else (),
+        primary_key=row["used"] == "PRI",
+        type=str(row["plain"]).lower(),
+        decimals=int(row["decimals"] or 0),
+    )

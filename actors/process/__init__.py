@@ -1,0 +1,1 @@
+"""Process: what every process of ours takes from its machine: clocks, threads, files, imports."""

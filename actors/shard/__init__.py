@@ -1,0 +1,1 @@
+"""Shard: the actor that owns one source, its reader and its ring store."""

@@ -1,0 +1,94 @@
+"""Shards behind Ray actors: found by name, opened and closed by Ray's calls, polled by lines of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from actors.shard.ports import ShardLine
+from actors.shard.report import ShardReport
+from actors.transport.line_caller import Line
+from actors.transport.ray_errors import translated
+from merge.errors import ShardUnavailable
+from merge.values.position import Position
+
+
+class RayShards:
+    """Finds shard actors; implements `actors.shard.ports.ShardDirectory`.
+
+    Args:
+        prefix: what the actors' names begin with; the shard's name follows.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def find(self, shard: str) -> RayShard:
+        """Return the way to a shard's actor.
+
+        Raises:
+            ShardUnavailable: it has none.
+        """
+        try:
+            return RayShard(shard, ray.get_actor(self._prefix + shard))
+        except ValueError as error:
+            raise ShardUnavailable(f"Shard {shard} has no actor: it was removed.") from error
+
+
+class RayShard:
+    """One shard actor; implements `actors.shard.ports.ShardChannel`.
+
+    Args:
+        name: of the shard.
+        handle: of its actor.
+    """
+
+    def __init__(self, name: str, handle: ActorHandle) -> None:
+        self._whom = f"Shard {name}"
+        self._handle = handle
+
+    async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+        """Let it read on from `position`; return where it begins."""
+        with translated(self._whom):
+            opened: Position = await self._handle.open.remote(epoch, generation, position)
+        return opened
+
+    async def line(self) -> ShardLine:
+        """Ask where a line can be opened, and open one."""
+        with translated(self._whom):
+            address = await self._handle.line_at.options(concurrency_group="status").remote()
+        return RayShardLine(await Line.open(address, self._whom))
+
+    def close(self, epoch: int) -> None:
+        """Let it leave its source."""
+        self._handle.close.remote(epoch)
+
+
+class RayShardLine:
+    """A line to a shard actor; implements `actors.shard.ports.ShardLine`.
+
+    Args:
+        line: that is open.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def poll(
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
+    ) -> asyncio.Future[ShardReport]:
+        """Return what the shard reports."""
+        return self._line.ask("poll", epoch, generation, items_max, wait_s, done)
+
+    def free(self, epoch: int, generation: int, sequence: int) -> None:
+        """Let the ring forget up to and with `sequence`."""
+        told: asyncio.Future[Any] = self._line.ask("free", epoch, generation, sequence)
+        # A line that breaks meanwhile is the poll's to tell of.
+        told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
+
+    def close(self) -> None:
+        """Close the line."""
+        self._line.close()

@@ -1,0 +1,251 @@
+"""The intake of a shard: one reader thread that fills one ring.
+
+An intake lives until the group asks for another position. It outlives connection losses (its reader
+reconnects) and data it cannot process: then it stops there, says so, and tries the same place again after a
+while, because an operator may have mended the source. It ends where another server answers: what it holds is
+opened again, from a place that can be found there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from actors.parse.server.reader import Reader
+from actors.ports import Host
+from actors.process.host import OS_HOST
+from actors.store.ring import RingStore
+from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
+from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.chunk import Chunk, TableName
+from merge.values.header import HeaderRun
+from merge.values.position import ANY_SERVER, Position
+
+_log = logging.getLogger(__name__)
+
+#: how long a shard that stopped at its data waits before it tries the same place again
+RETRY_STOPPED_S = 5.0
+
+
+class IntakeState(StrEnum):
+    """What the reader is doing."""
+
+    CONNECTING = "connecting"
+    STREAMING = "streaming"
+    #: stopped at data it cannot process
+    STOPPED = "stopped"
+    #: read to its end: nothing comes any more
+    FINISHED = "finished"
+
+
+class Intake:
+    """Reads a source from one position on into a ring; see the module's rules.
+
+    Args:
+        shard: its name, for the log.
+        ring: an empty ring.
+        make_reader: makes a reader that reports to the given listener (this intake).
+        start: where to begin; None: at the source's latest position.
+        tables: where it is noted what columns a table had last, by the name that consumers know.
+        host: on a thread of which it reads.
+    """
+
+    def __init__(
+        self,
+        shard: str,
+        ring: RingStore,
+        make_reader: Callable[[Intake], Reader],
+        start: Position | None,
+        tables: dict[TableName, pa.Schema] | None = None,
+        host: Host = OS_HOST,
+    ) -> None:
+        self.ring = ring
+        self.state = IntakeState.CONNECTING
+        #: why it is not streaming
+        self.error: CanalGroupError | None = None
+        #: source clock minus local clock, microseconds
+        self.skew_us = 0
+        self.server_version = ""
+        #: row changes and statements stored so far
+        self.rows = 0
+        #: commit time of the last stored transaction
+        self.commit_us = 0
+        self.disconnects = 0
+        #: why the source has to be opened again; None: it has not
+        self.ended: ShardUnavailable | None = None
+        self._shard = shard
+        self._tables = {} if tables is None else tables
+        self._reader = make_reader(self)
+        self._start = start
+        self._opened: Position | None = None
+        self._known = host.event()
+        self._closing = host.event()
+        #: a promise, and the ring's put cursor when it was made
+        self._promise: tuple[int, int] | None = None
+        self._thread = host.start(self._run, f"reader-{shard}")
+
+    # ---- for the shard -------------------------------------------------------------------------------------
+
+    @property
+    def server(self) -> str:
+        """Identity of the server that is read; empty: not known."""
+        return self._reader.server
+
+    def opened(self, position: Position) -> None:
+        """Note where the stream begins (the reader calls this)."""
+        if self._opened is None:
+            self._opened = position
+            self._known.set()
+
+    def opened_at(self, timeout_s: float) -> Position:
+        """Return where the stream begins, waiting until it is known.
+
+        Raises:
+            DataError: the source cannot be read.
+            ShardUnavailable: it is not known in time.
+        """
+        self._known.wait(timeout_s)
+        if self._opened is not None:
+            return self._opened
+        if isinstance(self.error, DataError):
+            raise self.error
+        why = f": {self.error}" if self.error is not None else "."
+        raise ShardUnavailable(f"Shard {self._shard} has not reached its source yet{why}", retry_after_s=0.5)
+
+    def stands_at(self, position: Position) -> bool:
+        """Return whether the ring, rolled back, would begin exactly at `position`."""
+        first = self.ring.first_position()
+        if first is not None and not position.is_of(self.server):
+            return False
+        first = first or self._opened
+        if first is None or self.ended is not None or self._closing.is_set():
+            return False
+        # Two positions that only GTIDs can find may name one place.
+        by_gtid = position.server == ANY_SERVER
+        return (first.file, first.offset, first.rows_into_transaction) == (
+            position.file,
+            position.offset,
+            position.rows_into_transaction,
+        ) and not (by_gtid and first.gtid_set != position.gtid_set)
+
+    def source_now_us(self) -> int | None:
+        """Return the time by the source's clock, microseconds since 1970 UTC; None: not known."""
+        return self._reader.source_now_us()
+
+    def created(self, run: HeaderRun) -> dict[str, int]:
+        """Return when the binlog files of a run were created, by name, as far as that is known."""
+        files = run.headers["file"]
+        # A shard's files come one after the other: each begins where the index changes.
+        first = np.flatnonzero(np.diff(files, prepend=files[:1] + 1))
+        names = [run.names[index] for index in files[first].tolist()]
+        known = self._reader.created
+        return {name: known[name] for name in names if name in known}
+
+    def promise_us(self) -> int | None:
+        """Return what the source's quiet promises, if every header before the promise was handed out."""
+        promise = self._promise
+        if promise is None:
+            return None
+        frontier_us, put = promise
+        _, handed_out, stored = self.ring.cursors
+        return frontier_us if handed_out == stored == put else None
+
+    def wait_stopped(self, timeout_s: float) -> None:
+        """Wait so long, or until the intake is closed."""
+        self._closing.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop reading and wait until the thread has ended."""
+        self._closing.set()
+        self._reader.stop()
+        self.ring.close()
+        self._thread.join()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the intake's state as a JSON object."""
+        ack, get, put = self.ring.cursors
+        latest = self._reader.position or self._opened
+        return {
+            "state": self.state.value,
+            "error": str(self.error) if self.error is not None else None,
+            "server_version": self.server_version,
+            "skew_us": self.skew_us,
+            "position": str(latest) if latest is not None else None,
+            "commit_us": self.commit_us,
+            "rows": self.rows,
+            "disconnects": self.disconnects,
+            "ring": {"ack": ack, "get": get, "put": put, "bytes": self.ring.bytes_held},
+        }
+
+    # ---- for the reader ------------------------------------------------------------------------------------
+
+    def chunk_read(self, chunk: Chunk) -> None:
+        """Store a chunk; waits while the ring is full, which stops the reading."""
+        for table in chunk.tables:
+            self._tables[table.name] = table.rows.schema
+        self.ring.put(chunk)
+        self.rows += int(chunk.headers["rows"].sum())
+        if len(chunk.headers):
+            self.commit_us = int(chunk.headers["commit_us"][-1])
+
+    def caught_up(self, frontier_us: int) -> None:
+        """Note the source's promise, and wake whoever waits for headers."""
+        self._promise = frontier_us, self.ring.cursors[2]
+        if frontier_us == END_OF_TIME_US and self.state is not IntakeState.FINISHED:
+            self.state = IntakeState.FINISHED
+            _log.info("shard=%s finished rows=%d", self._shard, self.rows)
+        self.ring.wake()
+
+    def connected(self, skew_us: int, server_version: str) -> None:
+        """Note that the source streams."""
+        self.state, self.error = IntakeState.STREAMING, None
+        self.skew_us, self.server_version = skew_us, server_version
+        _log.info("shard=%s connected server=%s skew_us=%d", self._shard, server_version, skew_us)
+
+    def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
+        """Note that the source is away."""
+        self.state, self.error = IntakeState.CONNECTING, error
+        self.disconnects += 1
+        _log.warning("shard=%s disconnected retry_after_s=%.1f: %s", self._shard, retry_after_s, error)
+
+    def _run(self) -> None:
+        start = self._start
+        while not self._closing.is_set():
+            try:
+                self._reader.run(start)
+            except ShardUnavailable as error:
+                self._end(error)
+                return
+            except CanalGroupError as error:
+                self._stop_at(error)
+            except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
+                _log.exception("shard=%s reader broke", self._shard)
+                self._stop_at(
+                    DataError(
+                        f"Shard {self._shard} stopped: {type(error).__name__}: {error}",
+                        hint="This is a defect of canal-group; the shard's log holds the traceback.",
+                        shard=self._shard,
+                    )
+                )
+            self._closing.wait(RETRY_STOPPED_S)
+            start = self._reader.position or self._start
+
+    def _end(self, error: ShardUnavailable) -> None:
+        """Note that the source has to be opened again, or that the ring was closed under the reader."""
+        if not self._closing.is_set():
+            self.ended = self.error = error
+            self.state = IntakeState.CONNECTING
+            self.ring.close()
+            _log.warning("shard=%s ended: %s", self._shard, error)
+
+    def _stop_at(self, error: CanalGroupError) -> None:
+        self.state, self.error = IntakeState.STOPPED, error
+        self._known.set()
+        self.ring.wake()
+        if not self._closing.is_set():
+            _log.error("shard=%s stopped: %s", self._shard, error)

@@ -1,0 +1,393 @@
+"""The shard actor: owns one source's intake, and hands out headers and rows.
+
+Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer
+epoch is obeyed; a call under another generation than the current one is refused, because sequences mean
+nothing across generations.
+
+A shard that no group asks for a while leaves its source by itself: its group was paused or cut off, and the
+shards of the server that is active by now read the same source, under the same server id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from actors.parse.files.files_reader import FilesReader, FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.described import described
+from actors.parse.server.reader import Reader, SourceReader
+from actors.parse.server.source import SourceAddress, connect, server_facts
+from actors.parse.server.start import StartBy, earliest_position, latest_position
+from actors.ports import Host, Lock
+from actors.process.host import OS_HOST
+from actors.process.imports import settle
+from actors.process.loop_thread import LoopThread
+from actors.shard.intake import Intake, IntakeState
+from actors.shard.report import NOTHING, ShardReport
+from actors.sink.route import Route
+from actors.sink.sink import Sink
+from actors.store.ring import RingBounds, RingStore
+from actors.store.rows import Parcel, gather
+from actors.transport.door_ground import certificate_where_reached, node_host
+from actors.transport.line import LineAddress
+from actors.transport.line_door import LineDoor
+from actors.transport.row_door import RowAddress, RowDoor
+from actors.transport.row_ticket import RowTicket
+from conf.shard_settings import Start
+from conf.stream_settings import FilterSettings
+from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageError
+from merge.values.chunk import TableName
+from merge.values.position import Position
+
+#: how long headers are gathered for one report while many come, seconds
+GATHER_S = 0.1
+#: how long `open` waits for a source to tell where its stream begins
+OPEN_TIMEOUT_S = 20.0
+#: a promise that was reported is reported again so much later, seconds
+REPEAT_S = 1.0
+#: polls that wait at once: of the group, and of the one before it
+POLLS_MAX = 2
+#: how often a shard looks whether its group is silent, seconds; a process that was paused looks at once
+WATCH_S = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Held:
+    """An intake under one term.
+
+    Its first three fields never change: who reads them together acts on one ring. The rest is what was said
+    of it, guarded by `polling`.
+    """
+
+    #: (epoch, generation) of the group that is obeyed
+    term: tuple[int, int]
+    intake: Intake
+    #: of the ring under this term; a later term rolls it back
+    turn: int
+    polling: Lock
+    #: the promise that was reported last, and when, seconds
+    reported_us: int | None = None
+    reported_at_s: float = 0.0
+    #: whether the last report was so large that more is sure to come
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWiring:
+    """What a shard is made of."""
+
+    source: SourceAddress | FilesSource
+    #: what is kept, and what it is called
+    filter: FilterSettings
+    ring: RingBounds
+    #: when a chunk is full
+    limits: Limits
+    #: how long a commit may take from its stamp to the binlog, microseconds
+    margin_us: int
+    #: where to begin when the group does not say
+    start: Start
+    #: by what a server's stream is found again
+    start_by: StartBy
+    #: how long the group may be silent before the shard leaves its source, seconds
+    silence_max_s: float
+
+
+class Shard:
+    """One shard; `ShardActor` is the actor.
+
+    Args:
+        wiring: what it is made of.
+        host: that it runs on.
+        make_reader: makes a reader that reports to an intake; None: as the wiring says.
+    """
+
+    def __init__(
+        self,
+        wiring: ShardWiring,
+        host: Host = OS_HOST,
+        make_reader: Callable[[Intake], Reader] | None = None,
+    ) -> None:
+        self._wiring = wiring
+        self._host = host
+        self._make_reader = make_reader or self._reader
+        self._name = wiring.source.name
+        chosen = wiring.filter
+        routes = [Route(route.match, route.to) for route in chosen.routes]
+        self._sink = Sink(chosen.white, chosen.black, routes)
+        self._opening = host.lock()
+        #: never set: what the watch waits on
+        self._pause = host.event()
+        #: when the group asked last, seconds
+        self._asked_at_s = host.clock_s()
+        #: what is read for the group that is obeyed; None: nothing
+        self._held: _Held | None = None
+        #: columns of the tables that were read, as their last rows had them; as many as the source has tables
+        self._tables: dict[TableName, pa.Schema] = {}
+        #: (epoch, generation) of the group that is obeyed, whether or not anything is read for it
+        self._term = (0, 0)
+        self._asking = host.lock()
+        self._door: RowDoor | None = None
+        self._line_address: LineAddress | None = None
+        host.start(self._watch, f"watch-{self._name}")
+
+    def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+        """Hand out what follows `position` (None: where the source stands now) under a new generation.
+
+        A ring that begins exactly there is rolled back; otherwise the source is read again from there.
+
+        Returns:
+            Where the stream begins.
+
+        Raises:
+            FencedError: a group with a newer epoch was here; nothing was changed.
+            DataError: the source cannot be read from there.
+            ShardUnavailable: the source does not answer yet; opening again goes on waiting.
+        """
+        with self._opening:
+            if (epoch, generation) < self._term:
+                raise FencedError(
+                    f"Shard {self._name} obeys epoch {self._term[0]}.",
+                    our_epoch=epoch,
+                    current_epoch=self._term[0],
+                )
+            self._asked_at_s = self._host.clock_s()
+            term, held = (epoch, generation), self._held
+            self._term = term
+            if held is not None and held.term != term:
+                if position is not None and held.intake.stands_at(position):
+                    held.intake.ring.rollback()
+                    self._hold(held.intake)
+                    return position
+                self._leave()
+                held = None
+            if held is None:
+                ring = RingStore(self._wiring.ring, self._host)
+                intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
+            else:
+                intake = held.intake
+            # Also when it is asked again: nothing that was reported before may have arrived.
+            self._hold(intake)
+            try:
+                opened = intake.opened_at(OPEN_TIMEOUT_S)
+            finally:
+                self._asked_at_s = self._host.clock_s()
+            return position or opened
+
+    def close(self, epoch: int) -> None:
+        """Leave the source and forget what is held, unless a group with a newer epoch was here."""
+        with self._opening:
+            if epoch >= self._term[0]:
+                self._leave()
+
+    def _hold(self, intake: Intake) -> None:
+        self._held = _Held(self._term, intake, intake.ring.turn, self._host.lock())
+
+    def _leave(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.intake.close()
+
+    def _watch(self) -> None:
+        """Leave the source when no group has asked for long; runs until the process ends."""
+        while True:
+            left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
+            if left_s > 0:
+                self._pause.wait(min(left_s, WATCH_S))
+                continue
+            with self._opening:
+                if self._held is not None and self._silent():
+                    _log.warning("shard=%s leaves its source: its group is silent", self._name)
+                    self._leave()
+            self._pause.wait(WATCH_S)
+
+    def _silent(self) -> bool:
+        return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
+
+    def _reader(self, intake: Intake) -> Reader:
+        wiring = self._wiring
+        if isinstance(wiring.source, FilesSource):
+            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake)
+        return SourceReader(
+            wiring.source,
+            self._sink.select,
+            wiring.limits,
+            intake,
+            margin_us=wiring.margin_us,
+            begin=wiring.start,
+            start_by=wiring.start_by,
+        )
+
+    def poll(
+        self, epoch: int, generation: int, items_max: int, wait_s: float, done: int = NOTHING
+    ) -> ShardReport:
+        """Return new headers or a new promise, waiting so long for either; before that, `free` up to `done`.
+
+        Raises:
+            ShardUnavailable: this shard is not open under that generation.
+        """
+        held = self._current(epoch, generation)
+        self._asked_at_s = self._host.clock_s()
+        if done != NOTHING:
+            held.intake.ring.ack(done, held.turn)
+        with held.polling:
+            return self._report(held, items_max, wait_s)
+
+    def _report(self, held: _Held, items_max: int, wait_s: float) -> ShardReport:
+        intake = held.intake
+        promise_us = intake.promise_us()
+        news = (promise_us is not None and promise_us != held.reported_us) or (
+            intake.state is IntakeState.STOPPED
+        )
+        gather_s = GATHER_S if held.busy else 0.0
+        # A rollback that comes meanwhile ends this poll's right to read.
+        run = intake.ring.get_within(
+            0.0 if news else wait_s, items_max=items_max, turn=held.turn, gather_s=gather_s
+        )
+        held.busy = intake.ring.is_much(run)
+        error = intake.error if intake.state is IntakeState.STOPPED else None
+        if error is not None and not len(run):
+            intake.wait_stopped(wait_s)
+        return ShardReport(
+            run if len(run) else None,
+            self._news_of(held),
+            error,
+            intake.server,
+            intake.ring.short,
+            source_us=intake.source_now_us(),
+            created=intake.created(run),
+        )
+
+    def _news_of(self, held: _Held) -> int | None:
+        """Return the promise if it has to be reported: a new one, and an old one again after a while.
+
+        That of a source that has ended is its last: a group that did not hear it would wait for ever.
+        """
+        promise_us, now_s = held.intake.promise_us(), self._host.clock_s()
+        if promise_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
+            return None
+        held.reported_us, held.reported_at_s = promise_us, now_s
+        return promise_us
+
+    def line_at(self) -> LineAddress:
+        """Return where a group can open the line by which it polls and frees."""
+        with self._asking:
+            if self._line_address is None:
+                self._line_address = self._opened_line()
+            return self._line_address
+
+    def _opened_line(self) -> LineAddress:
+        polls = ThreadPoolExecutor(POLLS_MAX, thread_name_prefix="poll")
+
+        async def poll(*arguments: Any) -> ShardReport:
+            return await asyncio.get_running_loop().run_in_executor(polls, self.poll, *arguments)
+
+        async def free(*arguments: Any) -> None:
+            self.free(*arguments)
+
+        host = node_host()
+        opening = LineDoor({"poll": poll, "free": free}).open(host, certificate_where_reached(host))
+        return LoopThread(f"line-{self._name}").run(opening).result()
+
+    def rows_at(self) -> RowAddress:
+        """Return where rows are handed out."""
+        with self._asking:
+            if self._door is None:
+                self._door = RowDoor(self._rows)
+            return self._door.address
+
+    def _rows(self, ticket: RowTicket) -> Iterator[Parcel]:
+        """Yield the rows that a ticket names, see `actors.store.rows`.
+
+        Raises:
+            ShardUnavailable: this shard is not open under that generation.
+            UsageError: a part of them is acknowledged already.
+        """
+        ring = self._current(ticket.epoch, ticket.generation).intake.ring
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+
+    def describe(self, schema: str, table: str) -> bytes | None:
+        """Return the columns of a table by its consumers' name, an Arrow schema's bytes; None: there is none.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer.
+            SchemaMismatch: its tables of that name cannot become one.
+        """
+        name, source = TableName(schema, table), self._wiring.source
+        address = source.lookup if isinstance(source, FilesSource) else source
+        try:
+            found = described(address, self._sink.select, name) if address is not None else None
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The tables of shard {self._name} that are called {name} cannot become one: {error}.",
+                hint="Bring them to one definition, or read the envelope format.",
+            ) from error
+        if found is None and name in self._tables:
+            # The account may follow the binlog, and not see the table.
+            found = pa.schema(list(self._tables[name].field("after").type))
+        return found.serialize().to_pybytes() if found is not None else None
+
+    def locate(self, begin: Start) -> Position:
+        """Return where the source's binlog begins or ends now, whatever was read of it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
+            UsageError: the shard is files.
+        """
+        source = self._wiring.source
+        if isinstance(source, FilesSource):
+            raise UsageError(
+                f"Shard {self._name} is files, which do not say what is {begin} in them.",
+                hint="Begin at the cursor, or at a position.",
+            )
+        find = earliest_position if begin == "earliest" else latest_position
+        with contextlib.closing(connect(source)) as connection:
+            return find(source, connection, server_facts(source, connection))
+
+    def free(self, epoch: int, generation: int, sequence: int) -> None:
+        """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""
+        held = self._held
+        if held is not None and held.term == (epoch, generation):
+            held.intake.ring.ack(sequence, held.turn)
+
+    def status(self) -> dict[str, Any]:
+        """Return the shard's state as a JSON object."""
+        held = self._held
+        state = held.intake.describe() if held is not None else {"state": "closed", "error": None}
+        return {
+            "shard": self._name,
+            "source": self._wiring.source.place,
+            "pid": os.getpid(),
+            "arrow_bytes": pa.total_allocated_bytes(),
+            **state,
+        }
+
+    def _current(self, epoch: int, generation: int) -> _Held:
+        held = self._held
+        if held is None or held.term != (epoch, generation):
+            raise ShardUnavailable(
+                f"Shard {self._name} is not open under epoch {epoch}, generation {generation}.",
+                retry_after_s=0.1,
+            )
+        if held.intake.ended is not None:
+            raise held.intake.ended
+        return held
+
+
+class ShardActor(Shard):
+    """One shard in a process of its own; a plain class that `actors.driver.launch` turns into an actor."""
+
+    def __init__(self, wiring: ShardWiring) -> None:
+        settle()
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        super().__init__(wiring)

@@ -1,0 +1,73 @@
+"""From settings to a shard's parts: apart from those of group and gateway, which need no parser."""
+
+from __future__ import annotations
+
+from actors.parse.files.files_reader import FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.source import SourceAddress
+from actors.shard.shard import ShardWiring
+from actors.store.ring import BatchMode, RingBounds
+from conf.server_settings import LocalSettings
+from conf.settings import InstanceSettings
+from conf.shard_settings import LookupSettings, ShardSettings
+
+#: a group that is silent for less may just be restarting: its shards keep their rings for it, seconds
+SILENCE_MIN_S = 10.0
+
+
+def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddress | FilesSource:
+    """Return what a shard reads: a server, or files."""
+    if shard.files is None:
+        return source_address(settings, shard, shard)
+    lookup = source_address(settings, shard, shard.lookup) if shard.lookup is not None else None
+    return FilesSource(shard.name, str(shard.files), follow=shard.follow, lookup=lookup)
+
+
+def source_address(
+    settings: InstanceSettings, shard: ShardSettings, server: ShardSettings | LookupSettings
+) -> SourceAddress:
+    """Return where a shard's server is, or the one that is asked for its tables, and how to log in."""
+    ssl = server.ssl
+    assert server.host is not None, "a shard without files has a host"
+    assert server.user is not None, "a shard with a host has a user"
+    return SourceAddress(
+        name=shard.name,
+        host=server.host,
+        port=server.port,
+        user=server.user,
+        password=server.password.get_secret_value(),
+        server_id=settings.server_id_of(shard),
+        destination=settings.destination,
+        connect_timeout_s=settings.reader.connect_timeout_s,
+        read_timeout_s=settings.reader.read_timeout_s,
+        heartbeat_ms=settings.reader.heartbeat_ms,
+        ssl=None
+        if ssl is None
+        else {
+            "ca": str(ssl.ca) if ssl.ca else None,
+            "cert": str(ssl.cert) if ssl.cert else None,
+            "key": str(ssl.key) if ssl.key else None,
+            "verify_cert": ssl.verify,
+            "verify_identity": ssl.verify,
+        },
+    )
+
+
+def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
+    """Return what a shard actor is made of."""
+    reader, store, chosen = settings.reader, settings.store, settings.coordination
+    session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
+    return ShardWiring(
+        source=shard_source(settings, shard),
+        filter=settings.filter,
+        ring=RingBounds(
+            mode=BatchMode(store.mode),
+            size=store.size,
+            memunit_bytes=store.memunit_bytes,
+        ),
+        limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
+        margin_us=settings.merge.margin_ms * 1000,
+        start=settings.start_of(shard),
+        start_by=shard.start_by,
+        silence_max_s=max(SILENCE_MIN_S, session_s),
+    )

@@ -1,0 +1,1 @@
+"""Transport: calls and rows between the processes of an instance."""

@@ -1,0 +1,133 @@
+"""The gateway's end of the shards' row doors."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyarrow import flight
+
+from actors.store.rows import opened, read_message
+from actors.transport.flight_errors import our_error
+from actors.transport.row_door import RowAddress
+from actors.transport.row_ticket import RowTicket
+from canal_group.shared_memory.near_client import NearClient
+from merge.errors import ShardUnavailable
+from merge.rows.assemble import ShardRows
+from merge.values.chunk import TableName
+
+_log = logging.getLogger(__name__)
+
+#: how long a shard may take to send its part of a batch, seconds
+FETCH_TIMEOUT_S = 30.0
+
+
+class RowClient:
+    """Fetches rows of one shard; safe to use from several threads.
+
+    A shard that came back has another door: whoever finds the old one shut asks for the new one, and tries
+    there once. Fetching changes nothing, so that it may be repeated.
+
+    Args:
+        name: of the shard.
+        ask: asks the shard where its door is.
+    """
+
+    def __init__(self, name: str, ask: Callable[[], RowAddress]) -> None:
+        self._name = name
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._way: _Way | None = None
+
+    def fetch(self, ticket: RowTicket) -> ShardRows:
+        """Return the rows that a ticket names.
+
+        Raises:
+            RetryableError: the shard is away, or not open under that generation.
+            UsageError: a part of them is acknowledged already.
+        """
+        way = self._reach()
+        try:
+            return way.fetch(ticket)
+        except _Shut:
+            self._leave(way)
+        way = self._reach()
+        try:
+            return way.fetch(ticket)
+        except _Shut as error:
+            self._leave(way)
+            raise ShardUnavailable(
+                f"Shard {self._name} hands out no rows: {error}.", retry_after_s=0.3
+            ) from error
+
+    def _reach(self) -> _Way:
+        with self._lock:
+            if self._way is None:
+                self._way = _Way(self._ask())
+            return self._way
+
+    def _leave(self, way: _Way) -> None:
+        with self._lock:
+            if self._way is way:
+                self._way = None
+        way.close()
+
+
+class _Shut(Exception):  # noqa: N818  a door is no error
+    """Nobody of ours answers there."""
+
+
+class _Way:
+    """The way to one incarnation of a shard: its near door if that is on this machine, else the other."""
+
+    def __init__(self, address: RowAddress) -> None:
+        self._secret = address.secret
+        self._far = flight.FlightClient(
+            address.location,
+            tls_root_certs=address.certificate,
+            # Else a shard that came back, on the port of its predecessor perhaps, would inherit the pause
+            # before that one would have been tried again.
+            generic_options=[("grpc.use_local_subchannel_pool", 1)],
+        )
+        self._near: NearClient | None = None
+        if address.near is not None:
+            try:
+                self._near = NearClient(address.near, FETCH_TIMEOUT_S)
+            except OSError as error:
+                _log.info("rows of %s come by its far door: %s", address.location, error)
+
+    def fetch(self, ticket: RowTicket) -> ShardRows:
+        """Return the rows that a ticket names.
+
+        Raises:
+            _Shut: nobody answers.
+            CanalGroupError: the shard's refusal.
+        """
+        if self._near is not None:
+            try:
+                lent = self._near.borrow(ticket.to_dict())
+            except OSError as error:
+                raise _Shut(f"{type(error).__name__} {error}") from error
+            return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
+        named = flight.Ticket(json.dumps(ticket.to_dict()).encode())
+        shown = [(b"authorization", f"Bearer {self._secret}".encode())]
+        options = flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S, headers=shown)
+        try:
+            sent = self._far.do_get(named, options).read_all()
+        except (flight.FlightError, pa.ArrowException) as error:
+            told = our_error(error)
+            if told is not None:
+                raise told from error
+            raise _Shut(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        return opened(map(read_message, sent.to_batches()))
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._near is not None:
+            self._near.close()
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):
+            self._far.close()

@@ -1,0 +1,1 @@
+"""Client: a consumer, its batches, its lease, and readers of ranges of the stream."""

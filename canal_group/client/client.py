@@ -1,0 +1,94 @@
+"""The way in: `connect` makes a consumer of one destination, subscribed under its client id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from canal_group.client.consumer import Consumer
+from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.tls import Tls
+from canal_group.zookeeper.login import ZooKeeperLogin
+from merge.errors import ConfigError
+
+
+def connect(
+    uri: str | None = None,
+    *,
+    destination: str,
+    client_id: str = "1001",
+    filter: str = "",  # noqa: A002  canal's name for it
+    token: str | None = None,
+    tls_ca: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
+    wait_s: float | None = None,
+    resume: Literal["cursor", "now"] | None = None,
+    retry_s: float = 60.0,
+    zookeeper: str | None = None,
+    zookeeper_auth: str | None = None,
+    zookeeper_ca: str | Path | None = None,
+    zookeeper_cert: str | Path | None = None,
+    zookeeper_key: str | Path | None = None,
+    prefix: str = "/otter/canal",
+    shared_memory: bool = True,
+) -> Consumer:
+    """Connect to the active gateway and become the active consumer of a client id.
+
+    Args:
+        uri: the gateway, "grpc://host:port", or "grpc+tls://host:port" with TLS; several parted by commas are
+            tried in turn. None: whoever ZooKeeper says is active.
+        destination: the logical instance to read.
+        client_id: whose cursor to use; 1001 is canal's default.
+        filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
+        token: by which the gateway knows us, and what we may read.
+        tls_ca: file of the authorities that sign the gateways' certificates, PEM; given, every gateway is
+            reached by TLS, whatever its address says. None: those of the system, for "grpc+tls://" only.
+        tls_cert: file of our own certificate, PEM, where the gateways ask for one; together with `tls_key`.
+        tls_key: file of that certificate's key.
+        wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
+            takes.
+        resume: where to go on if the client id was dropped, or a source has purged its position; see
+            `Consumer.subscribe`.
+        retry_s: how long a later call goes on while the server is away or fails over, before it raises.
+        zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
+            next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
+        zookeeper_auth: "user:password" of the servers' `coordination.user`, where they have one.
+        zookeeper_ca: file of the authorities that sign ZooKeeper's certificates; given, it is reached by TLS.
+        zookeeper_cert: file of our own certificate, PEM, where ZooKeeper asks for one; with `zookeeper_key`.
+        zookeeper_key: file of that certificate's key.
+        prefix: where canal's tree hangs in ZooKeeper.
+        shared_memory: whether rows of a gateway on this machine may be read in memory that it lends;
+            False: all come by Arrow Flight, for who does not trust the gateway's process with its own.
+
+    Returns:
+        A subscribed consumer, a context manager.
+
+    Raises:
+        ConsumerActive: another consumer holds the client id; the sentence names it.
+        SubscriptionDropped: it was away for too long, and `resume` is None.
+        ServerUnavailable: the gateway does not answer.
+        AccessDenied: the token is missing, wrong, or for something else.
+        ConfigError: an address or a certificate is wrong, or neither `uri` nor `zookeeper` is given.
+    """
+    directory = None
+    if zookeeper is not None:
+        # kazoo is needed by those only who pass `zookeeper`.
+        from canal_group.gateway.discovery import Directory  # noqa: PLC0415
+
+        files = (zookeeper_ca, zookeeper_cert, zookeeper_key)
+        login = ZooKeeperLogin.parse(zookeeper_auth, *(None if file is None else str(file) for file in files))
+        directory = Directory(zookeeper, destination, prefix, login=login)
+    elif uri is None:
+        raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
+    where = uri if uri is not None or directory is None else directory.gateways
+    assert where is not None
+    tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
+    door = GatewayDoor(where, destination, token, tls, shared_memory=shared_memory)
+    consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
+    try:
+        consumer.subscribe(resume=resume)
+    except BaseException:
+        consumer.close()
+        raise
+    return consumer

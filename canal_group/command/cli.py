@@ -1,0 +1,326 @@
+"""The command line: `canal-group serve|stop|start|check|consume|status|shard|binlog|demo`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from canal_group.command import shard_cli
+from canal_group.command.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
+from canal_group.command.login_options import (
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TokenEnv,
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    ZookeeperCert,
+    ZookeeperKey,
+    secret,
+    zookeeper_login,
+)
+from canal_group.command.serve_command import serve
+from canal_group.command.switch_command import start, stop
+from canal_group.demo.database.engine import Engine
+from canal_group.zookeeper.login import ZooKeeperLogin
+from merge.errors import CanalGroupError, RolledBack
+
+if TYPE_CHECKING:
+    from conf.settings import InstanceSettings
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Merge the binlogs of MySQL and MariaDB shards into one ordered, acknowledged stream.",
+)
+
+app.add_typer(shard_cli.app, name="shard")
+
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
+
+
+def main() -> None:
+    """Run the command line; an error of ours is a sentence and exit status 1 (2 for bad usage)."""
+    try:
+        app()
+    except CanalGroupError as error:
+        _err.print(f"[red]{type(error).__name__}[/red]: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+app.command()(serve)
+app.command()(stop)
+app.command()(start)
+
+
+@app.command()
+def check(
+    config: Config,
+    show_settings: Annotated[
+        bool, typer.Option("--settings", help="Print every setting as it holds, presets included.")
+    ] = False,
+) -> None:
+    """Check an instance file and each source's settings and grants; a line each."""
+    from actors.parse.files.files_reader import FilesSource, listed
+    from actors.parse.server.preflight import preflight
+    from actors.shard.wiring import shard_source
+    from conf.description import describe
+    from conf.load import load_instance
+
+    out = Console(highlight=False, soft_wrap=True)
+    settings = load_instance(config)
+    out.print(
+        f"[green]ok[/green]    {config}: destination {settings.destination}, {len(settings.shards)} shards"
+    )
+    if show_settings:
+        for key, value in describe(settings).items():
+            out.print(f"      {key} = {value}", markup=False)
+    failed = not _check_gateway(out, config, settings)
+    for shard in settings.shards:
+        source = shard_source(settings, shard)
+        where = f"{shard.name} ({source.place})"
+        try:
+            if isinstance(source, FilesSource):
+                out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
+                continue
+            checks = preflight(source, start_by=shard.start_by)
+        except CanalGroupError as error:
+            failed = True
+            out.print(f"[red]FAIL[/red]  {where}: {error}")
+            continue
+        for found in checks:
+            failed |= not found.ok
+            advised = "[yellow]mind[/yellow]" if found.fix else "[green]ok[/green]  "
+            label = advised if found.ok else "[red]FAIL[/red]"
+            mend = f". Mend it with: {found.fix}" if found.fix else ""
+            out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
+    """Say what an operator should have thought of; return whether the gateway's certificate can be used."""
+    from actors.group.wiring import gateway_tls
+    from conf.cautions import cautions
+
+    for sentence in cautions(settings):
+        out.print(f"[yellow]mind[/yellow]  {config}: {sentence}")
+    try:
+        gateway_tls(settings)
+    except CanalGroupError as error:
+        out.print(f"[red]FAIL[/red]  {config}: {error}")
+        return False
+    return True
+
+
+@app.command()
+def consume(
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    client_id: Annotated[str, typer.Option("--client", help="Whose cursor to use.")] = "1001",
+    filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
+    as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
+    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after so many rows; 0: never.")] = 0,
+    timeout_s: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
+    ] = None,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+    shared_memory: SharedMemory = True,
+) -> None:
+    """Print a destination's changes, in order: one JSON object a line, or a table.
+
+    Without --ack everything printed comes again, to the next consumer.
+    """
+    import canal_group
+    from canal_group.command.show import print_lines, print_table
+
+    show = print_table if as_table else print_lines
+    printed = 0
+    with (
+        _quiet_interrupt(),
+        canal_group.connect(
+            gateway if zookeeper is None else None,
+            zookeeper=zookeeper,
+            destination=destination,
+            client_id=client_id,
+            filter=filter,
+            token=secret(token_env, "--token-env"),
+            tls_ca=tls_ca,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            zookeeper_auth=secret(zookeeper_auth_env, "--zookeeper-auth-env"),
+            zookeeper_ca=zookeeper_ca,
+            zookeeper_cert=zookeeper_cert,
+            zookeeper_key=zookeeper_key,
+            wait_s=10.0 if timeout_s is None else timeout_s,
+            shared_memory=shared_memory,
+        ) as consumer,
+    ):
+        while not rows_max or printed < rows_max:
+            try:
+                batch = consumer.get_without_ack(timeout=timeout_s)
+            except RolledBack as error:
+                _err.print(str(error))
+                continue
+            if batch is None:
+                break
+            rows = batch.envelope()
+            show(rows)
+            printed += rows.num_rows
+            if ack:
+                consumer.ack(batch.batch_id)
+
+
+@app.command()
+def status(
+    destination: Destination,
+    gateway: Gateway = GATEWAY,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the whole state as one JSON object.")
+    ] = False,
+    token_env: TokenEnv = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    zookeeper: Zookeeper = None,
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+) -> None:
+    """Show shards, who holds the group, outstanding batches, the active server and consumers."""
+    from canal_group.command.show import print_status
+    from canal_group.gateway.door import GatewayDoor
+    from canal_group.gateway.tls import Tls
+
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
+    with _gateways(gateway, destination, zookeeper, login) as where:
+        token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
+        door = GatewayDoor(where, destination, token, tls)
+        # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
+        door.ask_for(
+            "status", lambda state: typer.echo(json.dumps(state)) if as_json else print_status(state)
+        )
+
+
+@app.command()
+def binlog(
+    files: Annotated[
+        list[Path], typer.Argument(help="Binlog or relay-log files, or their folder, in order.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each change.")
+    ] = False,
+    lookup: Annotated[
+        str | None, typer.Option(help="user@host:port to ask for columns that the files do not name.")
+    ] = None,
+    password_env: Annotated[
+        str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
+    ] = None,
+    ssl_ca: Annotated[
+        Path | None,
+        typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; TLS, or nothing."),
+    ] = None,
+) -> None:
+    """Print what binlog files hold: transactions, row changes, definitions, and counts."""
+    from canal_group.command.binlog_tool import server_at, show
+    from canal_group.pages import keep_pages
+
+    keep_pages()
+    password = secret(password_env, "--password-env")
+    server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
+    with _quiet_interrupt():
+        show(files, typer.echo, as_json=as_json, lookup=server)
+
+
+@app.command()
+def demo(
+    shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
+    engine: Annotated[Engine, typer.Option(help="Their make; mixed: both, by turns.")] = Engine.MARIADB,
+    transactions: Annotated[
+        int | None, typer.Option(min=1, help="Small transactions, over all shards.")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Bound on the writing, seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 1,
+    files: Annotated[
+        bool, typer.Option("--files", help="Read recorded binlogs: no server is started, and none is needed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+) -> None:
+    """Start database servers, write to all of them, read the merged stream, and prove it right.
+
+    With --files the binlogs of four servers that ship with the package are read: seconds, and nothing to
+    install.
+    """
+    from canal_group.demo.options import DemoOptions
+    from canal_group.demo.run import run
+
+    standard = DemoOptions()
+    report = run(
+        DemoOptions(
+            shards=shards,
+            engine=engine,
+            transactions=standard.transactions if transactions is None else transactions,
+            seconds=standard.seconds if seconds is None else seconds,
+            seed=seed,
+            files=files,
+            json=as_json,
+        )
+    )
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _gateways(
+    gateway: str, destination: str, zookeeper: str | None, login: ZooKeeperLogin
+) -> Iterator[str | Callable[[], Sequence[str]]]:
+    """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
+    if zookeeper is None:
+        yield gateway
+        return
+    from canal_group.gateway.discovery import Directory
+
+    directory = Directory(zookeeper, destination, login=login)
+    try:
+        yield directory.gateways
+    finally:
+        directory.close()
+
+
+@contextmanager
+def _quiet_interrupt() -> Iterator[None]:
+    """Let Ctrl-C and a closed pipe end a command without a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""`canal-group serve`: the instances of files and folders, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from conf.folder import Found
+    from conf.settings import InstanceSettings
+
+#: how often `serve` looks whether its server is the active one, seconds
+ROLE_EVERY_S = 0.2
+
+_err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+
+def serve(
+    config: Annotated[
+        list[Path],
+        typer.Option(
+            "--config", "-c", help="An instance file, or a folder of them; watched. May be repeated."
+        ),
+    ],
+    address: Annotated[
+        str | None,
+        typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
+    ] = None,
+    scan_s: Annotated[
+        float, typer.Option("--scan", min=0.1, help="Seconds between two looks at the files.")
+    ] = 5.0,
+) -> None:
+    """Serve instances until SIGTERM or Ctrl-C, saying when each becomes active, stands by or is stopped.
+
+    Shards that a file gains or loses join and leave while its instance runs; any other change restarts it.
+    In a folder, files that come and go start and stop theirs. A broken file is named, and changes nothing.
+    """
+    from actors.driver.server import Server
+    from conf.folder import Found
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    files = _Files(config, address)
+    stop = threading.Event()
+    with Server(_err.print, log_to_driver=True) as server:
+        for file, settings in files.fixed.items():
+            server.start(file, settings)
+        found, scan_at_s = Found(), time.monotonic()
+        while not stop.is_set():
+            if time.monotonic() >= scan_at_s:
+                found = files.look(found)
+                server.follow(found)
+                scan_at_s = time.monotonic() + scan_s
+            # Ray installs handlers of its own when it starts, with the first instance: ours come after.
+            signal.signal(signal.SIGTERM, lambda *_: stop.set())
+            signal.signal(signal.SIGINT, lambda *_: stop.set())
+            server.tell_roles()
+            stop.wait(ROLE_EVERY_S)
+        _err.print("stopping")
+
+
+class _Files:
+    """The instance files that were named, and those in folders that were named."""
+
+    def __init__(self, paths: Sequence[Path], address: str | None) -> None:
+        from conf.load import load_instance
+
+        self._address = address
+        self._folders = [path for path in paths if path.is_dir()]
+        #: files that were named one by one, as they were at the start: they had to be right then
+        self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
+
+    def look(self, last: Found) -> Found:
+        """Return what all files say now; while a folder cannot be read, what they said before."""
+        from conf.folder import Found, read_file, read_folder
+
+        found = Found()
+        for file in self.fixed:
+            read_file(file, found)
+        for folder in self._folders:
+            try:
+                read = read_folder(folder)
+            except ConfigError as error:
+                return Found(last.settings or dict(self.fixed), {**last.errors, folder: error})
+            found.settings.update(read.settings)
+            found.errors.update(read.errors)
+        placed = {file: self._placed(settings) for file, settings in found.settings.items()}
+        return Found(placed, found.errors)
+
+    def _placed(self, settings: InstanceSettings) -> InstanceSettings:
+        if self._address is None:
+            return settings
+        chosen = settings.ray.model_copy(update={"address": self._address, "num_cpus": None})
+        return settings.model_copy(update={"ray": chosen})

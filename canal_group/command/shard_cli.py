@@ -1,0 +1,110 @@
+"""`canal-group shard hold|skip|resume|add|remove`: the shards of a running instance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from canal_group.command.operator_command import operated
+from canal_group.operator import Operator
+from merge.errors import ConfigError
+from merge.values.position import Position
+
+app = typer.Typer(
+    no_args_is_help=True, help="Say which shards a running instance has, and which of them it waits for."
+)
+
+Shard = Annotated[str, typer.Argument(help="The shard's name.", show_default=False)]
+Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it has come about.")]
+
+
+@app.command()
+@operated
+def hold(operator: Operator, shard: Shard) -> None:
+    """Wait for a shard that brings nothing, whatever the settings say."""
+    operator.hold(shard)
+    typer.echo(f"{shard} holds the group whenever it brings nothing, until `shard resume {shard}`")
+
+
+@app.command()
+@operated
+def skip(operator: Operator, shard: Shard) -> None:
+    """Go on without a shard; what it brings meanwhile is flagged late."""
+    operator.skip(shard)
+    typer.echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
+
+
+@app.command()
+@operated
+def resume(operator: Operator, shard: Shard) -> None:
+    """Treat a shard as the settings say again."""
+    state = operator.resume(shard)
+    far = ", and counts again when it has caught up" if state["skipped"] else ""
+    typer.echo(f"{shard} is treated as the settings say{far}")
+
+
+@app.command()
+@operated
+def add(
+    operator: Operator,
+    shard: Shard,
+    config: Annotated[Path, typer.Option("--config", "-c", help="An instance file that defines the shard.")],
+    start: Annotated[
+        str | None,
+        typer.Option(help="Where it begins: earliest, latest, or FILE:OFFSET. Otherwise as the file says."),
+    ] = None,
+    wait_s: Wait = 30.0,
+) -> None:
+    """Let one more shard join the stream that goes on."""
+    definition, position = _definition(config, shard, start)
+    operator.add(definition, position)
+    if not operator.joined(shard, wait_s):
+        typer.echo(
+            f"{shard} is to join; `canal-group status -d {operator.destination}` says when it has, or why not"
+        )
+        raise typer.Exit(1)
+    typer.echo(f"{shard} has joined; let the instance file of every server have it, behind the others")
+
+
+@app.command()
+@operated
+def remove(
+    operator: Operator,
+    shard: Shard,
+    now: Annotated[bool, typer.Option("--now", help="Drop what is not acknowledged.")] = False,
+    wait_s: Wait = 30.0,
+) -> None:
+    """Let a shard leave when all that it has committed is acknowledged, or at once."""
+    state = operator.remove(shard, now=now)
+    if now:
+        at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
+        rows = state["rows_dropped"]
+        typer.echo(
+            f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped"
+        )
+    elif operator.left(shard, wait_s):
+        typer.echo(f"{shard} has left; take it out of the instance file of every server")
+    else:
+        typer.echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
+        raise typer.Exit(1)
+
+
+def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:
+    """Return a shard as an instance file defines it, without its secrets, and where it begins."""
+    from conf.load import load_instance
+
+    settings = load_instance(config)
+    found = next((one for one in settings.shards if one.name == shard), None)
+    if found is None:
+        known = ", ".join(one.name for one in settings.shards)
+        raise ConfigError(f"{config} has no shard {shard}.", hint=f"It has {known}.", shard=shard)
+    definition: dict[str, Any] = json.loads(found.model_dump_json(exclude_defaults=True))
+    if start in ("earliest", "latest"):
+        return {**definition, "start": start}, None
+    if start is None:
+        return {**definition, "start": settings.start_of(found)}, None
+    file, _, offset = start.rpartition(":")
+    return definition, Position.from_dict({"file": file, "offset": offset})

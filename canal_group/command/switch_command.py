@@ -1,0 +1,94 @@
+"""`canal-group stop` and `start`: a destination is taken out of service, on all servers, and back."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canal_group.command.login_options import (
+    ZookeeperAuthEnv,
+    ZookeeperCa,
+    ZookeeperCert,
+    ZookeeperKey,
+    zookeeper_login,
+)
+from canal_group.zookeeper.login import ZooKeeperLogin
+from canal_group.zookeeper.stop_mark import StopMark
+from merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from actors.coordination.switch import Switch
+
+Destination = Annotated[str, typer.Argument(help="The logical instance.")]
+Config = Annotated[
+    Path | None, typer.Option("--config", "-c", help="Its instance file, which says where it is coordinated.")
+]
+Hosts = Annotated[
+    str | None, typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, instead of a file.")
+]
+Prefix = Annotated[str, typer.Option(help="With --zookeeper: where canal's tree hangs.")]
+
+
+def stop(
+    destination: Destination,
+    *,
+    config: Config = None,
+    zookeeper: Hosts = None,
+    prefix: Prefix = "/otter/canal",
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+    reason: Annotated[str, typer.Option(help="Why, for whoever looks at the status.")] = "",
+    wait_s: Annotated[
+        float, typer.Option("--wait", min=0, help="Seconds to wait until it is out of service.")
+    ] = 30.0,
+) -> None:
+    """Take a destination out of service: no server serves it, nor one that starts later, until `start`."""
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    mark = StopMark(by, datetime.now(UTC).isoformat(timespec="seconds"), reason)
+    standing = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
+    typer.echo(f"{destination} is {standing}")
+
+
+def start(
+    destination: Destination,
+    config: Config = None,
+    zookeeper: Hosts = None,
+    prefix: Prefix = "/otter/canal",
+    zookeeper_auth_env: ZookeeperAuthEnv = None,
+    zookeeper_ca: ZookeeperCa = None,
+    zookeeper_cert: ZookeeperCert = None,
+    zookeeper_key: ZookeeperKey = None,
+) -> None:
+    """Let a stopped destination be served again."""
+    login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
+    mark = _switch(destination, config, zookeeper, prefix, login).start()
+    if mark is None:
+        typer.echo(f"{destination} was not stopped")
+    else:
+        typer.echo(f"{destination} may be served again; it was {mark}")
+
+
+def _switch(
+    destination: str, config: Path | None, zookeeper: str | None, prefix: str, login: ZooKeeperLogin
+) -> Switch:
+    from actors.coordination.switch import ZooKeeperSwitch
+    from actors.group import wiring
+    from conf.load import load_instance
+
+    if (config is None) == (zookeeper is None):
+        raise ConfigError("Say where the destination is coordinated: either --config or --zookeeper.")
+    if config is None:
+        assert zookeeper is not None
+        return ZooKeeperSwitch(zookeeper, destination, prefix, login)
+    settings = load_instance(config)
+    if settings.destination != destination:
+        raise ConfigError(f"{config} is of {settings.destination}, not of {destination}.")
+    return wiring.switch(settings)

@@ -1,0 +1,1 @@
+"""Load: the tables that the demo writes to, and the transactions that it writes."""

@@ -1,0 +1,216 @@
+"""What a consumer does in ZooKeeper: find the active gateway, and keep its client id's running node.
+
+The tree is canal's (`canal_group.zookeeper.tree`). kazoo is imported here only, and this module only by who
+passes `zookeeper=` to `connect`: a consumer that knows its gateway's address needs neither. It cannot be
+`actors.coordination`, which a consumer's import must not bring in.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConfigurationError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+)
+from kazoo.retry import KazooRetry
+from kazoo.security import make_digest_acl
+
+from canal_group.gateway.gateway_uri import is_place
+from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.tree import Tree
+from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
+
+#: kazoo writes every request at level DEBUG, passwords included
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
+_kazoo_log.setLevel(logging.INFO)
+
+#: seconds of silence after which ZooKeeper gives our node to the next consumer
+SESSION_TIMEOUT_S = 10.0
+#: seconds that one question may take
+_CALL_TIMEOUT_S = 10.0
+#: seconds that the first connection may take
+_CONNECT_TIMEOUT_S = 5.0
+
+
+class Directory:
+    """A consumer's session in ZooKeeper. Safe to use from several threads.
+
+    Args:
+        hosts: "host:port,host:port", optionally with a chroot behind.
+        destination: the logical instance to read.
+        prefix: where canal's tree hangs.
+        session_timeout_s: seconds of silence after which the next consumer may take the client id.
+        login: who we are to ZooKeeper; the same user as the servers', where they have one.
+
+    Raises:
+        ConfigError: hosts, destination or prefix cannot be.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        destination: str,
+        prefix: str = "/otter/canal",
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        *,
+        login: ZooKeeperLogin = NOBODY,
+    ) -> None:
+        self._tree = Tree(destination, prefix)
+        self._hosts = hosts
+        acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
+        # The default waits up to an hour between two attempts to connect.
+        retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+        try:
+            self._client = KazooClient(
+                hosts=hosts,
+                timeout=session_timeout_s,
+                connection_retry=retry,
+                default_acl=acl,
+                logger=_kazoo_log,
+                **login.client_options(),
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
+        self._started = False
+
+    def gateways(self) -> list[str]:
+        """Return the active server's gateway, or all that campaign while there is none; "grpc://host:port".
+
+        Raises:
+            CoordinatorUnavailable: ZooKeeper does not answer.
+            ServerUnavailable: what it names is no address; nothing is opened.
+        """
+        found = self._read(self._tree.running)
+        address = _address(found) if found is not None else ""
+        if address:
+            return [self._gateway(address)]
+        try:
+            servers = self._ask(lambda: self._client.get_children_async(self._tree.clusters[1]))
+        except NoNodeError:
+            servers = []
+        return [self._gateway(server) for server in sorted(servers)]
+
+    def take(self, client_id: str, holder: str) -> str:
+        """Take the client id's running node, or keep it if it is ours.
+
+        Returns:
+            Our session, as the server wants to know it.
+
+        Raises:
+            ConsumerActive: somebody else holds it.
+            CoordinatorUnavailable: ZooKeeper does not answer; taking it again is harmless.
+            UsageError: `client_id` cannot be one.
+        """
+        path = self._tree.client_running(client_id)
+        number = int(client_id) if client_id.isdecimal() else client_id
+        state = json.dumps(
+            {"active": True, "address": holder, "clientId": number}, separators=(",", ":")
+        ).encode()
+        try:
+            self._ask(lambda: self._client.create_async(path, state, ephemeral=True, makepath=True))
+        except NodeExistsError:
+            self._check_ours(client_id, path)
+        identity = self._client.client_id
+        if identity is None:
+            raise self._unavailable("has just ended our session")
+        return hex(identity[0])
+
+    def let_go(self, client_id: str) -> None:
+        """Give the running node to whoever waits for it, if it is ours."""
+        if not self._client.connected:
+            return  # It goes with our session.
+        path = self._tree.client_running(client_id)
+        try:
+            if self._owner(path) == self._session_id:
+                self._ask(lambda: self._client.delete_async(path))
+        except (NoNodeError, CoordinatorUnavailable):
+            pass  # It goes with our session.
+
+    def close(self) -> None:
+        """End the session: the running node goes with it."""
+        self._client.stop()
+        self._client.close()
+
+    # ---- inside
+
+    def _gateway(self, address: str) -> str:
+        if not is_place(address):
+            raise ServerUnavailable(
+                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is no host:port.",
+                hint="Look at who may write to ZooKeeper (coordination.user), and at gateway.advertise.",
+                retry_after_s=0.5,
+            )
+        return f"grpc://{address}"
+
+    @property
+    def _session_id(self) -> int:
+        identity = self._client.client_id
+        return 0 if identity is None else int(identity[0])
+
+    def _check_ours(self, client_id: str, path: str) -> None:
+        owner = self._owner(path)
+        if owner == self._session_id:
+            return
+        name = _address(self._read(path) or b"") or "another consumer"
+        raise ConsumerActive(
+            f"Client {client_id} is held by {name}.",
+            hint="Wait until it goes or its session ends, or use another client id.",
+            holder=name,
+            retry_after_s=0.3,
+        )
+
+    def _owner(self, path: str) -> int:
+        found = self._ask(lambda: self._client.exists_async(path))
+        return 0 if found is None else int(found.ephemeralOwner)
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            data: bytes | None = self._ask(lambda: self._client.get_async(path))[0]
+        except NoNodeError:
+            return None
+        return data or b""
+
+    def _ask(self, ask: Callable[[], Any]) -> Any:
+        with self._translated():
+            if not self._started:
+                self._client.start(timeout=_CONNECT_TIMEOUT_S)
+                self._started = True
+            if not self._client.connected:
+                # kazoo would queue it, to run whenever the connection comes back.
+                raise self._unavailable("is not connected")
+            return ask().get(timeout=_CALL_TIMEOUT_S)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (NoAuthError, AuthFailedError) as error:
+            raise ConfigError(
+                f"ZooKeeper at {self._hosts} refuses us access.",
+                hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
+            ) from error
+        except (NoNodeError, NodeExistsError):
+            raise
+        except (KazooException, self._client.handler.timeout_exception) as error:
+            raise self._unavailable(f"did not answer ({type(error).__name__})") from error
+
+    def _unavailable(self, what: str) -> CoordinatorUnavailable:
+        return CoordinatorUnavailable(f"ZooKeeper at {self._hosts}: {what}.", retry_after_s=0.5)
+
+
+def _address(state: bytes) -> str:
+    """Return the address in a running node."""
+    try:
+        return str(json.loads(state)["address"])
+    except (KeyError, RecursionError, TypeError, ValueError):
+        return ""

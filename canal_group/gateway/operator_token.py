@@ -1,0 +1,149 @@
+"""The operator's token: what `serve` makes where its settings name nobody, for commands of the same user.
+
+It lies in a file that only this user reads, one for each gateway, from when the gateway answers until the
+instance ends, and is made anew at each start. A command shows it to the very address that the file is named
+for, because behind a name somebody else may listen, and only while what listens there is this user's: a port
+whose gateway is gone can be taken by another account of the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from canal_group.gateway.listeners import listeners
+from merge.errors import ConfigError
+
+_FOLDER = "canal-group"
+_BYTES_MAX = 1_024
+#: a gateway that listens on every address is reached by this one of its own machine
+_OF_EVERY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  an address to look up, not to bind
+
+
+class OperatorToken:
+    """A token, and its file from when it is published until it is closed.
+
+    Args:
+        host: address that the gateway listens on.
+        port: of it.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = _OF_EVERY.get(host, host), port
+        #: the text itself
+        self.token = secrets.token_urlsafe(32)
+        #: None: it is not published
+        self.file: Path | None = None
+
+    def publish(self) -> None:
+        """Let this user's commands find the token: the gateway answers.
+
+        Raises:
+            ConfigError: this user has no folder that only it can read.
+        """
+        folder = _folder_to_write()
+        try:
+            named = folder / _name(self._host, self._port)
+            new = named.with_name(f"{named.name}.{secrets.token_hex(4)}")
+            # New, so that nobody has it open, and no link is followed.
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(self.token)
+            new.replace(named)
+        except OSError as error:
+            raise ConfigError(
+                f"The operator's token cannot be written into {folder} ({error.strerror})."
+            ) from error
+        self.file = named
+
+    def close(self) -> None:
+        """Remove the file, unless another server has taken its place."""
+        if self.file is None:
+            return
+        with contextlib.suppress(OSError):
+            if _read(self.file) == self.token:
+                self.file.unlink()
+
+
+def find_token(uri: str) -> str | None:
+    """Return the token by which this user operates the gateway at an address; None: there is none here.
+
+    Ask again for each call: who listens there may be another one by then.
+    """
+    try:
+        where = urlsplit(uri)
+        host, port = where.hostname, where.port
+    except ValueError:
+        return None
+    if host is None or port is None or not (_is_here(host) or where.scheme.endswith("+tls")):
+        return None
+    if listeners(host, port) != {os.geteuid()}:
+        return None
+    for folder in _folders():
+        with contextlib.suppress(OSError):
+            _check(folder)
+            return _read(folder / _name(host, port))
+    return None
+
+
+def _is_here(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _name(host: str, port: int) -> str:
+    """Return the name of a gateway's file: machines and containers may share a home, and have ports each."""
+    network = Path("/proc/self/ns/net").stat().st_ino
+    return f"{os.uname().nodename}-{network}-{host.lower().replace(':', '_')}-{port}"
+
+
+def _folders() -> list[Path]:
+    """Return where tokens may lie. The one that is the same in every session of the user goes first."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    if not Path(cache).is_absolute():
+        home = os.path.expanduser("~")  # noqa: PTH111  it never raises
+        cache = f"{home}/.cache" if home.startswith("/") else ""
+    bases = (cache, os.environ.get("XDG_RUNTIME_DIR", ""))
+    return [Path(base) / _FOLDER for base in bases if base.startswith("/")]
+
+
+def _folder_to_write() -> Path:
+    why = "there is neither a home nor XDG_RUNTIME_DIR"
+    for folder in _folders():
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _check(folder)
+        except OSError as error:
+            why = f"{folder}: {error.strerror}"
+        else:
+            return folder
+    raise ConfigError(f"This user has no folder of its own for the operator's token ({why}).")
+
+
+def _check(folder: Path) -> None:
+    """Return if only we can read a folder, and whatever is in it.
+
+    Raises:
+        OSError: it is not there, or somebody else can.
+    """
+    _check_own(folder.lstat(), stat.S_ISDIR)
+
+
+def _check_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    if not is_kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise PermissionError(1, "is not this user's alone (chmod 700, and no link)")
+
+
+def _read(file: Path) -> str:
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as opened:
+        _check_own(os.fstat(descriptor), stat.S_ISREG)
+        return opened.read(_BYTES_MAX)

@@ -1,0 +1,1 @@
+"""Shared memory: rows lent by a process of the same machine."""

@@ -1,0 +1,229 @@
+"""The wire of a near door: rows lent in shared memory to a process of the same machine.
+
+Messages are four bytes of length and a JSON object, on a Unix socket in the kernel's abstract namespace. An
+answer may bring an open file, the memory that it speaks of, or be followed by its bytes.
+
+Neither end believes the other: a message has one deadline as a whole, an address is one of our own, and an
+answer is looked at before anything is opened, mapped or read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pyarrow as pa
+
+from canal_group.shared_memory import proof
+
+#: how long the handshake may take as a whole, seconds
+GREETING_TIMEOUT_S = 5.0
+#: how long a message may take from its first byte to its last, what follows it included, seconds
+MESSAGE_TIMEOUT_S = 60.0
+KEY_BYTES = 8
+#: a message is no longer, bytes
+MESSAGE_BYTES_MAX = 1 << 20
+_LENGTH = struct.Struct("<I")
+#: all names that a client connects to: no answer makes it open another program's socket
+_NAME = re.compile(r"canal-group-[0-9a-f]{32}")
+
+
+def new_name() -> str:
+    """Return a name that no other socket has; every user of the machine can read it."""
+    return f"canal-group-{secrets.token_hex(16)}"
+
+
+@dataclass(frozen=True, slots=True)
+class NearAddress:
+    """Where a near door is, for whoever is on its machine.
+
+    Raises:
+        ValueError, TypeError: it cannot be one.
+    """
+
+    #: in the abstract namespace, without the zero byte that it begins with there
+    name: str
+    #: which of the door's secrets
+    key: bytes
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        lengths = len(self.key), len(self.secret)
+        if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, proof.SECRET_BYTES):
+            raise ValueError("this is no address of a near door")
+
+    @property
+    def path(self) -> str:
+        """What a socket binds or connects to."""
+        return f"\0{self.name}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the address as a JSON object; `from_dict` is the way back."""
+        return {"name": self.name, "key": self.key.hex(), "secret": self.secret.hex()}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, str]) -> Self:
+        """Return the address that `to_dict` described.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
+
+
+def prove_as_caller(door: socket.socket, key: bytes, secret: bytes) -> None:
+    """Prove to a door that we know the secret of a key, once it has proved the same to us.
+
+    Raises:
+        OSError: it does not know it, or does not answer within `GREETING_TIMEOUT_S`.
+    """
+    until_s = deadline_s(GREETING_TIMEOUT_S)
+    mine = proof.new_nonce()
+    _send(door, key + mine, until_s)
+    theirs = _exactly(door, proof.NONCE_BYTES, until_s)
+    proof.check(_exactly(door, proof.PROOF_BYTES, until_s), proof.proof_of_door(secret, mine, theirs))
+    _send(door, proof.proof_of_caller(secret, mine, theirs), until_s)
+
+
+def prove_as_door(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
+    """Prove to a caller that we know the secret of its key, and wait until it has proved the same to us.
+
+    Args:
+        caller: who connected.
+        find: returns the secret of a key.
+
+    Returns:
+        The key.
+
+    Raises:
+        OSError: it does not know it, or does not answer within `GREETING_TIMEOUT_S`.
+    """
+    until_s = deadline_s(GREETING_TIMEOUT_S)
+    key = _exactly(caller, KEY_BYTES, until_s)
+    secret = find(key)
+    if secret is None:
+        raise PermissionError("the other end has a key that is not known")
+    theirs, mine = _exactly(caller, proof.NONCE_BYTES, until_s), proof.new_nonce()
+    _send(caller, mine + proof.proof_of_door(secret, theirs, mine), until_s)
+    proof.check(_exactly(caller, proof.PROOF_BYTES, until_s), proof.proof_of_caller(secret, theirs, mine))
+    return key
+
+
+def deadline_s(timeout_s: float | None = None) -> float:
+    """Return when what begins now has to be over; None: `MESSAGE_TIMEOUT_S` from now."""
+    return time.monotonic() + (MESSAGE_TIMEOUT_S if timeout_s is None else timeout_s)
+
+
+def send(to: socket.socket, message: dict[str, Any], until_s: float, file: int | None = None) -> None:
+    """Send a message, and an open file with it.
+
+    Raises:
+        OSError: the other end is gone, or has not taken it by `until_s`.
+    """
+    body = json.dumps(message).encode()
+    frame = _LENGTH.pack(len(body)) + body
+    sent = 0
+    if file is not None:
+        _limit(to, until_s)
+        sent = socket.send_fds(to, [frame], [file])
+    _send(to, frame[sent:], until_s)
+
+
+def send_block(to: socket.socket, block: memoryview, until_s: float) -> None:
+    """Send bytes that follow a message; raises as `send`."""
+    _send(to, block, until_s)
+
+
+def receive(at: socket.socket) -> dict[str, Any]:
+    """Return the next message, however late it begins; a file that comes with it is closed by the kernel.
+
+    Raises:
+        OSError: the other end is gone, takes too long, or what it sent is no message.
+    """
+    at.settimeout(None)
+    head = _begun(at.recv(_LENGTH.size))
+    until_s = deadline_s()
+    return _message(at, head + _exactly(at, _LENGTH.size - len(head), until_s), until_s)
+
+
+def receive_with_file(at: socket.socket, until_s: float) -> tuple[dict[str, Any], int | None]:
+    """Return the next message, and the file that came with it; raises as `receive`."""
+    _limit(at, until_s)
+    head, files, _, _ = socket.recv_fds(at, _LENGTH.size, 1)
+    file = files[0] if files else None
+    try:
+        return _message(at, _begun(head) + _exactly(at, _LENGTH.size - len(head), until_s), until_s), file
+    except BaseException:
+        if file is not None:
+            os.close(file)
+        raise
+
+
+def receive_block(at: socket.socket, size: int, until_s: float) -> pa.Buffer:
+    """Return the bytes that follow a message; raises as `receive`."""
+    try:
+        block = pa.allocate_buffer(size)
+    except (MemoryError, OverflowError, pa.ArrowException) as error:
+        raise OSError(f"{size} bytes are too many") from error
+    view = memoryview(block)
+    while view:
+        _limit(at, until_s)
+        count = at.recv_into(view)
+        if not count:
+            raise ConnectionResetError("the other end is gone")
+        view = view[count:]
+    return block
+
+
+def _begun(head: bytes) -> bytes:
+    if not head:
+        raise ConnectionResetError("the other end is gone")
+    return head
+
+
+def _message(at: socket.socket, head: bytes, until_s: float) -> dict[str, Any]:
+    (length,) = _LENGTH.unpack(head)
+    if length > MESSAGE_BYTES_MAX:
+        raise OSError(f"a message of {length} bytes is longer than {MESSAGE_BYTES_MAX}")
+    try:
+        message = json.loads(_exactly(at, length, until_s))
+    except (ValueError, RecursionError) as error:
+        raise OSError("what came is no message") from error
+    if not isinstance(message, dict):
+        raise OSError("what came is no message")
+    return message
+
+
+def _send(to: socket.socket, data: bytes | memoryview, until_s: float) -> None:
+    if data:
+        _limit(to, until_s)
+        # Its timeout is for all of it, unlike that of recv.
+        to.sendall(data)
+
+
+def _exactly(at: socket.socket, count: int, until_s: float) -> bytes:
+    parts = []
+    while count:
+        _limit(at, until_s)
+        part = at.recv(count)
+        if not part:
+            raise ConnectionResetError("the other end is gone")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _limit(end: socket.socket, until_s: float) -> None:
+    """Let the next call on a socket take no longer than until then."""
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("the other end is too slow")
+    end.settimeout(left_s)

@@ -1,0 +1,128 @@
+"""Who borrows rows at a near door: maps what is lent, and gives it back when nobody looks at it any more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from canal_group.shared_memory.near import (
+    GREETING_TIMEOUT_S,
+    NearAddress,
+    deadline_s,
+    prove_as_caller,
+    receive_block,
+    receive_with_file,
+    send,
+)
+from canal_group.shared_memory.near_answer import NearAnswer, mapped, numbers
+from merge.errors import CanalGroupError, error_from_dict
+
+
+class _Loan:
+    """What the buffers of one answer hold on to; the segment is given back when it is gone."""
+
+    __slots__ = ("__weakref__", "mapped")
+
+    def __init__(self, mapped: pa.Buffer) -> None:
+        self.mapped = mapped
+
+
+class NearClient:
+    """A connection to a near door; safe to use from several threads.
+
+    Args:
+        address: of the door.
+        timeout_s: how long an answer may take.
+
+    Raises:
+        OSError: there is no such door on this machine, or it does not know the secret.
+    """
+
+    def __init__(self, address: NearAddress, timeout_s: float) -> None:
+        self._lock = threading.Lock()
+        self._timeout_s = timeout_s
+        #: segments that were let go of since the last request; filled by whatever thread does so
+        self._returned: deque[int] = deque()
+        self._mapped: dict[int, pa.Buffer] = {}
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.settimeout(GREETING_TIMEOUT_S)
+            self._socket.connect(address.path)
+            prove_as_caller(self._socket, address.key, address.secret)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
+        """Return what a ticket names: the name of each parcel, and its stream.
+
+        It is read in place, or, where more would be lent than may be, was sent.
+
+        Raises:
+            CanalGroupError: what the door refuses with.
+            OSError: the door is shut, does not answer in time, or what it answers cannot be; there is no use
+                of this client any more.
+        """
+        with self._lock:
+            returned = [self._returned.popleft() for _ in range(len(self._returned))]
+            until_s = deadline_s(self._timeout_s)
+            send(self._socket, {"ticket": ticket, "returned": returned}, until_s)
+            message, file = receive_with_file(self._socket, until_s)
+            answer = self._understood(message, file)
+            block = (
+                receive_block(self._socket, answer.size, until_s)
+                if answer.segment is None
+                else self._lent(answer.segment, answer.size)
+            )
+        return [
+            (name, block.slice(begin, size))
+            for name, (begin, size) in zip(answer.names, answer.places, strict=True)
+        ]
+
+    def _understood(self, message: Mapping[str, Any], file: int | None) -> NearAnswer:
+        """Return what a message says, once the memory that came with it is mapped."""
+        with contextlib.ExitStack() as unused:
+            if file is not None:
+                unused.callback(os.close, file)
+            for dropped in numbers(message, "dropped"):
+                self._mapped.pop(dropped, None)
+            if "error" in message:
+                raise _refusal(message["error"])
+            answer = NearAnswer.of(message)
+            if file is not None and answer.segment is not None:
+                unused.pop_all()
+                self._mapped[answer.segment] = mapped(file, answer.size)
+        return answer
+
+    def _lent(self, number: int, size: int) -> pa.Buffer:
+        """Return a segment's bytes, which is given back when nobody looks at them any more."""
+        segment = self._mapped.get(number)
+        if segment is None or segment.size != size:
+            raise OSError("what is lent is not known")
+        loan = _Loan(segment)
+        weakref.finalize(loan, self._returned.append, number).atexit = False
+        return pa.foreign_buffer(segment.address, segment.size, loan)
+
+    def close(self) -> None:
+        """End the connection; what is borrowed stays mapped until nobody looks at it any more."""
+        with contextlib.suppress(OSError):
+            # Whoever waits for an answer holds the lock, and waits no more.
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._socket.close()
+            self._mapped.clear()
+
+
+def _refusal(said: Any) -> CanalGroupError:
+    try:
+        return error_from_dict(said)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OSError("what came is no refusal") from error

@@ -1,0 +1,1 @@
+"""Delivery: from the merged log to the batches of each subscriber, and back to its cursor."""

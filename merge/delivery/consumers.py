@@ -1,0 +1,262 @@
+"""The calls of a group's consumers, and what the coordinator and the cursor store answer to them.
+
+Rules:
+
+1. A batch is delivered under the epoch of the consumer that asked.
+2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed. Where it
+   is unknown whether the store has it, the consumer is told so and the write repeated until it is known.
+3. A refused request changes nothing, beyond that its consumer is known to be alive.
+4. Calls wait for the writes by which cursors follow shards that join or leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from merge.delivery.cursor_writes import OWN_CALL
+from merge.delivery.phase import Phase
+from merge.delivery.subscriber import Subscriber
+from merge.delivery.subscribers import Subscribers
+from merge.errors import CanalGroupError, NotSubscribed, RetryableError
+from merge.events import (
+    AckRequested,
+    ClientEvent,
+    ClientForgotten,
+    ClientNotForgotten,
+    ConsumerLeased,
+    ConsumerTouched,
+    CursorNotSaved,
+    CursorSaved,
+    GetRequested,
+    GetTimedOut,
+    LeaseFailed,
+    PlanRequested,
+    ReleaseRequested,
+    Resume,
+    RollbackRequested,
+    SpanRequested,
+    SubscribeRequested,
+    UnsubscribeRequested,
+)
+from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
+from merge.order.stream import Stream
+from merge.values.span import Span
+
+
+class Consumers:
+    """Answers the consumers of one stream; see the module's rules.
+
+    Args:
+        destination: its name, for people.
+        stream: what they consume.
+        subscribers: who they are; shared with the group, which tells them what moves.
+        lease_us: how long a consumer may be silent before its client id is free again.
+    """
+
+    def __init__(self, destination: str, stream: Stream, subscribers: Subscribers, lease_us: int) -> None:
+        self._destination = destination
+        self._stream = stream
+        self._subscribers = subscribers
+        self._lease_us = lease_us
+        #: leases that the coordinator is asked for: call -> request
+        self._leasing: dict[int, SubscribeRequested] = {}
+
+    # ---- subscribing -----------------------------------------------------------------------------------
+
+    def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
+        """Take an event of a consumer, the coordinator or the cursor store; return what has to be done.
+
+        Raises:
+            CanalGroupError: the request is refused; nothing was changed.
+        """
+        match event:
+            case SubscribeRequested():
+                return self._subscribe(event)
+            case ConsumerLeased():
+                return self._leased(event)
+            case LeaseFailed():
+                return self._not_leased(event)
+            case ConsumerTouched():
+                self._consumer(event.client_id, event.epoch, event.at_us)
+                return [Reply(event.call, None)]
+            case GetRequested():
+                return self._get(event)
+            case SpanRequested():
+                return self._span(event)
+            case GetTimedOut():
+                return self._timed_out(event)
+            case PlanRequested():
+                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+                return [Reply(event.call, subscriber.delivery.ledger.find(event.batch_id))]
+            case AckRequested():
+                return self._ack(event)
+            case CursorSaved():
+                return self._saved(event)
+            case CursorNotSaved():
+                return self._not_saved(event)
+            case ClientForgotten():
+                self._subscribers.forget(event.client_id)
+                return [Reply(event.call, None)] if event.call != OWN_CALL else []
+            case ClientNotForgotten():
+                self._known(event.client_id).not_forgotten()
+                return [Refuse(event.call, event.error)] if event.call != OWN_CALL else []
+            case RollbackRequested():
+                return self._rollback(event)
+            case UnsubscribeRequested():
+                return self._unsubscribe(event)
+            case ReleaseRequested():
+                subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+                return [*subscriber.release(), Reply(event.call, None)]
+            case _:
+                assert_never(event)
+
+    def _subscribe(self, event: SubscribeRequested) -> list[Instruction]:
+        self._check_not_leasing(event.client_id)
+        subscriber = self._subscribers.find(event.client_id)
+        if subscriber is not None:
+            subscriber.writes.check_not_forgetting()
+            subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
+            subscriber.check_kept(event.resume, event.at_us)
+            if event.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
+                self._subscribers.check_apart(event.client_id, subscriber.cursor)
+        if not event.may_disturb:
+            self._check_undisturbed(event, subscriber)
+        self._leasing[event.call] = event
+        return [LeaseConsumer(event.call, event.client_id, event.holder)]
+
+    def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
+        """Return if nobody else is rolled back for a subscription.
+
+        Raises:
+            AccessDenied: its rows are no longer held, and it wants them again.
+            RetryableError: the log begins inside a transaction, whose beginning a newcomer must not miss.
+        """
+        if subscriber is not None and subscriber.cursor is not None:
+            if subscriber.kept or (event.resume is None and subscriber.phase is Phase.PURGED):
+                return
+            if event.resume is not Resume.NOW:
+                self._subscribers.check_alone(event.client_id)
+                return
+        inside = self._stream.merging and self._stream.base.inside
+        if inside and self._subscribers.others_consume(event.client_id):
+            raise RetryableError(
+                f"Client {event.client_id} cannot begin inside the large transaction that another client "
+                "is being given.",
+                retry_after_s=1.0,
+            )
+
+    def _not_leased(self, event: LeaseFailed) -> list[Instruction]:
+        del self._leasing[event.call]
+        return [Refuse(event.call, event.error)]
+
+    def _leased(self, event: ConsumerLeased) -> list[Instruction]:
+        request = self._leasing.pop(event.call)
+        if not request.may_disturb:
+            # What was so when it asked may have changed while the coordinator was asked.
+            try:
+                self._check_undisturbed(request, self._subscribers.find(event.client_id))
+            except CanalGroupError as error:
+                return [ReleaseConsumer(event.client_id), Refuse(event.call, error)]
+        subscriber = self._subscribers.find_or_make(event.client_id)
+        refusals = subscriber.take_over(request, event)
+        base = self._stream.base
+        if subscriber.cursor is None and self._stream.merging and not base.inside:
+            subscriber.stand_at(base.ack, self._stream)
+        return [*refusals, *subscriber.save_subscription(self._stream)]
+
+    def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
+        subscriber = self._existing(event.client_id)
+        # Also where its lease ran out: else a consumer that was cut off could not tell this refusal from the
+        # one after its request was granted, and the subscription would stay.
+        subscriber.check_last_consumer(event.epoch)
+        self._check_not_leasing(event.client_id)
+        return [*subscriber.unsubscribe(event), *self._subscribers.free()]
+
+    # ---- getting ---------------------------------------------------------------------------------------
+
+    def _get(self, event: GetRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        return [*subscriber.get(event), *self._subscribers.serve()]
+
+    def _span(self, event: SpanRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        event.span.check()
+        event = replace(event, span=self._said(event.span))
+        if event.may_rewind:
+            self._subscribers.check_apart(event.client_id, event.span.start)
+        if not event.may_disturb and subscriber.would_rewind(event, self._stream):
+            self._subscribers.check_alone(event.client_id)
+        return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
+
+    def _said(self, span: Span) -> Span:
+        """Return a span whose positions say nothing of who belongs to the group."""
+        until = span.until
+        said = self._stream.said
+        return replace(span, start=said(span.start), until=None if until is None else said(until))
+
+    def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
+        subscriber = self._subscribers.find(event.client_id)
+        if subscriber is None or event.call not in subscriber.delivery.waiting:
+            return []
+        # A stopped shard holds the group for good: whoever waits must hear why, unless it is another's fault.
+        return [subscriber.delivery.timed_out(event.call, self._stream.failure(subscriber.cursor))]
+
+    def _rollback(self, event: RollbackRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        return [*subscriber.rollback(event), *self._subscribers.serve()]
+
+    # ---- acknowledging ---------------------------------------------------------------------------------
+
+    def _ack(self, event: AckRequested) -> list[Instruction]:
+        subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
+        return subscriber.ack(event, self._stream)
+
+    def _saved(self, event: CursorSaved) -> list[Instruction]:
+        subscriber = self._known(event.client_id)
+        answers = subscriber.saved(event.call, self._stream)
+        return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
+
+    def _not_saved(self, event: CursorNotSaved) -> list[Instruction]:
+        subscriber = self._known(event.client_id)
+        answers = subscriber.not_saved(event.call, event.error, self._stream)
+        return [*answers, *self._resume_deferred(subscriber), *self._subscribers.serve()]
+
+    # ---- helpers ---------------------------------------------------------------------------------------
+
+    def _consumer(self, client_id: str, epoch: int, at_us: int) -> Subscriber:
+        """Return the subscriber that a call is for, if the caller is its current consumer."""
+        subscriber = self._existing(client_id)
+        subscriber.check_consumer(epoch, at_us)
+        return subscriber
+
+    def _existing(self, client_id: str) -> Subscriber:
+        subscriber = self._subscribers.find(client_id)
+        if subscriber is None:
+            raise NotSubscribed(
+                f"Client {client_id} is not subscribed to {self._destination}.", hint="Subscribe first."
+            )
+        return subscriber
+
+    def _check_not_leasing(self, client_id: str) -> None:
+        for request in self._leasing.values():
+            if request.client_id == client_id:
+                raise RetryableError(
+                    f"Client {client_id} is being taken by {request.holder}.", retry_after_s=0.05
+                )
+
+    def _known(self, client_id: str) -> Subscriber:
+        """Return the subscriber that the cursor store answers for."""
+        subscriber = self._subscribers.find(client_id)
+        assert subscriber is not None, "it cannot be forgotten while an answer is awaited"
+        return subscriber
+
+    def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
+        """Take the calls that waited for a write which nobody asked for."""
+        instructions: list[Instruction] = []
+        for event in subscriber.writes.take_deferred():
+            try:
+                instructions += self.handle(event)
+            except CanalGroupError as error:
+                instructions.append(Refuse(event.call, error))
+        return instructions

@@ -1,0 +1,223 @@
+"""Delivery: the gets of one subscriber that wait, and the batches that it was given.
+
+Rules:
+
+1. Gets are answered in the order in which they came, each with the next batch.
+2. Where batches were lost, the next get is refused with `RolledBack`, once: that refusal is the notice, and
+   the only one that changes something.
+3. A span is given from where it begins, or refused.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, assert_never
+
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.ledger import Batch, Ledger
+from merge.delivery.place import Place
+from merge.errors import CanalGroupError, RolledBack
+from merge.events import GetRequested, SpanRequested
+from merge.instructions import Instruction, Refuse, Reply
+from merge.order.stream import Stream
+from merge.values.position import GroupPosition
+from merge.values.span import Span, same_places
+
+
+class Delivery:
+    """What one subscriber waits for, and has outstanding; see the module's rules.
+
+    Args:
+        client_id: the client id.
+        server_epoch: fencing epoch of the server, from which batch ids begin.
+        limits: bounds of its batches.
+        after_id: batch ids up to this one were given to an earlier subscriber of the client id.
+    """
+
+    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
+        self.ledger = Ledger(server_epoch, limits.outstanding_max, after_id)
+        self.place = Place(limits)
+        #: gets that wait for data, by call
+        self.waiting: dict[int, GetRequested | SpanRequested] = {}
+        self._client_id = client_id
+        #: told to the consumer with its next get: its outstanding batches were lost
+        self._notice: RolledBack | None = None
+
+    @property
+    def done(self) -> int:
+        """Log index before which it needs nothing any more."""
+        outstanding = self.ledger.outstanding
+        return outstanding[0].log_start if outstanding else self.place.read
+
+    # ---- what is asked for -----------------------------------------------------------------------------
+
+    def check_get(self, seen_id: int | None) -> None:
+        """Return if a get may wait for a batch.
+
+        Args:
+            seen_id: what was delivered after it is taken back by the get; None: nothing is.
+
+        Raises:
+            RolledBack: the notice.
+            RetryableError: too many batches are outstanding.
+        """
+        if self._notice is not None:
+            raise self._take_notice()
+        self.ledger.check_room(seen_id)
+
+    def get(self, request: GetRequested) -> list[Instruction]:
+        """Let a get wait for the next batch; what it shows to be lost is given up."""
+        given_up: list[Instruction] = []
+        if request.seen_id is not None:
+            given_up = self._give_up_gets()
+            self._take_back_unseen(request.seen_id)
+        self.waiting[request.call] = request
+        return given_up
+
+    def _give_up_gets(self) -> list[Instruction]:
+        """Answer the gets that told what their consumer had seen: it asks again, so it reads no answer."""
+        given_up = [
+            call
+            for call, request in self.waiting.items()
+            if isinstance(request, GetRequested) and request.seen_id is not None
+        ]
+        return [self._reply(call, None) for call in given_up]
+
+    def _take_back_unseen(self, seen_id: int) -> None:
+        """Take back what was delivered after `seen_id`: the answers got lost on their way."""
+        for batch in self.ledger.outstanding:
+            if batch.batch_id > seen_id:
+                self.rollback(batch.batch_id)
+                return
+
+    def find_span(self, span: Span) -> Batch | None:
+        """Return the span if it is outstanding: who asks again is answered again."""
+        for batch in self.ledger.outstanding:
+            if same_places(batch.start, span.start) and (
+                span.until is None or same_places(batch.end, span.until)
+            ):
+                return batch
+        return None
+
+    # ---- answers ---------------------------------------------------------------------------------------
+
+    def serve(self, stream: Stream, *, readable: bool) -> list[Instruction]:
+        """Answer the gets that wait, as far as there are batches.
+
+        Args:
+            stream: one that merges.
+            readable: whether what follows may be given; spans that are outstanding are in any case.
+        """
+        instructions: list[Instruction] = []
+        for call, request in list(self.waiting.items()):
+            try:
+                self.ledger.check_room()
+                batch = self._next(request, stream, readable=readable)
+            except CanalGroupError as error:
+                instructions.append(self._refuse(call, error))
+                continue
+            if batch is None:
+                break
+            instructions.append(self._reply(call, batch))
+        return instructions
+
+    def _next(self, request: GetRequested | SpanRequested, stream: Stream, *, readable: bool) -> Batch | None:
+        """Deliver what a waiting get asks for; None: it waits on."""
+        found = self.find_span(request.span) if isinstance(request, SpanRequested) else None
+        if found is not None or not readable:
+            return found
+        match request:
+            case SpanRequested():
+                batch = self.place.next_span(self.ledger.next_id, request.span, stream)
+            case GetRequested():
+                batch = self.place.next_batch(self.ledger.next_id, stream, request.rows_max)
+            case _:
+                assert_never(request)
+        if batch is not None:
+            self.ledger.deliver(batch)
+        return batch
+
+    def timed_out(self, call: int, failure: CanalGroupError | None) -> Instruction:
+        """Answer a get that waits no longer: with nothing, or with why there will be nothing."""
+        return self._reply(call, None) if failure is None else self._refuse(call, failure)
+
+    def refuse_waiting(self, error: CanalGroupError) -> list[Instruction]:
+        """Refuse the gets that wait."""
+        return [self._refuse(call, error) for call in list(self.waiting)]
+
+    def refuse_spans(self) -> list[Instruction]:
+        """Refuse the spans that wait: another one is asked for, which begins elsewhere."""
+        over = RolledBack(
+            f"Client {self._client_id} reads from another position by now.",
+            hint="A later call asked for rows that do not follow these.",
+        )
+        spans = [call for call, request in self.waiting.items() if isinstance(request, SpanRequested)]
+        return [self._refuse(call, over) for call in spans]
+
+    def _reply(self, call: int, value: Batch | None) -> Reply:
+        del self.waiting[call]
+        return Reply(call, value)
+
+    def _refuse(self, call: int, error: CanalGroupError) -> Refuse:
+        del self.waiting[call]
+        return Refuse(call, error)
+
+    # ---- taking back -----------------------------------------------------------------------------------
+
+    def rollback(self, batch_id: int | None = None) -> int:
+        """Take back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
+        taken = self.ledger.rollback(batch_id)
+        if taken:
+            self.place.go_back(taken)
+        return len(taken)
+
+    def give_back(self, batch_id: int | None = None) -> int:
+        """Take back what its consumer knows to be lost, as `rollback`: no notice is needed any more."""
+        count = self.rollback(batch_id)
+        self._notice = None
+        return count
+
+    def lose(self) -> list[Instruction]:
+        """Forget what is outstanding: its log is gone. The consumer hears of it before it gets anything."""
+        if self.ledger.rollback():
+            self._notice = RolledBack(
+                f"Batches of client {self._client_id} were rolled back: a shard or the group restarted.",
+                hint="Forget what you did not finish and get again.",
+            )
+        if self._notice is None or not self.waiting:
+            return []
+        return self.refuse_waiting(self._take_notice())
+
+    def _take_notice(self) -> RolledBack:
+        notice, self._notice = self._notice, None
+        assert notice is not None, "there is something to tell"
+        return notice
+
+    def acked(self, batch: Batch, stream: Stream) -> bool:
+        """Strike out a batch that is acknowledged; return whether it was outstanding."""
+        held = self.ledger.holds(batch)
+        if held:
+            self.ledger.ack(batch.batch_id)
+            self.place.passed(batch, stream)
+        return held
+
+    # ---- for people, and for tests ---------------------------------------------------------------------
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the outstanding batches as JSON objects, the oldest first."""
+        return [{"batch_id": batch.batch_id, "rows": batch.rows} for batch in self.ledger.outstanding]
+
+    def validate(self, stream: Stream, cursor: GroupPosition | None, *, reading: bool) -> None:
+        """Assert what holds between two events."""
+        self.ledger.validate()
+        outstanding = self.ledger.outstanding
+        if not reading:
+            assert not outstanding, "what is outstanding stands in the log"
+            return
+        assert cursor is not None, "who reads has a cursor"
+        assert stream.log.base <= self.done <= self.place.read <= stream.log.tip
+        assert all(batch.generation == stream.generation for batch in outstanding), "an earlier log is gone"
+        assert all(
+            batch.log_stop <= following.log_start or following.behind is not None
+            for batch, following in pairwise(outstanding)
+        ), "batches follow each other in the log"

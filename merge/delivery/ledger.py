@@ -1,0 +1,209 @@
+"""The ledger of one subscriber: which batches are delivered and not yet acknowledged.
+
+Rules:
+
+1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
+2. A refused call raises and changes nothing.
+3. Ids grow for ever, also across restarts: the epoch stands above a counter. A server that has used up
+   its counter (four thousand million batches) breaks, and goes on under a new epoch.
+4. A rolled back batch is gone: its id is never delivered again. The ledger remembers the last
+   `TAKEN_BACK_MAX` of them, to say so to whoever still holds one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
+from merge.values.header import Headers
+from merge.values.position import GroupPosition, Position
+from merge.values.progress import Progress
+
+_COUNTER_BITS = 32
+#: rolled back batches whose ids are remembered
+TAKEN_BACK_MAX = 1_024
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """A contiguous run of the merged stream, delivered under one id."""
+
+    batch_id: int
+    #: where the stream stood before it
+    before: Progress
+    #: where it stands behind it
+    after: Progress
+    #: its headers in merged order, with final keys
+    headers: Headers
+    #: what the headers' indexes point to
+    names: tuple[str, ...]
+    #: the merged log's index of its first header, and the one behind its last
+    log_start: int
+    log_stop: int
+    #: incarnation of the shards' rings that hold its rows
+    generation: int
+    #: names of the shards by shard_index, as the server that delivered it knew them
+    shards: tuple[str, ...] = ()
+    #: of a span: what its subscriber had behind it before, by shard_index; None: a run of the merged log
+    behind: Mapping[int, Position] | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of row changes and statements in it."""
+        return int(self.headers["rows"].sum())
+
+    @property
+    def server_epoch(self) -> int:
+        """Fencing epoch of the server that delivered it."""
+        return epoch_of(self.batch_id)
+
+    @property
+    def start(self) -> GroupPosition:
+        """Where the stream stood before it."""
+        return self.before.end
+
+    @property
+    def ack(self) -> GroupPosition:
+        """What the cursor becomes when it is acknowledged."""
+        return self.after.ack
+
+    @property
+    def end(self) -> GroupPosition:
+        """Where the stream stands behind it."""
+        return self.after.end
+
+
+def epoch_of(batch_id: int) -> int:
+    """Return the fencing epoch of the server that delivered a batch."""
+    return batch_id >> _COUNTER_BITS
+
+
+class Ledger:
+    """Outstanding batches of one subscriber; see the module's rules.
+
+    Args:
+        epoch: fencing epoch of the server; 1 <= epoch < 2**31.
+        outstanding_max: bound on batches delivered and not acknowledged.
+        after_id: ids up to this one were given before; 0: none was.
+    """
+
+    def __init__(self, epoch: int, outstanding_max: int, after_id: int = 0) -> None:
+        assert 0 < epoch < 1 << (63 - _COUNTER_BITS), "ids are signed 64-bit numbers"
+        self._outstanding: dict[int, Batch] = {}
+        self._outstanding_max = outstanding_max
+        self._next_id = max(epoch << _COUNTER_BITS, after_id) + 1
+        self._first_id = self._next_id
+        self._taken_back: deque[int] = deque(maxlen=TAKEN_BACK_MAX)
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next batch to deliver."""
+        return self._next_id
+
+    @property
+    def outstanding(self) -> list[Batch]:
+        """Delivered and not acknowledged, oldest first."""
+        return list(self._outstanding.values())
+
+    def holds(self, batch: Batch) -> bool:
+        """Return whether the batch is outstanding."""
+        return batch.batch_id in self._outstanding
+
+    def check_room(self, seen_id: int | None = None) -> None:
+        """Return if one more batch may be outstanding.
+
+        Args:
+            seen_id: batches that were delivered after this one do not count; None: all do.
+
+        Raises:
+            RetryableError: the bound is reached.
+        """
+        count = sum(seen_id is None or batch_id <= seen_id for batch_id in self._outstanding)
+        if count >= self._outstanding_max:
+            raise RetryableError(
+                f"{count} batches are outstanding, which is the bound.",
+                hint="Acknowledge the oldest, or raise batch.outstanding_max.",
+                outstanding_max=self._outstanding_max,
+            )
+
+    def deliver(self, batch: Batch) -> None:
+        """Enter a batch that was given `next_id`."""
+        assert batch.batch_id == self._next_id, "ids are given in order"
+        assert epoch_of(batch.batch_id) == epoch_of(self._first_id), "the epoch's batch ids are used up"
+        self._next_id += 1
+        self._outstanding[batch.batch_id] = batch
+
+    def find(self, batch_id: int) -> Batch:
+        """Return an outstanding batch.
+
+        Raises:
+            RolledBack: it was taken back.
+            UnknownBatch: it was never delivered, or is acknowledged, or was taken back so long ago that it is
+                forgotten.
+        """
+        batch = self._outstanding.get(batch_id)
+        if batch is not None:
+            return batch
+        if batch_id < self._first_id:
+            raise RolledBack(
+                f"Batch {batch_id} is unknown: it was delivered under epoch {epoch_of(batch_id)}, before"
+                " another server was elected. What was not acknowledged is delivered again under a new id.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=batch_id,
+            )
+        if batch_id in self._taken_back:
+            raise RolledBack(
+                f"Batch {batch_id} was rolled back; its rows are delivered again under a new id.",
+                hint="Forget what you did not finish and get again.",
+                batch_id=batch_id,
+            )
+        known = "is acknowledged already" if batch_id < self._next_id else "was never delivered"
+        raise UnknownBatch(f"Batch {batch_id} {known}.", hint="Get the next batch.", batch_id=batch_id)
+
+    def check_ack(self, batch_id: int) -> Batch:
+        """Return the batch if it is the one that can be acknowledged now.
+
+        Raises:
+            AckOutOfOrder: an older batch is outstanding.
+            RolledBack, UnknownBatch: as `find`.
+        """
+        batch = self.find(batch_id)
+        oldest = next(iter(self._outstanding))
+        if batch_id != oldest:
+            raise AckOutOfOrder(
+                f"Batch {batch_id} cannot be acknowledged: batch {oldest} is older and outstanding.",
+                hint=f"Acknowledge {oldest} first.",
+                batch_id=batch_id,
+                oldest=oldest,
+            )
+        return batch
+
+    def ack(self, batch_id: int) -> Batch:
+        """Strike out the oldest outstanding batch and return it; raises as `check_ack`."""
+        batch = self.check_ack(batch_id)
+        del self._outstanding[batch_id]
+        return batch
+
+    def validate(self) -> None:
+        """Assert what holds between two calls."""
+        ids = list(self._outstanding)
+        assert ids == sorted(ids), "batches are delivered in the order of their ids"
+        assert all(self._first_id <= batch_id < self._next_id for batch_id in ids)
+        assert len(ids) <= self._outstanding_max, "the bound on outstanding batches holds"
+        assert not set(ids) & set(self._taken_back), "what was taken back is not outstanding"
+
+    def rollback(self, batch_id: int | None = None) -> list[Batch]:
+        """Take back a batch and every later one, or all; return them, oldest first.
+
+        Raises:
+            RolledBack, UnknownBatch: as `find`; nothing was changed.
+        """
+        if batch_id is not None:
+            self.find(batch_id)
+        taken = [batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id]
+        for batch in taken:
+            del self._outstanding[batch.batch_id]
+            self._taken_back.append(batch.batch_id)
+        return taken

@@ -1,0 +1,1 @@
+"""Order: from the headers of n shards to one merged log."""

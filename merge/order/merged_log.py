@@ -1,0 +1,49 @@
+"""The merged log: headers that went out of the timeline and are not acknowledged by every subscriber."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from merge.values.header import HEADER, Headers
+
+
+class MergedLog:
+    """A run of merged headers between two growing indexes, `base <= index < tip`.
+
+    Bounded by the rings: a header stays in its shard's ring exactly as long as it stays here.
+    """
+
+    def __init__(self) -> None:
+        #: index of the first header that is kept
+        self.base = 0
+        self._buffer = np.empty(1024, dtype=HEADER)
+        self._start = 0
+        self._stop = 0
+
+    @property
+    def tip(self) -> int:
+        """Index behind the last header."""
+        return self.base + self._stop - self._start
+
+    def append(self, headers: Headers) -> None:
+        """Add headers at the tip."""
+        if self._stop + len(headers) > len(self._buffer):
+            kept = self._buffer[self._start : self._stop]
+            self._buffer = np.empty(max(1024, 2 * (len(kept) + len(headers))), dtype=HEADER)
+            self._buffer[: len(kept)] = kept
+            self._start, self._stop = 0, len(kept)
+        self._buffer[self._stop : self._stop + len(headers)] = headers
+        self._stop += len(headers)
+
+    def slice(self, start: int, stop: int) -> Headers:
+        """Return a copy of the headers with `start <= index < stop`, as far as they are kept."""
+        assert start >= self.base, "headers before the base are gone"
+        offset = self._start - self.base
+        return self._buffer[offset + start : min(offset + stop, self._stop)].copy()
+
+    def truncate(self, base: int) -> Headers:
+        """Forget what stands before `base`, and return it."""
+        gone = self.slice(self.base, base)
+        self._start += len(gone)
+        self.base += len(gone)
+        return gone

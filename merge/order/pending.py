@@ -1,0 +1,94 @@
+"""Pending headers: those of all shards that came in and may not go out yet, in few sorted runs.
+
+With many shards, what goes out at once is a little of each. So runs are not kept by shard: small runs are
+merged into larger ones, as in a log-structured tree, and what goes out is the beginning of each of the few.
+A header is copied once for each rank that its run rises.
+
+Runs are sorted by key only, and stand in the order in which a shard's headers came: of two runs that both
+have headers of a shard, the earlier one has the earlier headers. So a stable sort by key keeps a shard's
+order, and shards with equal keys are put in theirs when they go out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from merge.values.header import HEADER, Headers, no_headers
+
+#: the more, the fewer copies are made, and the more runs are looked at whenever something may go out
+FAN = 8
+
+
+class Pending:
+    """Headers with their keys, each shard's in its own order; keys of a shard never decrease.
+
+    Args:
+        fan: so many runs of one rank become one of the next.
+    """
+
+    def __init__(self, fan: int = FAN) -> None:
+        self._fan = fan
+        #: runs by rank, oldest first within a rank; a higher rank is older
+        self._ranks: list[list[Headers]] = [[]]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, run: Headers) -> None:
+        """Add the next headers of a shard."""
+        if not len(run):
+            return
+        self._count += len(run)
+        self._ranks[0].append(run)
+        rank = 0
+        while len(self._ranks[rank]) >= self._fan:
+            together = _by_key(self._ranks[rank])
+            self._ranks[rank] = []
+            rank += 1
+            if rank == len(self._ranks):
+                self._ranks.append([])
+            self._ranks[rank].append(together)
+
+    def put_back(self, run: Headers) -> None:
+        """Put back the end of what `take` returned, if nothing was added since."""
+        if len(run):
+            self._count += len(run)
+            self._ranks[-1].insert(0, run)
+
+    def remove(self, shard: int) -> Headers:
+        """Remove and return a copy of the headers of one shard, in its order."""
+        mine: list[Headers] = [no_headers()]
+        for runs in reversed(self._ranks):
+            mine += [run[run["shard"] == shard] for run in runs]
+            runs[:] = [left for run in runs if len(left := run[run["shard"] != shard])]
+        removed = np.concatenate(mine)
+        self._count -= len(removed)
+        return removed
+
+    def take(self, watermark_us: int) -> Headers:
+        """Remove and return the headers with keys up to the watermark, by (key_us, shard, arrival)."""
+        ready: list[Headers] = []
+        for runs in reversed(self._ranks):
+            kept = len(runs)
+            for place, run in enumerate(runs):
+                keys = run["key_us"]
+                if keys[0] > watermark_us:
+                    continue
+                stop = len(run) if keys[-1] <= watermark_us else int(keys.searchsorted(watermark_us, "right"))
+                ready.append(run[:stop])
+                runs[place] = run[stop:]
+                kept -= stop == len(run)
+            if kept < len(runs):
+                runs[:] = [run for run in runs if len(run)]
+        if not ready:
+            return no_headers()
+        together = np.concatenate(ready)
+        self._count -= len(together)
+        return together[np.lexsort((together["shard"], together["key_us"]))].astype(HEADER, copy=False)
+
+
+def _by_key(runs: list[Headers]) -> Headers:
+    """Return one run of several, oldest first."""
+    together = np.concatenate(runs)
+    return together[np.argsort(together["key_us"], kind="stable")]

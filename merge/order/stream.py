@@ -1,0 +1,484 @@
+"""The stream: the shards of a group and what they become together, one merged log.
+
+Rules:
+
+1. There is one recovery: a *rewind*. Everything that came in is forgotten and every shard is opened again,
+   under a new generation. What carries an older generation is ignored.
+2. Merging begins when it is known where every member stands. What shards report before is kept until then.
+   A shard that the cursors do not know joins a stream that goes on: nobody waits for it until it has caught
+   up. Cursors that know a shard which is none keep the stream from beginning.
+3. The others go on without a shard for which they need not wait, see `waiting`; while that are all, nobody is
+   left to go on.
+4. A transaction that is out in part when its shard is skipped is taken back by a rewind: the others go on,
+   and it comes again whole.
+5. A shard leaves when everything that it committed before its removal was asked for is freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from merge.errors import CanalGroupError, ConfigError, PositionRefused
+from merge.events import ShardFailed, ShardOpened, ShardReported
+from merge.instructions import FreeRing, OpenShard
+from merge.order.membership import Membership
+from merge.order.merged_log import MergedLog
+from merge.order.standing import ShardStanding, ShardState
+from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.order.waiting import Waiting, at_end
+from merge.values.member import Member, Policy, Role
+from merge.values.position import GroupPosition, Position, oldest
+from merge.values.progress import Progress
+
+
+class Stream(Membership):
+    """Merges the shards of a group, which it knows as its members; see the module's rules.
+
+    Args:
+        shards: names by shard_index.
+        skip_after_us: go on without a shard that is silent for longer; None: wait for ever.
+        ahead_max_us: how far ahead of its source's clock a commit time may lie.
+    """
+
+    def __init__(
+        self, shards: tuple[str, ...], skip_after_us: int | None, ahead_max_us: int = AHEAD_MAX_US
+    ) -> None:
+        super().__init__(shards)
+        self._ahead_max_us = ahead_max_us
+        #: grows with each rewind
+        self.generation = 0
+        #: what went out of the timeline and is not done with
+        self.log = MergedLog()
+        #: where the log begins; its positions are those of the members
+        self.base = Progress.at(GroupPosition())
+        #: by shard_index
+        self.standings = [ShardStanding() for _ in shards]
+        #: late transactions of earlier generations
+        self.late_before = 0
+        #: likewise those of which the commit time was not believed
+        self.future_before = 0
+        #: looks at both lists, which are changed in place
+        self._waiting = Waiting(self.members, self.standings, skip_after_us)
+        self._timeline: Timeline | None = None
+        #: shards that leave and of which nothing more is taken
+        self._drained: set[int] = set()
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """What merges in this generation; None: merging has not begun."""
+        return self._timeline
+
+    @property
+    def merging(self) -> bool:
+        """Whether merging has begun in this generation."""
+        return self._timeline is not None
+
+    @property
+    def held_by_full(self) -> int | None:
+        """The shard for which headers of others wait, and whose ring is full; None: there is none."""
+        holding = self._timeline.held_by() if self._timeline is not None else None
+        return holding if holding is not None and self.standings[holding].full else None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a ring is full of what came out: its shard brings no more until some of it is freed."""
+        return any(standing.full and self._all_out(shard) for shard, standing in enumerate(self.standings))
+
+    def _all_out(self, shard: int) -> bool:
+        kept = self.log.slice(self.log.base, self.log.tip)
+        mine = kept["sequence"][kept["shard"] == shard]
+        return len(mine) > 0 and int(mine[-1]) == self.standings[shard].taken
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the indexes in the log's headers point to."""
+        return self._timeline.names.as_tuple() if self._timeline is not None else ()
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Identities of the servers that the log's headers are of, by shard_index."""
+        return tuple(standing.server for standing in self.standings)
+
+    @property
+    def created(self) -> tuple[Mapping[str, int], ...]:
+        """When the binlog files that the log's headers name were created, by shard_index."""
+        return tuple(standing.created for standing in self.standings)
+
+    @property
+    def draining(self) -> bool:
+        """Whether a shard is to leave, and only waits until what it brought is acknowledged."""
+        return bool(self._drained)
+
+    def failure(self, cursor: GroupPosition | None) -> CanalGroupError | None:
+        """Return why the stream stands still until an operator acts; None: it does not.
+
+        Args:
+            cursor: of who asks. That a position was purged which it does not need is not its failure.
+        """
+        if self.orphans:
+            return ConfigError(
+                f"The cursors hold shard {self.orphans[0]}, which the settings do not have.",
+                hint="Put it back into the instance file, or let go of what it has not delivered: "
+                f"canal-group shard remove --now {self.orphans[0]}.",
+                shard=self.orphans[0],
+            )
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            skipped = self._timeline is not None and self._timeline.excluded(index)
+            needed = cursor is None or cursor.shards.get(member.name) in (None, standing.asked_at)
+            own = standing.purged_us is None or needed
+            if member.counted and standing.state is ShardState.FAILED and not skipped and own:
+                return standing.error
+        return None
+
+    # ---- recovery --------------------------------------------------------------------------------------
+
+    def rewind(self, cursors: Sequence[GroupPosition], at_us: int) -> list[OpenShard]:
+        """Forget what came in and open every shard at the oldest of the cursors, under a new generation."""
+        skipped = self._skipped()
+        self.generation += 1
+        self.late_before += self._timeline.late if self._timeline is not None else 0
+        self.future_before += self._timeline.future if self._timeline is not None else 0
+        self._timeline, self.log, self._drained = None, MergedLog(), set()
+        sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
+        self.take_roles(cursors, self.base.ack.shards)
+        cursors = [self.with_joined(cursor) for cursor in cursors]
+        # Without a cursor a shard goes on where the log began.
+        self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
+        opening: list[OpenShard] = []
+        for index, member in enumerate(self.members):
+            before = self.standings[index]
+            known = [cursor.shards[member.name] for cursor in cursors if member.name in cursor.shards]
+            asked_at = oldest(known) if known else self.base.ack.shards.get(member.name)
+            asked_at = asked_at or before.opened_at or before.asked_at or member.start
+            moved_us = before.moved_us if index in skipped else at_us
+            self.standings[index] = ShardStanding(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
+            if member.role is not Role.LEFT:
+                opening.append(OpenShard(index, self.generation, asked_at))
+        return opening
+
+    def _skipped(self) -> set[int]:
+        """Return the shards that the group goes on without."""
+        timeline = self._timeline
+        if timeline is None:
+            return set()
+        return {index for index in range(len(self.members)) if timeline.excluded(index)}
+
+    def purged(self) -> list[int]:
+        """Return the members that bring nothing because their sources have purged what follows `asked_at`."""
+        counted = (index for index, member in enumerate(self.members) if member.counted)
+        return [index for index in counted if self.standings[index].purged_us is not None]
+
+    def give_up_position(self, shard: int) -> None:
+        """Let a shard begin where its settings say, by the rewind that has to follow: nobody needs more."""
+        member = self.members[shard]
+        member.start = None
+        self.standings[shard] = ShardStanding()
+        kept = {name: position for name, position in self.base.ack.shards.items() if name != member.name}
+        self.base = Progress.at(replace(self.base.ack, shards=kept))
+
+    def note_loss(self, shard: int, reason: str) -> None:
+        """Note, for people, why a shard is being opened again."""
+        self.standings[shard].reason = reason
+
+    def _begin_if_known(self, at_us: int, dead: set[int]) -> bool:
+        """Start merging if it is known of every member where it stands; `dead` ones need not be open."""
+        if self.orphans or self._timeline is not None:
+            return False
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            may_lack = standing.asked_at is not None and (index in dead or member.policy is Policy.SKIP)
+            if member.counted and standing.opened_at is None and not may_lack:
+                return False
+        self._begin(at_us)
+        return True
+
+    def _begin(self, at_us: int) -> None:
+        positions: dict[str, Position] = {}
+        for member, standing in zip(self.members, self.standings, strict=True):
+            position = standing.opened_at or standing.asked_at
+            if member.counted:
+                assert position is not None, "merging begins at known positions"
+                positions[member.name] = position
+            if standing.opened_at is not None:
+                standing.moved_us = at_us
+        self.base = Progress.at(replace(self.base.ack, shards=positions))
+        timeline = self._timeline = Timeline(
+            [positions[name].key_us if name in positions else 0 for name in self.shards],
+            self._ahead_max_us,
+        )
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            if not member.counted or member.policy is Policy.SKIP or member.catching_up:
+                timeline.exclude(index)
+            if member.role is Role.JOINING and standing.opened_at is not None:
+                self._join(timeline, index, standing.opened_at)
+        for standing in self.standings:
+            early, standing.early = standing.early, []
+            for report in early:
+                self._take(timeline, report)
+        self._advance()
+
+    # ---- members ---------------------------------------------------------------------------------------
+
+    def settled(self, cursor: GroupPosition) -> GroupPosition:
+        """Return a cursor with the shards of this moment: who joined, where it did, and nobody who left."""
+        members = self.base.ack.shards
+        lacking = (members.keys() - cursor.shards.keys()) | (
+            self.joined.keys() & members - cursor.joined.keys()
+        )
+        if not lacking and self._retired <= set(cursor.retired):
+            return cursor
+        # A position that lacks a shard has nothing of it: it is where that joined, or the log begins.
+        joined = {name: position for name, position in self.joined.items() if name in members}
+        shards = {**members, **joined, **cursor.shards}
+        return self.without_retired(replace(cursor, shards=shards, joined={**joined, **cursor.joined}))
+
+    def add(self, name: str, start: Position | None) -> int:
+        """Enter a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
+        index = super().add(name, start)
+        self.standings.append(ShardStanding())
+        return index
+
+    def open_new(self, shard: int, at_us: int) -> OpenShard:
+        """Open a shard that was added while the others are being merged."""
+        assert self._timeline is not None, "there is something to join"
+        start = self.members[shard].start
+        self.standings[shard] = ShardStanding(since_us=at_us, moved_us=at_us, asked_at=start)
+        self._timeline.join(shard, 0)
+        return OpenShard(shard, self.generation, start)
+
+    def _join(self, timeline: Timeline, shard: int, position: Position) -> None:
+        """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
+        member = self.members[shard]
+        member.role = Role.MEMBER
+        self.joined[member.name] = position
+        self.base = replace(
+            self.base,
+            ack=self.settled(self.base.ack.with_shard(member.name, position)),
+            end=self.settled(self.base.end.with_shard(member.name, position)),
+        )
+        timeline.join(shard, position.key_us)
+
+    def drain(self, shard: int, at_us: int) -> None:
+        """Take nothing more that the shard commits from now on, and let it leave after that."""
+        member = self.members[shard]
+        if member.role is not Role.LEAVING:
+            member.role, member.leaves_since_us = Role.LEAVING, at_us
+            self._know_until(member, self.standings[shard])
+            if self._timeline is not None and at_end(self._timeline, shard):
+                self._drained.add(shard)
+                self._timeline.exclude(shard)
+
+    def drained(self) -> list[int]:
+        """Return the shards of which everything that was taken is freed."""
+        standings = self.standings
+        return [shard for shard in sorted(self._drained) if standings[shard].taken == standings[shard].freed]
+
+    def retire(self, name: str) -> None:
+        """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
+        index = self.leave(name)
+        if index is not None:
+            self.standings[index] = ShardStanding()
+            self._drained.discard(index)
+            if self._timeline is not None:
+                self._timeline.exclude(index)
+        self.base = replace(
+            self.base,
+            ack=self.without_retired(self.base.ack),
+            end=self.without_retired(self.base.end),
+        )
+
+    def rows_of(self, shard: int) -> int:
+        """Return how many row changes of a shard came out and are not freed."""
+        kept = self.log.slice(self.log.base, self.log.tip)
+        return int(kept["rows"][kept["shard"] == shard].sum())
+
+    # ---- policy ----------------------------------------------------------------------------------------
+
+    def give_policy(self, shard: int, policy: Policy, at_us: int) -> bool:
+        """Say whether a silent shard holds the group; return whether a rewind has to follow (rule 4).
+
+        Raises:
+            UsageError: nobody would be left to go on; nothing was changed.
+        """
+        member = self.members[shard]
+        if policy is Policy.SKIP:
+            self._waiting.check_skip(shard)
+        if member.policy is policy:
+            # Said again: a huge transaction that a skipped shard may send is not taken back for it.
+            return False
+        member.policy, member.policy_since_us = policy, at_us
+        timeline = self._timeline
+        if timeline is None:
+            self._begin_if_known(at_us, set())
+            return False
+        if policy is Policy.SKIP:
+            timeline.exclude(shard)
+        elif self._begins_again(timeline, shard, at_us):
+            timeline.include(shard)
+        self._advance()
+        return policy is Policy.SKIP and timeline.open_shard == shard
+
+    def _begins_again(self, timeline: Timeline, shard: int, at_us: int) -> bool:
+        """Return whether the others wait again for a shard that does not count."""
+        return shard not in self._drained and self._waiting.begins_again(timeline, shard, at_us)
+
+    def skip_silent(self, at_us: int) -> bool:
+        """Go on without shards that were silent for too long, if that is the policy.
+
+        Returns:
+            Whether a rewind has to follow (rule 4).
+        """
+        silent = self._waiting.silent(self._timeline, at_us)
+        if silent and not self._waiting.leaves_nobody(silent):
+            if self._begin_if_known(at_us, silent):
+                silent = self._waiting.silent(self._timeline, at_us)
+            if self._timeline is not None:
+                for index in silent:
+                    self._timeline.exclude(index)
+                self._advance()
+        return self._timeline is not None and self._waiting.open_is_dead(self._timeline, at_us)
+
+    # ---- events of shards ------------------------------------------------------------------------------
+
+    def opened(self, event: ShardOpened) -> bool:
+        """Take note that a shard reads, and begin merging if it was the last one missing.
+
+        Returns:
+            Whether it joined.
+        """
+        standing, member = self.standings[event.shard], self.members[event.shard]
+        if event.generation != self.generation or standing.opened_at is not None or member.role is Role.LEFT:
+            return False
+        standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
+        standing.opened_at, standing.error, standing.reason = event.position, None, ""
+        standing.purged_us = None
+        if self._timeline is None:
+            self._begin_if_known(event.at_us, set())
+        elif member.role is Role.JOINING:
+            self._join(self._timeline, event.shard, event.position)
+            return True
+        return False
+
+    def reported(self, event: ShardReported) -> None:
+        """Take what a shard brings, and let out what may go out."""
+        if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
+            return
+        standing = self.standings[event.shard]
+        standing.full = event.full
+        if event.full:
+            standing.full_us = event.at_us
+        if event.run is None and event.frontier_us is None:
+            if self._timeline is not None:
+                self._read_clock(self._timeline, event)
+                self._advance()
+            return
+        if self._timeline is None:
+            standing.early.append(event)
+            standing.goes_on(event.at_us)
+            return
+        self._take(self._timeline, event)
+        self._advance()
+
+    def failed(self, event: ShardFailed) -> None:
+        """Take note that a shard stopped at its data."""
+        standing = self.standings[event.shard]
+        if event.generation != self.generation:
+            return
+        if standing.state is not ShardState.FAILED:
+            standing.state, standing.since_us = ShardState.FAILED, event.at_us
+        standing.error = event.error
+        if standing.taken >= 0 or standing.asked_at is None:
+            return
+        if not isinstance(event.error, PositionRefused):
+            standing.purged_us = None
+        elif standing.purged_us is None:
+            standing.purged_us = event.at_us
+
+    def _take(self, timeline: Timeline, event: ShardReported) -> None:
+        """Enter a shard's headers, then its promise, which was made after them."""
+        member, standing = self.members[event.shard], self.standings[event.shard]
+        if event.shard in self._drained:
+            return
+        self._read_clock(timeline, event)
+        run = event.run
+        if member.until_us is not None:
+            believed_us = timeline.believed_us(event.shard)
+            run, more = (None, False) if run is None else run.before(member.until_us, believed_us)
+            if more or (event.frontier_us or 0) >= member.until_us:
+                self._drained.add(event.shard)
+        moved = False
+        standing.server = event.server
+        standing.created |= event.created
+        if run is not None and len(run):
+            timeline.append(event.shard, run)
+            standing.taken = int(run.headers["sequence"][-1])
+            moved = True
+        if event.shard in self._drained:
+            timeline.exclude(event.shard)
+        elif event.frontier_us is not None:
+            moved |= timeline.promise(event.shard, event.frontier_us)
+        if not moved:
+            return
+        standing.goes_on(event.at_us)
+        if timeline.excluded(event.shard) and self._begins_again(timeline, event.shard, event.at_us):
+            timeline.include(event.shard)
+
+    def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
+        """Take a reading of the source's clock; a promise is one where there is no better."""
+        member, standing = self.members[event.shard], self.standings[event.shard]
+        # An answer may have been long on its way: its clock was read at some time after it was asked.
+        asked_us = event.at_us if event.asked_us is None else event.asked_us
+        if event.source_us is not None:
+            timeline.read_clock(event.shard, event.source_us)
+            standing.clock = event.source_us, asked_us
+        elif event.frontier_us is not None:
+            standing.clock = event.frontier_us, asked_us
+        if member.role is Role.LEAVING and member.until_us is None:
+            self._know_until(member, standing)
+
+    @staticmethod
+    def _know_until(member: Member, standing: ShardStanding) -> None:
+        """Find what the source's clock said when the shard was asked to leave.
+
+        A reading from before that does not tell: the clock may have been set since.
+        """
+        if standing.clock is not None and standing.clock[1] >= member.leaves_since_us:
+            source_us, at_us = standing.clock
+            member.until_us = source_us + member.leaves_since_us - at_us
+
+    def _advance(self) -> None:
+        """Let headers out of the timeline into the log."""
+        assert self._timeline is not None
+        self.log.append(self._timeline.advance())
+
+    # ---- the log's end of life -------------------------------------------------------------------------
+
+    def free(self, done: int) -> list[FreeRing]:
+        """Forget the log before index `done`, and let the rings forget it."""
+        gone = self.log.truncate(done)
+        if not len(gone):
+            return []
+        self.base = self.base.past(gone, self.names, self.shards, self.servers, self.created)
+        freed: list[FreeRing] = []
+        for shard in np.unique(gone["shard"]).tolist():
+            sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
+            freed.append(FreeRing(shard, self.generation, sequence))
+        return freed
+
+    def validate(self) -> None:
+        """Assert what holds between two events."""
+        assert len(self.members) == len(self.standings) == len(self.shards)
+        if self._timeline is None:
+            assert self.log.tip == self.log.base, "nothing goes out before merging has begun"
+            return
+        assert not self.orphans, "merging waits until it is decided what becomes of orphans"
+        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+            assert not standing.early, "what came early was taken when merging began"
+            assert -1 <= standing.freed <= standing.taken, "only what was taken is freed"
+            assert member.role is not Role.LEFT or self._timeline.excluded(index), "nobody waits for who left"
+            assert not member.counted or member.name in self.base.ack.shards, (
+                "the log begins at known positions"
+            )
+        self._timeline.validate()

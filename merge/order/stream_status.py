@@ -1,0 +1,99 @@
+"""The stream's state for people: its shards, and who holds the others up, since when and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from merge.order.shard_keys import END_OF_TIME_US
+from merge.order.standing import ShardState
+from merge.order.stream import Stream
+from merge.values.member import Policy, Role
+
+
+def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
+    """Return the stream's state as a JSON object.
+
+    Args:
+        stream: any.
+        at_us: now, microseconds of the shell's clock.
+    """
+    timeline = stream.timeline
+    watermark_us = timeline.watermark_us if timeline is not None else END_OF_TIME_US
+    return {
+        "generation": stream.generation,
+        "merging": timeline is not None,
+        "watermark_us": watermark_us if watermark_us != END_OF_TIME_US else None,
+        "headers_pending": timeline.pending if timeline is not None else 0,
+        "headers_kept": stream.log.tip - stream.log.base,
+        "late": stream.late_before + (timeline.late if timeline is not None else 0),
+        "future": stream.future_before + (timeline.future if timeline is not None else 0),
+        **_held(stream, at_us),
+        "retired": stream.retired,
+        "shards": [_shard(stream, index, at_us) for index in range(len(stream.members))],
+    }
+
+
+def _held(stream: Stream, at_us: int) -> dict[str, Any]:
+    """Say which shard keeps the group from going on."""
+    timeline = stream.timeline
+    if stream.orphans:
+        since_us = min((standing.since_us for standing in stream.standings), default=at_us)
+        return _holder(stream.orphans[0], at_us - since_us, "the cursors hold it, the settings do not")
+    if timeline is None:
+        held = next(
+            (
+                index
+                for index, member in enumerate(stream.members)
+                if member.counted and stream.standings[index].opened_at is None
+            ),
+            None,
+        )
+    else:
+        held = timeline.held_by()
+    if held is None:
+        return {"held_by": None, "held_since_s": None, "held_why": None}
+    standing = stream.standings[held]
+    return _holder(stream.shards[held], at_us - standing.moved_us, _why(stream, held))
+
+
+def _holder(name: str, since_us: int, why: str) -> dict[str, Any]:
+    return {"held_by": name, "held_since_s": since_us / 1e6, "held_why": why}
+
+
+def _why(stream: Stream, shard: int) -> str:
+    standing, member, timeline = stream.standings[shard], stream.members[shard], stream.timeline
+    policy = ", and an operator holds the group for it" if member.policy is Policy.HOLD else ""
+    if standing.state is ShardState.FAILED:
+        return f"it stopped: {standing.error}{policy}"
+    if standing.opened_at is None:
+        return f"it has not told yet where it stands{policy}"
+    if timeline is not None and timeline.open_shard == shard:
+        return f"its transaction is out in part{policy}"
+    return f"it has promised nothing newer{policy}"
+
+
+def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
+    standing, member, timeline = stream.standings[index], stream.members[index], stream.timeline
+    known = timeline is not None and member.role is not Role.LEFT
+    position = stream.base.ack.shards.get(member.name) if timeline is not None else None
+    late, late_rows = timeline.late_of(index) if timeline is not None else (0, 0)
+    frontier_us = timeline.frontier_us(index) if timeline is not None and known else END_OF_TIME_US
+    given_s = (at_us - member.policy_since_us) / 1e6
+    return {
+        "shard": member.name,
+        "index": index,
+        "role": member.role.value,
+        "catching_up": member.catching_up,
+        "policy": member.policy.value if member.policy is not Policy.RESUME else None,
+        "policy_since_s": given_s if member.policy is not Policy.RESUME else None,
+        "state": standing.state.value if member.role is not Role.LEFT else Role.LEFT.value,
+        "state_since_s": (at_us - standing.since_us) / 1e6,
+        "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
+        "frontier_still_s": (at_us - standing.moved_us) / 1e6,
+        "skipped": timeline.excluded(index) if timeline is not None and known else False,
+        "late": late,
+        "late_rows": late_rows,
+        "future": timeline.future_of(index) if timeline is not None else 0,
+        "acked_position": str(position) if position is not None else None,
+        "error": str(standing.error) if standing.error is not None else standing.reason or None,
+    }

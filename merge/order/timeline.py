@@ -1,0 +1,261 @@
+"""The timeline: n shards' headers become one order.
+
+Rules:
+
+1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order wins over its
+   clock.
+2. A shard's *frontier* says that none of its later transactions will have a smaller key. It is the key of its
+   last header, or what it promised when it had caught up with its source.
+3. The *watermark* is the smallest frontier of the shards that count. Headers with keys up to it may go out,
+   ordered by (key_us, shard_index, sequence).
+4. A transaction that came in fragments is never interleaved: while one is open, the next header out is its
+   own.
+5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged
+   LATE. Its commit time stays as it was. For a shard that does not count, what is out stands for its promise.
+6. Nothing goes out below the greatest start key: that is what had gone out before the start.
+7. A commit time that lies further ahead of its source's clock than `ahead_max_us` is not believed: the
+   transaction takes its shard's previous key and is flagged FUTURE. The latest reading of the clock decides,
+   also about what came in before it and is not out, and about promises.
+
+Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
+Not guaranteed: the order of equal keys of different shards when they go out in different calls; that the
+others go on while a transaction is out in part and its shard is silent, whether that shard counts or not: it
+would be split. `merge.order.stream` takes such a transaction back instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from merge.order.pending import Pending
+from merge.order.shard_keys import END_OF_TIME_US, ShardKeys
+from merge.values.header import Flag, HeaderRun, Headers, no_headers
+from merge.values.names import Names
+
+#: how far ahead of its source's clock a commit time may lie, by default, microseconds
+AHEAD_MAX_US = 5_000_000
+
+
+class Timeline:
+    """Merges headers of n shards by key; see the module's rules.
+
+    Args:
+        start_keys_us: for each shard, by shard_index, the key of the last transaction before its start.
+        ahead_max_us: how far ahead of its source's clock a commit time may lie.
+    """
+
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> None:
+        passed_us = max(start_keys_us)
+        self._ahead_max_us = ahead_max_us
+        # A shard whose own last key is smaller had promised that much before the start, or did not count.
+        self._lanes = [
+            ShardKeys(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
+            for key in start_keys_us
+        ]
+        #: frontiers of the shards that count, the end of time for those that do not
+        self._frontiers_us = np.array([lane.frontier_us for lane in self._lanes], dtype=np.int64)
+        self._pending = Pending()
+        #: shard_index of the transaction that is out in part; its fragments go first
+        self._open: int | None = None
+        #: what came in of it since
+        self._rest: list[Headers] = []
+        #: greatest key that went out
+        self._out_us = passed_us
+        #: strings that the headers in and out of here point to
+        self.names = Names()
+
+    def join(self, shard: int, key_us: int) -> None:
+        """Let a shard join whose last transaction before its start has this key; it does not count yet.
+
+        Args:
+            shard: the next shard_index, or one that has brought nothing so far.
+            key_us: of the last transaction before the shard's start; 0 unknown.
+        """
+        lane = ShardKeys(last_key_us=key_us, promised_us=self._out_us, heard_us=key_us, counts=False)
+        if shard == len(self._lanes):
+            self._lanes.append(lane)
+            self._frontiers_us = np.append(self._frontiers_us, END_OF_TIME_US)
+        self._lanes[shard] = lane
+        self._moved(shard)
+
+    @property
+    def late(self) -> int:
+        """Transactions flagged LATE so far."""
+        return sum(lane.late_transactions for lane in self._lanes)
+
+    @property
+    def future(self) -> int:
+        """Transactions flagged FUTURE so far."""
+        return sum(lane.future_transactions for lane in self._lanes)
+
+    def late_of(self, shard: int) -> tuple[int, int]:
+        """Return how many transactions of a shard were flagged LATE so far, and their row changes."""
+        lane = self._lanes[shard]
+        return lane.late_transactions, lane.late_rows
+
+    def future_of(self, shard: int) -> int:
+        """Return how many transactions of a shard were flagged FUTURE so far."""
+        return self._lanes[shard].future_transactions
+
+    def believed_us(self, shard: int) -> int:
+        """Return up to which commit time a shard is believed, microseconds since 1970 UTC."""
+        return self._lanes[shard].believed_us
+
+    def read_clock(self, shard: int, source_us: int) -> None:
+        """Take a reading of the source's clock, made after everything that the shard has brought so far.
+
+        Args:
+            shard: its shard_index.
+            source_us: microseconds since 1970 UTC.
+        """
+        self._lanes[shard].believed_us = source_us + self._ahead_max_us
+        self._reconsider(shard, source_us)
+
+    def _reconsider(self, shard: int, source_us: int) -> None:
+        """Take back what lies ahead of the source's clock and is not out: a promise, and headers' keys."""
+        lane, believed_us = self._lanes[shard], source_us + self._ahead_max_us
+        if not lane.disbelieves(believed_us, self._out_us):
+            return
+        lane.take_promise_back(believed_us, source_us, self._out_us)
+        if lane.last_key_us > max(believed_us, self._out_us):
+            waiting = self._pending.remove(shard)
+            lane.give_again(waiting, believed_us, self._out_us)
+            self._pending.add(waiting)
+        self._moved(shard)
+
+    def append(self, shard: int, run: HeaderRun) -> None:
+        """Take the next headers of a shard, in its order.
+
+        Sets their `shard`, `key_us` and the flags LATE and FUTURE on a copy.
+        """
+        if not len(run):
+            return
+        headers = self.names.adopt(run)
+        headers["shard"] = shard
+        self._lanes[shard].give(headers, self._out_us)
+        self._moved(shard)
+        if shard == self._open:
+            headers = self._continued(headers)
+        self._pending.add(headers)
+
+    def _continued(self, headers: Headers) -> Headers:
+        """Put fragments of the open transaction with what goes first; return what follows its end."""
+        closed = self._rest and self._rest[-1]["flags"][-1] & Flag.END
+        ends = np.flatnonzero(headers["flags"] & Flag.END)
+        stop = 0 if closed else int(ends[0]) + 1 if len(ends) else len(headers)
+        if stop:
+            self._rest.append(headers[:stop])
+        return headers[stop:]
+
+    def _moved(self, shard: int) -> None:
+        lane = self._lanes[shard]
+        self._frontiers_us[shard] = lane.frontier_us if lane.counts else END_OF_TIME_US
+
+    def promise(self, shard: int, frontier_us: int) -> bool:
+        """Take a shard's word that no later transaction of it commits before `frontier_us`.
+
+        Returns:
+            Whether that is more than was known; a smaller promise than the last one changes nothing.
+        """
+        lane = self._lanes[shard]
+        if lane.believed_us == END_OF_TIME_US != frontier_us > lane.told_us:
+            # No clock is known but this: it stood there when all of the shard's headers had come in.
+            self._reconsider(shard, frontier_us)
+        more = lane.promise(frontier_us)
+        self._moved(shard)
+        return more
+
+    def exclude(self, shard: int) -> None:
+        """Go on without waiting for this shard; what it brings later may be late."""
+        self._lanes[shard].counts = False
+        self._moved(shard)
+
+    def include(self, shard: int) -> None:
+        """Wait for this shard again, from what is out by now."""
+        lane = self._lanes[shard]
+        if not lane.counts:
+            lane.counts = True
+            lane.promised_us = max(lane.promised_us, self._out_us)
+            self._moved(shard)
+
+    def excluded(self, shard: int) -> bool:
+        """Return whether the group goes on without this shard."""
+        return not self._lanes[shard].counts
+
+    def lag_us(self, shard: int) -> int:
+        """Return how far the shard's own word is behind what is out, microseconds; 0: it is not."""
+        return max(0, self._out_us - self._lanes[shard].heard_us)
+
+    def frontier_us(self, shard: int) -> int:
+        """Return the shard's frontier, microseconds since 1970 UTC."""
+        return self._lanes[shard].frontier_us
+
+    @property
+    def open_shard(self) -> int | None:
+        """The shard whose transaction is out in part; None: none is."""
+        return self._open
+
+    @property
+    def watermark_us(self) -> int:
+        """The smallest frontier of the shards that count; the end of time if none does."""
+        return int(self._frontiers_us.min())
+
+    @property
+    def pending(self) -> int:
+        """Number of headers that came in and are not out."""
+        return len(self._pending) + sum(len(run) for run in self._rest)
+
+    def held_by(self) -> int | None:
+        """Return the shard whose frontier keeps pending headers back; None if nothing is pending."""
+        if not self.pending:
+            return None
+        if self._open is not None:
+            return self._open
+        counting = [shard for shard, lane in enumerate(self._lanes) if lane.counts]
+        return min(counting, key=lambda shard: self._lanes[shard].frontier_us, default=None)
+
+    def validate(self) -> None:
+        """Assert what holds between two calls."""
+        for shard, lane in enumerate(self._lanes):
+            counted_us = lane.frontier_us if lane.counts else END_OF_TIME_US
+            assert self._frontiers_us[shard] == counted_us, "the watermark is made of the shards' frontiers"
+            assert lane.heard_us <= lane.frontier_us or not lane.counts, "a shard's word is in its frontier"
+        assert self._open is not None or not self._rest, "only an open transaction has a rest"
+
+    def advance(self) -> Headers:
+        """Let out every header that may go out now, in merged order; possibly none."""
+        if self._open is None:
+            return self._merge()
+        if not self._rest:
+            return no_headers()
+        parts, self._rest = self._rest, []
+        if parts[-1]["flags"][-1] & Flag.END:
+            self._open = None
+            parts.append(self._merge())
+        return np.concatenate(parts)
+
+    def _merge(self) -> Headers:
+        """Merge the headers up to the watermark, as far as whole transactions allow."""
+        merged = self._pending.take(self.watermark_us)
+        if not len(merged):
+            return merged
+        stop = self._open_tail(merged)
+        self._pending.put_back(merged[stop:])
+        self._out_us = max(self._out_us, int(merged["key_us"][stop - 1]))
+        return merged[:stop]
+
+    def _open_tail(self, merged: Headers) -> int:
+        """Return where `merged` must end so that no transaction is split; remember the open one.
+
+        Fragments share one key, so those of a transaction stand together: it is open where another shard's
+        header, or none, follows a fragment that is not its last. All of it that came in is here.
+        """
+        fragments = np.flatnonzero((merged["flags"] & Flag.END) == 0)
+        if len(fragments):
+            shard = merged["shard"]
+            following = np.append(shard[1:].astype(np.int64), -1)[fragments]
+            tails = fragments[following != shard[fragments]]
+            if len(tails):
+                self._open = int(shard[tails[0]])
+                return int(tails[0]) + 1
+        return len(merged)

@@ -1,0 +1,202 @@
+"""Assembly: the rows of a batch, fetched from several shards, in merged order.
+
+A shard hands out its rows table by table; the order of transactions over all shards stands in the batch's
+headers. Each row change is found a place:
+
+    rank   which header of the batch it belongs to: its (shard, ring sequence), looked up
+    seq    its number in the merged stream: the row changes of all headers before it, and those of its own
+           transaction before it. Changes that a filter dropped are counted: seq does not depend on who asks
+
+A transaction's rows stand side by side in what its shard hands out: places are found for runs of rows, runs
+are put in order, and rows are copied run by run. `typed` and `envelope` build what is delivered from it, the
+one for one table, the other for all of them.
+
+Rules: no Python per row or per header; every row of the input has its header in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from merge.rows.native.runs import find
+from merge.rows.ranges import Int64s, ascending, repeated
+from merge.values.chunk import Op, TableName
+from merge.values.header import UUID_CHARS, Flag, Headers
+
+#: what headers say of a row
+HEADER_COLUMNS = ("shard", "seq", "commit_us", "key_us", "late", "gtid", "file", "pos", "row")
+_NONE = np.empty(0, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTable:
+    """Row changes of one table in one schema version, as one shard's ring hands them out, in its order."""
+
+    name: TableName
+    #: a chunk's table (see `merge.values.chunk`) with `_sequence` int64, the header's ring sequence, for
+    #: `_header`; without `before` where no row's is wanted
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRows:
+    """What one shard contributes to a batch."""
+
+    #: a table may appear more than once
+    tables: tuple[ShardTable, ...] = ()
+    #: `merge.values.chunk.STATEMENTS` with `_sequence` int64 for `_header`; None: no statements
+    statements: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """A batch, or a contiguous run of one: its headers in merged order, and the rows they announce."""
+
+    #: (h,) HEADER in merged order, `shard` and `key_us` final, `file` and `gtid_source` indexes into `names`.
+    #: Each shard's sequences grow by one.
+    order: Headers
+    #: one per shard, by shard_index
+    shards: tuple[ShardRows, ...]
+    #: names of the shards, by shard_index
+    shard_names: tuple[str, ...]
+    #: binlog files and GTID sources of all shards
+    names: tuple[str, ...]
+    #: number of the batch's first row change in the merged stream
+    first_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """r ranges of rows that follow each other both where they lie and in the merged stream; each (r,) int64.
+
+    All rows of a run have one header.
+    """
+
+    #: place of its first row among all rows that are put together
+    first: Int64s
+    #: rows, at least one
+    length: Int64s
+    #: index of its header into the batch's `order`
+    rank: Int64s
+    #: number of its first row in the merged stream
+    seq: Int64s
+
+    @classmethod
+    def in_merged_order(cls, parts: Sequence[Runs]) -> Runs:
+        """Return all runs of several parts in merged order."""
+        order = np.argsort(_joined(part.seq for part in parts), kind="stable")
+        names = ("first", "length", "rank", "seq")
+        return cls(*(_joined(getattr(part, name) for part in parts)[order] for name in names))
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Finds the places of the row changes of one batch.
+
+    Built once for a batch, in time linear in its headers.
+    """
+
+    batch: BatchRows
+    #: by shard: its first ring sequence, and the rank of each of its headers
+    _ranks: list[tuple[int, Int64s]] = field(init=False, repr=False)
+    #: by rank: what added to a row's ordinal gives its seq
+    _seq_of_row_zero: Int64s = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        order = self.batch.order
+        object.__setattr__(
+            self, "_ranks", [_ranks_of(order, shard) for shard in range(len(self.batch.shards))]
+        )
+        changes = order["row_end"] - order["row_begin"]
+        before = np.cumsum(changes) - changes
+        object.__setattr__(self, "_seq_of_row_zero", self.batch.first_sequence + before - order["row_begin"])
+
+    def runs(self, shard: int, rows: pa.Table, base: int, deleted_base: int | None = None) -> Runs:
+        """Return the runs of a `ShardTable` or of a shard's statements, as its ring has them.
+
+        Args:
+            shard: shard_index.
+            rows: (n,) with `_sequence` and `_row`.
+            base: place of the first row among all that are put together.
+            deleted_base: the same for deletes, where other images of the rows come behind; None: they lie
+                with the others.
+        """
+        first_sequence, ranks = self._ranks[shard]
+        found, parts, begin = np.empty((4, len(rows)), np.int64), [], 0
+        for chunk in rows.to_batches():
+            deletes = _NONE if deleted_base is None else chunk.column("_op").to_numpy() == Op.DELETE
+            count = find(
+                chunk.column("_sequence").to_numpy(),
+                chunk.column("_row").to_numpy(),
+                deletes,
+                first_sequence,
+                ranks,
+                self._seq_of_row_zero,
+                base + begin,
+                (deleted_base or 0) + begin,
+                found,
+            )
+            parts.append(found[:, :count].copy())
+            begin += len(chunk)
+        return Runs(*np.concatenate([np.empty((4, 0), np.int64), *parts], axis=1))
+
+    def columns(self, runs: Runs, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
+        """Return what the headers say of each row, as (n,) Arrow arrays by name.
+
+        `seq commit_us key_us pos row` int64, `late` bool, `gtid file` utf8, `shard` dictionary of utf8.
+
+        Args:
+            runs: in merged order. What is the same for all rows of a header is found once for the run.
+            names: which of them are wanted.
+        """
+        headers, counts = self.batch.order[runs.rank], runs.length
+        make: dict[str, Callable[[], Any]] = {
+            "shard": lambda: pa.DictionaryArray.from_arrays(
+                np.repeat(headers["shard"].astype(np.int32), counts),
+                pa.array(self.batch.shard_names, pa.utf8()),
+                safe=False,
+            ),
+            "seq": lambda: pa.array(ascending(runs.seq, counts)),
+            "commit_us": lambda: pa.array(np.repeat(headers["commit_us"], counts)),
+            "key_us": lambda: pa.array(np.repeat(headers["key_us"], counts)),
+            "late": lambda: pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
+            "gtid": lambda: repeated(_gtids(headers, self.batch.names), counts),
+            "file": lambda: repeated(
+                pa.array(self.batch.names, pa.utf8()).take(pa.array(headers["file"])), counts
+            ),
+            "pos": lambda: pa.array(np.repeat(headers["begin_offset"], counts)),
+            "row": lambda: pa.array(ascending(runs.seq - self._seq_of_row_zero[runs.rank], counts)),
+        }
+        return {name: made() for name, made in make.items() if name in names}
+
+
+def images(rows: pa.Table, side: str) -> Any:
+    """Return the images `before` or `after` of a `ShardTable`; nulls where the shard left them out."""
+    if side in rows.schema.names:
+        return rows.column(side)
+    return pa.chunked_array([pa.nulls(len(rows), rows.schema.field("after").type)])
+
+
+def _ranks_of(order: Headers, shard: int) -> tuple[int, Int64s]:
+    ranks = np.flatnonzero(order["shard"] == shard)
+    sequences = order["sequence"][ranks]
+    assert (np.diff(sequences) == 1).all(), "a shard's sequences have a gap"
+    return int(sequences[0]) if len(ranks) else 0, ranks
+
+
+def _gtids(headers: Headers, names: Sequence[str]) -> Any:
+    known = headers["gtid_number"] != 0
+    prefixes = [f"{name}{':' if len(name) >= UUID_CHARS else '-'}" for name in names]
+    sources = pa.array(prefixes, pa.utf8()).take(pa.array(np.where(known, headers["gtid_source"], 0)))
+    numbers = pa.array(headers["gtid_number"]).cast(pa.utf8())
+    return pc.if_else(pa.array(known), pc.binary_join_element_wise(sources, numbers, ""), "")
+
+
+def _joined(arrays: Iterable[Int64s]) -> Int64s:
+    return np.concatenate([np.empty(0, dtype=np.int64), *arrays])

@@ -1,0 +1,195 @@
+"""The envelope format: all tables and statements of a batch in one stream, values as text.
+
+Rows of tables with any columns fit into one schema, `ENVELOPE`, because images are maps from column name to
+the value's text (see `merge.rows.text`). A NULL value is a null in the map; a missing image is a null map; a
+column whose value is not known (see `merge.rows.absent`) is not in the map. A column of `after` is updated,
+as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary key's
+columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
+old one in `before`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from merge.rows.absent import Absent, absent_in
+from merge.rows.assemble import BatchRows, Places, Runs, images
+from merge.rows.ranges import Ranges
+from merge.rows.table_filter import TableFilter
+from merge.rows.text import text
+from merge.rows.typed import OPS
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
+
+MAP = pa.map_(pa.utf8(), pa.utf8())
+
+ENVELOPE = pa.schema(
+    [
+        ("seq", pa.int64()),  # number in the merged stream: the order of the rows
+        ("shard", pa.utf8()),
+        ("schema", pa.utf8()),
+        ("table", pa.utf8()),  # empty for a statement on a schema as a whole
+        ("op", pa.utf8()),  # INSERT UPDATE DELETE, or the type of the statement
+        ("commit_us", pa.int64()),
+        ("key_us", pa.int64()),
+        ("late", pa.bool_()),
+        ("gtid", pa.utf8()),  # empty if the transaction has none
+        ("file", pa.utf8()),
+        ("pos", pa.int64()),  # where the transaction begins in the file
+        ("row", pa.int64()),  # ordinal in the transaction
+        ("key", MAP),  # empty: no primary key, or a statement
+        ("before", MAP),  # null: no such image
+        ("after", MAP),
+        ("sql", pa.utf8()),  # null for rows
+    ]
+)
+#: what a part brings itself; the rest comes from the headers
+_BODY = pa.schema(
+    [ENVELOPE.field(name) for name in ("schema", "table", "op", "key", "before", "after", "sql")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Rows of one table, or statements, of one shard."""
+
+    #: of all parts' rows, put together in the order of the parts
+    runs: Runs
+    body: pa.Table
+
+
+def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
+    """Return all row changes and statements of a batch in merged order.
+
+    Args:
+        batch: a batch's headers and rows.
+        table_filter: which tables are wanted, by the names that consumers know; None: all.
+
+    Returns:
+        (n,) Table of `ENVELOPE`.
+    """
+    places, wanted = Places(batch), table_filter or TableFilter()
+    parts = list(_parts(places, wanted))
+    runs = Runs.in_merged_order([part.runs for part in parts])
+    together = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)])
+    body = Ranges(runs.first, runs.length).table(together)
+    columns = places.columns(runs) | {name: body.column(name) for name in _BODY.names}
+    columns["shard"] = columns["shard"].cast(pa.utf8())
+    return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)
+
+
+def _parts(places: Places, wanted: TableFilter) -> Iterator[_Part]:
+    base = 0
+    for shard, part in enumerate(places.batch.shards):
+        for table in part.tables:
+            if len(table.rows) and wanted.matches(table.name):
+                runs = places.runs(shard, table.rows, base)
+                yield _Part(runs, _row_changes(table.name, table.rows))
+                base += len(table.rows)
+        if part.statements is not None and len(part.statements):
+            statements = _wanted_statements(part.statements, wanted)
+            yield _Part(places.runs(shard, statements, base), _statements(statements))
+            base += len(statements)
+
+
+def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
+    ops = rows.column("_op").to_numpy()
+    sides = {side: images(rows, side) for side in ("before", "after")}
+    texts = {side: _texts(image) for side, image in sides.items()}
+    valid = {side: image.is_valid().to_numpy() for side, image in sides.items()}
+    columns = [column.name for column in rows.schema.field("after").type]
+    keys = [columns.index(column) for column in _primary_key(rows.schema) if column in columns]
+    deletes = pa.array(ops == Op.DELETE)
+    key = [pc.if_else(deletes, texts["before"][place], texts["after"][place]) for place in keys]
+    absent = {side: absent_in(rows, side) for side in sides}
+    every = np.ones(len(rows), dtype=np.bool_)
+    return pa.table(
+        [
+            _repeated(name.schema, len(rows)),
+            _repeated(name.table, len(rows)),
+            pa.array(OPS, pa.utf8()).take(pa.array(ops - Op.INSERT)),
+            _maps([columns[place] for place in keys], key, every, _absent_keys(absent, keys, ops)),
+            _maps(columns, texts["before"], valid["before"], absent["before"]),
+            _maps(columns, texts["after"], valid["after"], absent["after"]),
+            pa.nulls(len(rows), pa.utf8()),
+        ],
+        schema=_BODY,
+    )
+
+
+def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np.uint8]) -> Absent:
+    none = np.zeros((len(ops), len(keys)), dtype=np.bool_)
+    before, after = (none if each is None else each[:, keys] for each in absent.values())
+    return np.where((ops == Op.DELETE)[:, np.newaxis], before, after)
+
+
+def _wanted_statements(statements: pa.Table, wanted: TableFilter) -> pa.Table:
+    # statements are few: the one place where names are looked at one by one
+    names = zip(statements.column("schema").to_pylist(), statements.column("table").to_pylist(), strict=True)
+    return statements.filter(pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_()))
+
+
+def _statements(statements: pa.Table) -> pa.Table:
+    count = len(statements)
+    none = np.zeros(count, dtype=np.bool_)
+    columns = {name: statements.column(name) for name in ("schema", "table", "op", "sql")} | {
+        "key": _maps([], [], ~none),
+        "before": _maps([], [], none),
+        "after": _maps([], [], none),
+    }
+    return pa.table([columns[name] for name in _BODY.names], schema=_BODY)
+
+
+def _texts(image: Any) -> list[Any]:
+    """Return the text of each column of a struct column: k arrays, (n,) utf8."""
+    columns = list(image.type)
+    if image.null_count == len(image):
+        return [pa.nulls(len(image), pa.utf8()) for _ in columns]
+    return [
+        text(pc.struct_field(image, [place]), (column.metadata or {}).get(MYSQL_TYPE, b"").decode())
+        for place, column in enumerate(columns)
+    ]
+
+
+def _maps(
+    names: Sequence[str], columns: Sequence[Any], valid: NDArray[np.bool_], absent: Absent = None
+) -> Any:
+    """Return a map from column name to value for each row: k columns of n values, transposed by one `take`.
+
+    Args:
+        names: k column names.
+        columns: k arrays, (n,) utf8.
+        valid: (n,) whether the row has a map; else it is null.
+        absent: (n, k) which columns are not in a row's map; None: all are.
+
+    Returns:
+        (n,) MapArray.
+    """
+    rows, width = np.flatnonzero(valid), len(names)
+    cells, sizes = rows[:, np.newaxis] + len(valid) * np.arange(width), valid * width
+    if absent is None:
+        places, places_of_names = cells.ravel(), np.tile(np.arange(width), len(rows))
+    else:
+        known = ~absent[rows]
+        places, places_of_names = cells[known], np.nonzero(known)[1]
+        sizes = valid * (width - absent.sum(axis=1))
+    values = pa.concat_arrays([pa.array([], pa.utf8()), *columns]).take(pa.array(places))
+    keys = pa.array(names, pa.utf8()).take(pa.array(places_of_names))
+    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, values, mask=pa.array(~valid))
+
+
+def _repeated(value: str, count: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.utf8()), count)
+
+
+def _primary_key(schema: pa.Schema) -> list[str]:
+    found: list[str] = json.loads((schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
+    return found

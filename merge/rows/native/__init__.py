@@ -1,0 +1,16 @@
+"""The compiled part of assembly: loops over rows that numpy and Arrow would pass over several times.
+
+`runs` finds the runs of rows that lie side by side, and copies them. Its callers know what memory it
+may read.
+"""
+
+import importlib
+
+try:
+    importlib.import_module("merge.rows.native.runs")
+except ModuleNotFoundError as error:
+    if error.name != "merge.rows.native.runs":
+        raise
+    raise ImportError(
+        "The hot loops are not compiled: run `make setup`, which needs a C compiler."
+    ) from error

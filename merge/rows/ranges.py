@@ -1,0 +1,153 @@
+"""Ranges of rows, taken out of columns of several chunks in the order in which they are wanted.
+
+Arrow's `take` looks at each row by itself. What shards hand out lies side by side in ranges, mostly: those
+are copied as a whole, by a compiled loop for each layout that columns of tables have. Columns of another one
+(lists, maps) go by `take`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from merge.rows.native.runs import copy_bits, copy_text, copy_values, repeat_text, text_bytes
+
+Int64s: TypeAlias = NDArray[np.int64]
+
+#: what offsets of 32 bits reach
+_TEXT_BYTES_MAX = (1 << 31) - 1
+
+
+class Ranges:
+    """Ranges of rows, in the order in which they are wanted.
+
+    Args:
+        first: (r,) int64: the first row of each range.
+        length: (r,) int64: how many rows it has, at least one.
+        No range reaches over the end of a chunk of a column that is gathered.
+    """
+
+    def __init__(self, first: Int64s, length: Int64s) -> None:
+        self._first = first
+        self._length = length
+        self._count = int(length.sum())
+        #: by the lengths of a column's chunks
+        self._places: dict[tuple[int, ...], tuple[Int64s, Int64s]] = {}
+        self._indexes: Any = None
+
+    def table(self, table: pa.Table) -> pa.Table:
+        """Return the rows of all columns of a table."""
+        table = table.unify_dictionaries()
+        columns = [self.column(table.column(name)) for name in table.schema.names]
+        return pa.table(columns, schema=table.schema)
+
+    def column(self, column: pa.ChunkedArray) -> pa.Array:
+        """Return the rows of a column whose chunks have one dictionary, if any."""
+        chunks = [chunk for chunk in column.chunks if len(chunk)]
+        return self._array(chunks, column.type) if chunks else pa.array([], column.type)
+
+    def _array(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+        if pa.types.is_dictionary(kind):
+            indexes = self._array([chunk.indices for chunk in chunks], kind.index_type)
+            return pa.DictionaryArray.from_arrays(
+                indexes, chunks[0].dictionary, ordered=kind.ordered, safe=False
+            )
+        if pa.types.is_struct(kind):
+            members = [
+                self._array([chunk.field(place) for chunk in chunks], kind.field(place).type)
+                for place in range(kind.num_fields)
+            ]
+            return pa.Array.from_buffers(kind, self._count, [self._validity(chunks)], children=members)
+        return self._plain(chunks, kind)
+
+    def _plain(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+        types = pa.types
+        if types.is_boolean(kind):
+            return self._of(kind, chunks, self._bits(chunks, 1))
+        if types.is_string(kind) or types.is_binary(kind):
+            return self._text(chunks, kind)
+        if types.is_primitive(kind) or types.is_decimal(kind) or types.is_fixed_size_binary(kind):
+            return self._of(kind, chunks, self._values(chunks, kind.bit_width // 8))
+        return self._taken(chunks, kind)
+
+    def _of(self, kind: Any, chunks: Sequence[pa.Array], *buffers: pa.Buffer) -> pa.Array:
+        return pa.Array.from_buffers(kind, self._count, [self._validity(chunks), *buffers])
+
+    def _validity(self, chunks: Sequence[pa.Array]) -> pa.Buffer | None:
+        return self._bits(chunks, 0) if any(chunk.null_count for chunk in chunks) else None
+
+    def _bits(self, chunks: Sequence[pa.Array], buffer: int) -> pa.Buffer:
+        out = np.empty((self._count + 7) // 8, np.uint8)
+        offsets = np.array([chunk.offset for chunk in chunks], np.int64)
+        copy_bits(*self._where(chunks), _addresses(chunks, buffer, 0), offsets, out)
+        return pa.py_buffer(out)
+
+    def _values(self, chunks: Sequence[pa.Array], width: int) -> pa.Buffer:
+        out = np.empty(self._count * width, np.uint8)
+        copy_values(*self._where(chunks), _addresses(chunks, 1, width), width, out)
+        return pa.py_buffer(out)
+
+    def _text(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+        where, offsets = self._where(chunks), _addresses(chunks, 1, 4)
+        size = text_bytes(*where, offsets)
+        if size > _TEXT_BYTES_MAX:
+            return self._taken(chunks, kind)
+        ends, data = np.empty(self._count + 1, np.int32), np.empty(size, np.uint8)
+        copy_text(*where, offsets, _addresses(chunks, 2, 0), ends, data)
+        return self._of(kind, chunks, pa.py_buffer(ends), pa.py_buffer(data))
+
+    def _taken(self, chunks: Sequence[pa.Array], kind: Any) -> pa.Array:
+        if all(chunk.null_count == len(chunk) for chunk in chunks):
+            return pa.nulls(self._count, kind)
+        if self._indexes is None:
+            self._indexes = pa.array(ascending(self._first, self._length))
+        return pa.chunked_array(chunks, kind).take(self._indexes).combine_chunks()
+
+    def _where(self, chunks: Sequence[pa.Array]) -> tuple[Int64s, Int64s, Int64s]:
+        """Return the chunk of each range, its first row there, and its length."""
+        key = tuple(map(len, chunks))
+        found = self._places.get(key)
+        if found is None:
+            lengths = np.array(key, np.int64)
+            ends = lengths.cumsum()
+            chunk = np.searchsorted(ends, self._first, side="right").astype(np.int64)
+            begin = self._first - (ends - lengths)[chunk]
+            assert (begin >= 0).all(), "a range begins before its column"
+            assert (begin + self._length <= lengths[chunk]).all(), "a range ends behind its chunk"
+            found = self._places[key] = chunk, begin
+        return found[0], found[1], self._length
+
+
+def ascending(first: Int64s, length: Int64s) -> Int64s:
+    """Return the numbers of r ranges one after the other: `length` of them from `first` on, each (r,)."""
+    return np.repeat(first - (np.cumsum(length) - length), length) + np.arange(length.sum())
+
+
+def repeated(texts: pa.Array, counts: Int64s) -> pa.Array:
+    """Return each of (r,) texts, none of which is null, so often as (r,) `counts` says."""
+    if not len(texts):
+        return texts
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
+    size = int((np.diff(ends).astype(np.int64) * counts).sum())
+    assert size <= _TEXT_BYTES_MAX, "texts of 2 GiB and more in one batch"
+    out_ends, out = np.empty(int(counts.sum()) + 1, np.int32), np.empty(size, np.uint8)
+    values = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    repeat_text(counts, ends, values, out_ends, out)
+    return pa.Array.from_buffers(texts.type, len(out_ends) - 1, [None, *map(pa.py_buffer, (out_ends, out))])
+
+
+def _addresses(chunks: Sequence[pa.Array], buffer: int, width: int) -> Int64s:
+    """Return where row 0 of each chunk lies in one of its buffers, whose values have `width` bytes."""
+    buffers = [chunk.buffers()[buffer] for chunk in chunks]
+    return np.array(
+        [
+            0 if memory is None else memory.address + chunk.offset * width
+            for memory, chunk in zip(buffers, chunks, strict=True)
+        ],
+        np.int64,
+    )

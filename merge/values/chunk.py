@@ -1,0 +1,133 @@
+"""Chunks: a run of one shard's stream, headers and rows side by side.
+
+Rows are Arrow record batches, one per table and schema version. Columns of a table's record batch:
+
+    _header  int32   index of the row's header in the chunk's `headers`, never decreasing
+    _row     int64   ordinal of the row change in the source's transaction
+    _op      uint8   1 insert, 2 update, 3 delete (canal's EventType)
+    before   struct  the row before the change: null for an insert
+    after    struct  the row after the change: null for a delete
+
+Both structs have the table's columns as typed fields. A field's metadata holds `mysql_type`, the column's
+type as the source writes it. The metadata of the record batch's schema holds `primary_key`, a JSON list of
+names.
+
+Images may lack columns, as `binlog_row_image` says. A record batch with such a row has two columns more, and
+no other has them:
+
+    _before_absent  fixed_size_binary  columns that `before` does not say: a bit for each, the lowest first
+    _after_absent   fixed_size_binary  likewise for `after`
+
+A column that an image does not say is null in it. What an UPDATE's image after lacked and the one before had
+is filled in and not absent; see `merge.rows.absent` for what the others mean.
+
+Statements (DDL) stand in one record batch of `STATEMENTS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from merge.values.header import HeaderRun, Headers
+
+
+class Op(IntEnum):
+    """What happened to a row; canal's EventType numbers."""
+
+    INSERT = 1
+    UPDATE = 2
+    DELETE = 3
+
+
+class TableName(NamedTuple):
+    """A table as consumers see it, after routes."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+#: keys of schema and field metadata
+PRIMARY_KEY = b"primary_key"
+MYSQL_TYPE = b"mysql_type"
+#: image -> the column that says what is absent from it
+ABSENT = {"before": "_before_absent", "after": "_after_absent"}
+
+STATEMENTS = pa.schema(
+    [
+        pa.field("_header", pa.int32(), nullable=False),
+        pa.field("_row", pa.int64(), nullable=False),
+        pa.field("schema", pa.utf8(), nullable=False),
+        pa.field("table", pa.utf8(), nullable=False),
+        pa.field(
+            "op", pa.utf8(), nullable=False
+        ),  # canal's EventType: CREATE ALTER ERASE RENAME TRUNCATE ...
+        pa.field("sql", pa.utf8(), nullable=False),
+    ]
+)
+
+
+def rows_schema(columns: list[pa.Field], primary_key: bytes) -> pa.Schema:
+    """Return the schema of a table's record batch in a chunk.
+
+    Args:
+        columns: the table's columns in order, nullable, each with `mysql_type` in its metadata.
+        primary_key: JSON list of the primary key's column names.
+    """
+    image = pa.struct(columns)
+    return pa.schema(
+        [
+            pa.field("_header", pa.int32(), nullable=False),
+            pa.field("_row", pa.int64(), nullable=False),
+            pa.field("_op", pa.uint8(), nullable=False),
+            pa.field("before", image),
+            pa.field("after", image),
+        ],
+        metadata={PRIMARY_KEY: primary_key},
+    )
+
+
+def absent_type(columns: int) -> Any:
+    """Return the type of the columns that say which of a table's columns are not known."""
+    return pa.binary((columns + 7) // 8)
+
+
+def partial_schema(schema: pa.Schema) -> Any:
+    """Return the schema of a record batch in which images lack columns, given that of the others."""
+    kind = absent_type(len(schema.field("after").type))
+    for name in ABSENT.values():
+        schema = schema.append(pa.field(name, kind, nullable=False))
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class TableRows:
+    """Row changes of one table in one schema version, in the source's order."""
+
+    name: TableName
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of one shard's stream.
+
+    Headers' `sequence` and `shard` are not set yet: the ring gives the one, the group the other.
+    A table may appear more than once (a new schema version, or so many rows that the parser cut it).
+    """
+
+    headers: Headers
+    names: tuple[str, ...]
+    tables: tuple[TableRows, ...]
+    statements: pa.RecordBatch | None = None
+
+    @property
+    def run(self) -> HeaderRun:
+        """The chunk's headers without its rows."""
+        return HeaderRun(self.headers, self.names)

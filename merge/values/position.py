@@ -1,0 +1,269 @@
+"""Positions: a comparable place in one binlog, and the vector of one per shard.
+
+A `GroupPosition` is the cursor of a subscriber and one JSON value, written atomically: keys in stable order,
+no floats, so that equal positions are equal text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any
+
+from merge.errors import UsageError
+from merge.values.gtid import NO_GTIDS, GtidSet, parse_gtid_set
+
+#: `server` of a position that is a place in no server's binlog: only its GTID set says where it is
+ANY_SERVER = "*"
+
+#: what an error shows of what is no position, characters: clients send it, and others plant it
+_SHOWN_MAX = 200
+_FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
+
+
+def file_order(file: str) -> tuple[str, int]:
+    """Return the sort key of a binlog file name: its base name, then its number.
+
+    The number is compared as one: `mysql-bin.999999` is followed by `mysql-bin.1000000`.
+
+    Raises:
+        UsageError: the name does not end in a dot and a number.
+    """
+    match = _FILE.fullmatch(file)
+    if match is None:
+        raise UsageError(
+            f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001."
+        )
+    return match["base"], int(match["number"])
+
+
+def _whole(value: Any) -> int:
+    """Return a number of JSON that is one of ours: `int` would make one of 1.5, true and "7" too."""
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{value!r} is no whole number from 0 on")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in one shard's binlog: everything before `offset` of `file` has been read.
+
+    Positions of one source compare by file number, offset and rows. Those of two sources (base names or
+    servers differ) do not compare: UsageError.
+    """
+
+    #: binlog file name
+    file: str
+    #: bytes from the file's start to the next event
+    offset: int
+    #: every transaction before this place, as far as the source has GTIDs
+    gtid_set: GtidSet = NO_GTIDS
+    #: commit time of the last transaction before this place; 0 unknown
+    commit_us: int = 0
+    #: timeline key of the last transaction before this place; 0 unknown
+    key_us: int = 0
+    #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
+    rows_into_transaction: int = 0
+    #: identity of the server whose binlog `file` and `offset` are places in; empty: not known; `ANY_SERVER`
+    server: str = ""
+    #: when `file` was created, as its first event is stamped, seconds since 1970; 0 unknown. It tells the
+    #: file from another one of the same name. Positions compare as places: without it
+    created_s: int = 0
+
+    def is_of(self, server: str) -> bool:
+        """Return whether `file` and `offset` may be taken for places in the binlog of `server`."""
+        return not self.server or not server or self.server == server
+
+    def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
+        if base != other_base or not self.is_of(other.server):
+            raise UsageError(
+                f"Positions in {self.file} and {other.file} do not compare.",
+                hint="They come from two servers, or the server's log_bin was renamed.",
+            )
+        return (
+            (number, self.offset, self.rows_into_transaction),
+            (other_number, other.offset, other.rows_into_transaction),
+        )
+
+    def __lt__(self, other: Position) -> bool:
+        mine, theirs = self._order(other)
+        return mine < theirs
+
+    def __le__(self, other: Position) -> bool:
+        mine, theirs = self._order(other)
+        return mine <= theirs
+
+    def __str__(self) -> str:
+        inside = f"+{self.rows_into_transaction} rows" if self.rows_into_transaction else ""
+        return f"{self.file}:{self.offset}{inside}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the position as a JSON object; what is not known of the file's creation is left out."""
+        value: dict[str, Any] = {
+            "file": self.file,
+            "offset": self.offset,
+            "gtid_set": str(self.gtid_set),
+            "commit_us": self.commit_us,
+            "key_us": self.key_us,
+            "rows_into_transaction": self.rows_into_transaction,
+            "server": self.server,
+        }
+        if self.created_s:
+            value["created_s"] = self.created_s
+        return value
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Position:
+        """Return the position that `to_dict` described.
+
+        Raises:
+            UsageError: a field is missing or of the wrong type: numbers are whole and not negative.
+        """
+        try:
+            position = cls(
+                file=str(value["file"]),
+                offset=_whole(value["offset"]),
+                gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
+                commit_us=_whole(value.get("commit_us", 0)),
+                key_us=_whole(value.get("key_us", 0)),
+                rows_into_transaction=_whole(value.get("rows_into_transaction", 0)),
+                server=str(value.get("server", "")),
+                created_s=_whole(value.get("created_s", 0)),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{repr(value)[:_SHOWN_MAX]} is no position ({type(error).__name__}: {error}).",
+                hint='Expected {"file": "mysql-bin.000001", "offset": 4, ...}.',
+            ) from error
+        file_order(position.file)
+        return position
+
+
+def oldest(positions: Sequence[Position]) -> Position:
+    """Return a position that is not after any of these.
+
+    A failover may have left positions of two servers, whose places do not compare. Then it is the one whose
+    transactions are all before the others too. Two servers may have committed in different orders, so that
+    there is none: then it is the place after the transactions that all of them have, which only GTIDs can
+    find (`ANY_SERVER`). Without GTIDs it is the one with the smallest key.
+    """
+    one_server = all(position.is_of(other.server) for position in positions for other in positions)
+    if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
+        return min(positions)
+    first = min(positions, key=lambda position: position.key_us)
+    if not all(position.gtid_set for position in positions):
+        return first
+    shared = reduce(lambda found, each: found.intersection(each.gtid_set), positions, first.gtid_set)
+    within = [position for position in positions if position.gtid_set == shared]
+    if within:
+        return min(within, key=lambda position: position.key_us)
+    commit_us = min(position.commit_us for position in positions)
+    return replace(
+        first,
+        offset=0,
+        gtid_set=shared,
+        commit_us=commit_us,
+        rows_into_transaction=0,
+        server=ANY_SERVER,
+        created_s=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """One position per shard, and the next merged sequence: a subscriber's cursor."""
+
+    shards: Mapping[str, Position] = field(default_factory=dict)
+    #: number of row changes (and statements) that the merged stream has passed
+    sequence: int = 0
+    #: names of the shards that left the stream, sorted; their names are not given again
+    retired: tuple[str, ...] = ()
+    #: timeline key that was passed in those; 0: none was. Keys never fall below what a cursor has passed
+    retired_key_us: int = 0
+    #: where the shards joined that joined a stream which went on: what an older position has of them
+    joined: Mapping[str, Position] = field(default_factory=dict)
+
+    @property
+    def passed_us(self) -> int:
+        """Greatest timeline key of what is before this position."""
+        return max([self.retired_key_us, *(position.key_us for position in self.shards.values())])
+
+    def without(self, names: AbstractSet[str]) -> GroupPosition:
+        """Return a copy in which these shards have left."""
+        gone = [position.key_us for name, position in self.shards.items() if name in names]
+        return replace(
+            self,
+            shards={name: position for name, position in self.shards.items() if name not in names},
+            retired=tuple(sorted({*self.retired, *names})),
+            retired_key_us=max([self.retired_key_us, *gone]),
+            joined={name: position for name, position in self.joined.items() if name not in names},
+        )
+
+    def with_shard(self, shard: str, position: Position) -> GroupPosition:
+        """Return a copy in which `shard` stands at `position`."""
+        return replace(self, shards={**self.shards, shard: position})
+
+    def further(self, other: GroupPosition) -> GroupPosition:
+        """Return a copy with those positions of `other` that are further, of the shards that it names."""
+        shards = {
+            name: other.shards[name]
+            if name in other.shards and oldest([position, other.shards[name]]) == position
+            else position
+            for name, position in self.shards.items()
+        }
+        return replace(
+            self,
+            shards=shards,
+            sequence=max(self.sequence, other.sequence),
+            retired_key_us=max(self.retired_key_us, other.retired_key_us),
+        )
+
+    def knows_shards_of(self, other: GroupPosition) -> bool:
+        """Return whether both name the same shards, as there, as left and as joined."""
+        return (self.shards.keys(), self.retired, self.joined.keys()) == (
+            other.shards.keys(),
+            other.retired,
+            other.joined.keys(),
+        )
+
+    def to_json(self) -> str:
+        """Return the position as JSON text with stable key order; equal positions give equal text."""
+        value: dict[str, Any] = {
+            "sequence": self.sequence,
+            "shards": {name: position.to_dict() for name, position in self.shards.items()},
+        }
+        if self.retired:
+            value["retired"] = list(self.retired)
+        if self.retired_key_us:
+            value["retired_key_us"] = self.retired_key_us
+        if self.joined:
+            value["joined"] = {name: position.to_dict() for name, position in self.joined.items()}
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> GroupPosition:
+        """Return the position that `to_json` wrote.
+
+        Raises:
+            UsageError: the text is no group position.
+        """
+        try:
+            value = json.loads(text)
+            shards, sequence = dict(value["shards"]), _whole(value["sequence"])
+            retired = tuple(sorted(str(name) for name in value.get("retired", ())))
+            retired_key_us = _whole(value.get("retired_key_us", 0))
+            joined = dict(value.get("joined", {}))
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
+            raise UsageError(f"{text[:_SHOWN_MAX]!r} is no group position ({error}).") from error
+        return cls(
+            {name: Position.from_dict(position) for name, position in shards.items()},
+            sequence,
+            retired,
+            retired_key_us,
+            {name: Position.from_dict(position) for name, position in joined.items()},
+        )

@@ -1,0 +1,111 @@
+"""Progress: where a group stands after some more headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from merge.values.gtid import GtidSet
+from merge.values.header import Flag, Headers
+from merge.values.position import GroupPosition, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A point of the merged stream, told in two ways."""
+
+    #: the last point where every shard is at a transaction's end: what a cursor may be
+    ack: GroupPosition
+    #: the point itself, perhaps inside a huge transaction of one shard
+    end: GroupPosition
+    #: whether a transaction has begun and not ended; behind fragments without rows both positions are equal
+    inside: bool = False
+
+    @classmethod
+    def at(cls, position: GroupPosition) -> Progress:
+        """Return the progress at a cursor."""
+        return cls(position, position)
+
+    def past(
+        self,
+        headers: Headers,
+        names: tuple[str, ...],
+        shards: tuple[str, ...],
+        servers: tuple[str, ...] = (),
+        created: tuple[Mapping[str, int], ...] = (),
+    ) -> Progress:
+        """Return the progress behind `headers`, which follow this point in merged order.
+
+        Args:
+            headers: in merged order, with final keys.
+            names: what their indexes point to.
+            shards: names of the shards by shard_index.
+            servers: identities of the servers that the headers are of, by shard_index; empty: those before.
+            created: when their binlog files were created, by shard_index; empty: as before, or unknown.
+        """
+        spans = np.cumsum(headers["row_end"] - headers["row_begin"])
+        shard_of, ended = headers["shard"], (headers["flags"] & Flag.END) != 0
+        ack, end = dict(self.ack.shards), dict(self.end.shards)
+        for index in np.unique(shard_of):
+            shard = shards[index]
+            mine = np.flatnonzero(shard_of == index)
+            ends = mine[ended[mine]]
+            if len(ends):
+                server = servers[index] if servers else ack[shard].server
+                at_end = _at_end(ack[shard], headers, ends, names, server)
+                ack[shard] = end[shard] = _stamped(at_end, ack[shard], created[index] if created else {})
+            if not ended[mine[-1]]:
+                last = headers[mine[-1]]
+                inside = replace(
+                    ack[shard],
+                    file=names[last["file"]],
+                    offset=int(last["begin_offset"]),
+                    rows_into_transaction=int(last["row_end"]),
+                    server=servers[index] if servers else ack[shard].server,
+                )
+                end[shard] = _stamped(inside, ack[shard], created[index] if created else {})
+        sequence = self.end.sequence + (int(spans[-1]) if len(spans) else 0)
+        whole = np.flatnonzero(ended)
+        acked = self.end.sequence + int(spans[whole[-1]]) if len(whole) else self.ack.sequence
+        return Progress(
+            replace(self.ack, shards=ack, sequence=acked),
+            replace(self.end, shards=end, sequence=sequence),
+            inside=not bool(ended[-1]) if len(ended) else self.inside,
+        )
+
+
+def gtids_after(
+    gtid_set: GtidSet, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...]
+) -> GtidSet:
+    """Return a set with the transactions of one shard whose ends are `headers[ends]`."""
+    numbers, sources = headers["gtid_number"][ends], headers["gtid_source"][ends]
+    sources, numbers = sources[numbers > 0], numbers[numbers > 0]
+    # By last appearance: in a MariaDB domain the server that wrote last is the position.
+    found, from_behind = np.unique(sources[::-1], return_index=True)
+    for source in found[np.argsort(-from_behind)].tolist():
+        gtid_set = gtid_set.add(names[source], numbers[sources == source])
+    return gtid_set
+
+
+def _stamped(position: Position, before: Position, created: Mapping[str, int]) -> Position:
+    """Return a position with the time when its file was created, which may be that of the position before."""
+    same_file = (before.file, before.server) == (position.file, position.server)
+    return replace(position, created_s=created.get(position.file, before.created_s if same_file else 0))
+
+
+def _at_end(
+    before: Position, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...], server: str
+) -> Position:
+    """Return the position behind whole transactions of one shard, whose ends are `headers[ends]`."""
+    last = headers[ends[-1]]
+    return Position(
+        file=names[last["file"]],
+        offset=int(last["end_offset"]),
+        gtid_set=gtids_after(before.gtid_set, headers, ends, names),
+        commit_us=int(last["commit_us"]),
+        key_us=int(last["key_us"]),
+        server=server,
+    )

@@ -1,0 +1,182 @@
+"""The command line, as processes of their own against real servers."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from integration.shop import DEADLINE_S, Shop
+
+from actors.coordination.embedded import EmbeddedZooKeeper
+from canal_group.demo.database.mariadb import MariaDbServer
+
+PROGRAM = [sys.executable, "-m", "canal_group.command.cli"]
+
+
+def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and check its exit status."""
+    done = subprocess.run(
+        [*PROGRAM, *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == status, done.stderr + done.stdout
+    return done
+
+
+@pytest.fixture
+def offline(one_zookeeper: EmbeddedZooKeeper, two_servers: list[MariaDbServer], tmp_path: Path) -> Shop:
+    """A shop that is served by another process: this one needs no Ray."""
+    for server in two_servers:
+        server.start()
+    return Shop(two_servers, one_zookeeper.hosts, tmp_path)
+
+
+@pytest.fixture
+def instance_file(offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> Path:
+    shards = "".join(
+        f"  - {{name: s{index}, host: 127.0.0.1, port: {server.port}, user: canal,"
+        " password_file: password}\n"
+        for index, server in enumerate(offline.servers)
+    )
+    file = tmp_path / "shop.yaml"
+    file.write_text(
+        f"preset: default\ndestination: {offline.destination}\nshards:\n{shards}"
+        f"coordination: {{kind: zookeeper, hosts: '{one_zookeeper.hosts}', session_timeout_s: 4}}\n"
+        "gateway: {port: 0}\nray: {num_cpus: 2}\n"
+    )
+    return file
+
+
+@contextmanager
+def served(file: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run `serve` until the block ends; yield its gateway and process."""
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", "-c", str(file), *options], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("serving"):
+                yield line.split()[-1], process
+                return
+        pytest.fail("serve ended before it served")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        assert process.wait(DEADLINE_S) == 0
+        process.stderr.close()
+
+
+def test_check_has_a_line_for_each_finding_and_fails_with_the_statement_that_mends_it(
+    offline: Shop, instance_file: Path
+):
+    good = run("check", "-c", str(instance_file)).stdout.splitlines()
+    assert len(good) > len(offline.servers)
+    assert all(line.startswith("ok") for line in good)
+    shown = run("check", "-c", str(instance_file), "--settings").stdout
+    assert "      merge.margin_ms = 50\n" in shown
+    offline.servers[1].execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    try:
+        bad = run("check", "-c", str(instance_file), status=1).stdout.splitlines()
+    finally:
+        offline.servers[1].execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    (failure,) = (line for line in bad if not line.startswith("ok"))
+    assert failure.startswith("FAIL  s1 (127.0.0.1:")
+    assert "SET GLOBAL binlog_row_metadata" in failure
+
+
+def test_a_wrong_instance_file_gets_a_sentence(tmp_path: Path):
+    file = tmp_path / "shop.yaml"
+    file.write_text("preset: memory\ndestination: shop\nshards: [{name: a, hots: x}]\n")
+    done = run("check", "-c", str(file), status=1)
+    assert "hots" in done.stderr
+    assert "Traceback" not in done.stderr
+    missing = run("serve", "-c", str(tmp_path / "none.yaml"), status=1)
+    assert "none.yaml" in missing.stderr
+    assert "Traceback" not in missing.stderr
+
+
+def test_serve_consume_and_status_work_together_and_leave_nothing_running(offline: Shop, instance_file: Path):
+    """1. serve; 2. status; 3. consume with --ack; 4. the cursor moved; 5. SIGTERM ends all of it."""
+    with served(instance_file) as (gateway, process):
+        where = ["-g", gateway, "-d", offline.destination]
+        run("consume", *where, "--timeout", "0.2")
+        offline.write(0, 3)
+        printed = run("consume", *where, "--rows", "3", "--ack", "--timeout", "20").stdout.splitlines()
+        rows = [json.loads(line) for line in printed]
+        assert [row["after"]["id"] for row in rows] == ["0", "1", "2"]
+        assert {row["op"] for row in rows} == {"INSERT"}
+        assert {row["shard"] for row in rows} == {"s0"}
+        state = json.loads(run("status", *where, "--json").stdout)
+        (client,) = state["group"]["clients"]
+        assert json.loads(client["cursor"])["sequence"] == 3
+        assert client["holder"] is None
+        table = run("status", *where).stdout
+        assert "s0" in table
+        assert "s1" in table
+        assert offline.destination in table
+        offline.write(1, 1)
+        assert "note 3" in run("consume", *where, "--rows", "1", "--table", "--timeout", "20").stdout
+        assert "ServerUnavailable" in run("status", "-g", "grpc://127.0.0.1:1", "-d", "x", status=1).stderr
+        family = _descendants(process.pid)
+        assert family
+    left = [pid for pid in family if _state(pid) != "Z"]
+    assert not left, "processes outlived serve"
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[str]:
+    """A Ray cluster of two nodes that runs already; its address."""
+    from ray.cluster_utils import Cluster
+
+    from actors.driver.local_ray import loopback_kept
+
+    with loopback_kept():
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        try:
+            cluster.add_node(num_cpus=1)
+            yield cluster.address
+        finally:
+            cluster.shutdown()
+
+
+@pytest.mark.soak
+def test_serve_joins_a_ray_cluster_that_runs_and_spreads_its_shards(
+    offline: Shop, instance_file: Path, two_nodes: str
+):
+    """1. serve --address; 2. rows flow; 3. the shards run under different raylets."""
+    file = instance_file
+    file.write_text(file.read_text().replace("ray: {num_cpus: 2}\n", ""))
+    with served(file, "--address", two_nodes) as (gateway, _):
+        where = ["-g", gateway, "-d", offline.destination]
+        run("consume", *where, "--timeout", "0.2")
+        offline.write_everywhere(2)
+        printed = run("consume", *where, "--rows", "4", "--timeout", "20").stdout.splitlines()
+        assert len(printed) == 4
+        shards = json.loads(run("status", *where, "--json").stdout)["shards"]
+        assert len({_parent(shard["pid"]) for shard in shards}) == 2
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the ids of a process's living descendants."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *_descendants(int(child))]
+    return found
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"

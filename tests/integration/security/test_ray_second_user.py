@@ -1,0 +1,138 @@
+"""A Ray of our own, as other users of the machine meet it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from second_user import as_nobody, folder_for_all
+
+START_S = 120
+
+_OURS = """
+import json, sys
+import ray
+from actors import local_ray
+local_ray.start("test", 1)
+node = ray._private.worker._global_node
+print(json.dumps({"address": node.gcs_address, "session": node.get_session_dir_path()}), flush=True)
+sys.stdin.read()
+ray.shutdown()
+"""
+_JOIN = """
+import sys
+from actors import local_ray
+local_ray.join(sys.argv[1], "test")
+print("joined")
+"""
+_READ = "print(open(sys.argv[1]).read())"
+_LIST = "import os\nprint(os.listdir(sys.argv[1]))"
+_CALL = "import socket\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\nprint('connected')"
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A Ray that `actors.driver.local_ray` started."""
+
+    address: str
+    session: Path
+    #: of the user whose it is
+    home: Path
+    #: for temporary files, of all users
+    temporary: Path
+
+    @property
+    def private(self) -> Path:
+        return self.temporary / f"canal-group-{os.geteuid()}"
+
+    @property
+    def token(self) -> Path:
+        return self.home / ".ray" / "auth_token"
+
+
+def environment(home: Path, temporary: Path) -> dict[str, str]:
+    """Return that of a user with a home of its own, whom nobody told anything of Ray's tokens."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_AUTH", "RAY_ADD"))}
+    return {**kept, "HOME": str(home), "RAY_TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+@pytest.fixture(scope="module")
+def ours() -> Iterator[Ours]:
+    with folder_for_all() as shared:
+        home, temporary = shared / "home", shared / "t"
+        for folder, allowed in ((home, 0o755), (temporary, 0o1777)):
+            folder.mkdir()
+            folder.chmod(allowed)
+        with subprocess.Popen(
+            [sys.executable, "-c", _OURS],
+            env=environment(home, temporary),
+            umask=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                found = json.loads(process.stdout.readline())
+                yield Ours(found["address"], Path(found["session"]), home, temporary)
+            finally:
+                process.stdin.close()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def test_its_folder_and_its_token_are_its_user_s_alone(ours: Ours):
+    assert ours.session.is_relative_to(ours.private)
+    assert (mode(ours.private), mode(ours.token)) == (0o700, 0o600)
+
+
+def test_another_user_reads_nothing_and_comes_to_no_socket(ours: Ours):
+    sockets = [path for path in ours.session.rglob("*") if path.is_socket()]
+    assert sockets
+    attempts = [(_LIST, ours.private), (_LIST, ours.session), (_READ, ours.token)]
+    for attempt, path in (*attempts, *((_CALL, path) for path in sockets)):
+        assert as_nobody(attempt, str(path)) == "PermissionError", path
+
+
+@pytest.mark.parametrize("token", [None, secrets.token_hex(32)], ids=["none", "another"])
+def test_who_has_no_token_or_another_one_does_not_join(token: str | None, ours: Ours, tmp_path: Path):
+    stranger = tmp_path / "stranger"
+    (stranger / ".ray").mkdir(parents=True)
+    if token is not None:
+        (stranger / ".ray" / "auth_token").write_text(token)
+    refused = joined(ours, stranger, mode="disabled" if token is None else "token")
+    assert refused.returncode
+    assert "joined" not in refused.stdout
+    assert "InvalidAuthToken" in refused.stderr, refused.stderr
+
+
+def test_who_has_its_token_joins(ours: Ours):
+    let_in = joined(ours, ours.home, mode="token")
+    assert let_in.stdout.strip() == "joined", let_in.stderr
+
+
+def joined(ours: Ours, home: Path, mode: str) -> subprocess.CompletedProcess[str]:
+    """Join it from another process, of a user with that home, who tries once."""
+    return subprocess.run(
+        [sys.executable, "-c", _JOIN, ours.address],
+        env={
+            **environment(home, ours.temporary),
+            "RAY_AUTH_MODE": mode,
+            "RAY_NUM_REDIS_GET_RETRIES": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        check=False,
+    )

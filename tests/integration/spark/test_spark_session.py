@@ -1,0 +1,70 @@
+"""The driver's end of a query, on a real instance and without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from integration.shared_servers import SharedShop
+from integration.spark_sink import options
+
+from canal_group.client.span_rows import SpanRows
+from canal_group.spark.options import Options
+from canal_group.spark.session import Session
+from merge.errors import RolledBack
+from merge.values.span import same_places
+
+ROWS_MAX, BYTES_MAX = 7, 1 << 20
+
+
+def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: SharedShop) -> None:
+    """1. A span is planned and taken back. 2. An executor plans it again for itself, and reads it. 3. The
+    query goes on behind it, as long as it likes, with nothing twice and nothing left out.
+    """
+    chosen = options(served, served.instance, client="session", startingPosition="latest")
+    session = Session(Options.from_spark(chosen))
+    try:
+        place = session.begin()
+        wrote = {name: len(ids) for name, ids in served.written.items()}
+        served.write_everywhere(20)
+        read: list[tuple[str, int]] = []
+        while len(read) < sum(len(ids) - wrote[name] for name, ids in served.written.items()):
+            span = session.next_batch(place, ROWS_MAX, BYTES_MAX)
+            if span is None:
+                continue
+            consumer = session._connected()
+            if not read:
+                consumer.rollback()
+            wanted = {"format": "typed", "table": "shop.orders", "before": False}
+            rows = SpanRows.of(consumer, span, wanted).read(0, 1)
+            read += zip(rows["_shard"].to_pylist(), rows["id"].to_pylist(), strict=True)
+            assert same_places(span.start, place)
+            place = span.end
+        assert read == sorted(set(read), key=read.index), "nothing comes twice"
+        for name, ids in served.written.items():
+            assert [row for shard, row in read if shard == name] == ids[wrote[name] :]
+        session.finish(place)
+        state = next(each for each in consumer.status()["group"]["clients"] if each["client_id"] == "session")
+        assert state["outstanding"] == []
+    finally:
+        session.give_up()
+        session.close()
+
+
+def test_parts_of_a_span_are_of_one_order(served: SharedShop) -> None:
+    """1. Parts of a span are planned. 2. It comes in another order when it is planned again: none is read."""
+    chosen = options(served, served.instance, client="orders", startingPosition="latest")
+    session = Session(Options.from_spark(chosen))
+    try:
+        place = session.begin()
+        served.write_everywhere(20)
+        while (span := session.next_batch(place, ROWS_MAX, BYTES_MAX)) is None:
+            pass
+        rows = SpanRows.of(session._connected(), span, {"format": "envelope"})
+        session._connected().rollback()
+        with pytest.raises(RolledBack, match="stands in another order by now"):
+            replace(rows, order="of another server").read(0, 1)
+        assert rows.read(0, 1).num_rows == span.rows
+    finally:
+        session.give_up()
+        session.close()

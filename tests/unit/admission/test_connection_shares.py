@@ -1,0 +1,195 @@
+"""What one who was let in leaves to another: connections and calls are shared by names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import Authority
+from guarded_server import (
+    DEADLINE_S,
+    NO_TOKEN,
+    Guarded,
+    ask,
+    connected,
+    open_still,
+    serving,
+    silent,
+    token,
+    until,
+)
+from pyarrow import flight
+from ray.exceptions import RayActorError
+
+from actors.admission.access import Grant, Grants, token_digest
+from actors.admission.connection_guard import ConnectionGuard
+from actors.admission.gateway_tls import GatewayTls
+from actors.gateway import group_handle
+from actors.gateway.gateway import Door, GatewayWiring
+
+TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
+
+
+def test_who_has_the_most_connections_gives_way_and_nobody_else():
+    """1. a opens all there may be; 2. b's first is known, and a's oldest is closed; 3. so it stays."""
+    with serving(grants=TWO, connections_max=4, watched=False) as server:
+        of_a = [connected(server) for _ in range(4)]
+        for client in of_a:
+            assert ask(client, options=token("of-a")) == b"1"
+        server.look()
+        assert server.refusals == 0
+        of_b = connected(server)
+        assert ask(of_b, options=token("of-b")) == b"1"
+        server.look()
+        assert server.owners == ["a", "a", "a", "b"]
+        more_of_a = [connected(server) for _ in range(8)]
+        for client in more_of_a:
+            assert ask(client, options=token("of-a")) == b"1"
+        server.look()
+        assert server.owners == ["a", "a", "a", "b"]
+        assert server.refusals == 1 + 8
+        assert ask(of_b, options=token("of-b")) == b"1"
+        server.look()
+        assert server.owners == ["a", "a", "a", "b"], "it is the same connection"
+
+
+def test_of_one_name_the_oldest_connection_is_closed():
+    with serving(connections_max=2) as server:
+        clients = [connected(server) for _ in range(3)]
+        assert [ask(client) for client in clients] == [b"1"] * 3
+        until(lambda: server.refusals == 1, "one is closed")
+        assert [ask(client) for client in clients[1:]] == [b"1"] * 2
+        assert server.owners == ["reader"] * 2
+
+
+def test_however_many_call_between_two_looks_nobody_of_them_is_taken_for_a_stranger():
+    with serving(unauthenticated_max=2, watched=False) as server:
+        clients = [connected(server) for _ in range(6)]
+        assert [ask(client) for client in clients] == [b"1"] * 6
+        server.look()
+        assert (server.refusals, server.owners) == (0, ["reader"] * 6)
+        assert [ask(client) for client in clients] == [b"1"] * 6
+
+
+def test_whose_call_is_let_in_during_a_look_is_known_in_that_look():
+    """1. a connection that showed nothing yet, and two later ones; 2. sockets are listed, and it calls."""
+    with serving(unauthenticated_max=2, watched=False) as server:
+        client = connected(server)
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            ask(client, options=NO_TOKEN)
+        crowd = silent(server.port, 2)
+        listing = server.guard._connections
+
+        def listed(port: int) -> Iterator[Any]:
+            found = list(listing(port))
+            assert ask(client) == b"1"
+            return iter(found)
+
+        server.guard._connections = listed
+        server.look()
+        assert (server.refusals, server.owners) == (0, ["reader"])
+        assert all(map(open_still, crowd))
+
+
+@contextmanager
+def waiting(server: Guarded, clients: list[flight.FlightClient], options: Any) -> Iterator[None]:
+    """Have each client make a call that is answered at the end."""
+    threads = [
+        threading.Thread(target=ask, args=(client,), kwargs={"request": "wait", "options": options})
+        for client in clients
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert server.busy.acquire(timeout=DEADLINE_S)
+    try:
+        yield
+    finally:
+        server.go_on.set()
+        for thread in threads:
+            thread.join(DEADLINE_S)
+
+
+def test_a_token_has_so_many_calls_answered_at_once():
+    with serving(grants=TWO, calls_max=2) as server:
+        of_a = token("of-a")
+        with waiting(server, [connected(server) for _ in range(2)], of_a):
+            with pytest.raises(flight.FlightUnavailableError, match="Too many calls of a "):
+                ask(connected(server), options=of_a)
+            assert ask(connected(server), options=token("of-b")) == b"1"
+        for _ in range(5):
+            assert ask(connected(server), options=of_a) == b"1"
+
+
+def test_so_has_a_certificate_and_takes_none_of_another_s(tmp_path: Path):
+    """Also not of a token that is shown with one, nor of a client that is called "certificates"."""
+    authority = Authority(tmp_path)
+    pair, ca = authority.pair("server"), authority.ca.read_bytes()
+    grants = Grants(
+        known=(
+            (token_digest("both"), "both", Grant("BOTH")),
+            (token_digest("plain"), "", Grant("certificates")),
+        ),
+        certificates=(("one", Grant("ONE")), ("two", Grant("TWO"))),
+    )
+    tls = GatewayTls(pair.cert, pair.key, authority.ca)
+    with serving("grpc+tls://127.0.0.1:0", 2, grants, tls) as server:
+
+        def of(name: str) -> flight.FlightClient:
+            return connected(server, ca=ca, pair=authority.pair(name, of_consumer=True))
+
+        with waiting(server, [of("one"), of("one")], NO_TOKEN):
+            with pytest.raises(flight.FlightUnavailableError, match="Too many calls of ONE "):
+                ask(of("one"), options=NO_TOKEN)
+            assert ask(of("two"), options=NO_TOKEN) == b"1"
+            assert ask(of("both"), options=token("both")) == b"1"
+            assert ask(of("whoever"), options=token("plain")) == b"1"
+        assert ask(of("one"), options=NO_TOKEN) == b"1"
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            ask(of("whoever"), options=NO_TOKEN)
+
+
+class NoGroup:
+    """An actor that is away."""
+
+    def __getattr__(self, method: str) -> object:
+        raise RayActorError
+
+
+@pytest.mark.parametrize("method", ["do_action", "do_get"])
+def test_a_certificate_that_nobody_named_stays_a_strangers(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An authority that signs for others as well does not make them callers."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    monkeypatch.setattr(ConnectionGuard, "start", lambda *_: None)
+    authority = Authority(tmp_path)
+    pair, ca = authority.pair("server"), authority.ca.read_bytes()
+    tls = GatewayTls(pair.cert, pair.key, authority.ca)
+    grants = Grants(certificates=(("mirror", Grant("MIRROR")),))
+    wiring = GatewayWiring("grpc+tls://127.0.0.1:0", "shop", grants, tls, 1_000_000, 10.0)
+
+    def call(client: flight.FlightClient) -> None:
+        if method == "do_action":
+            list(client.do_action(flight.Action("dance", b"{}"), NO_TOKEN))
+        else:
+            client.do_get(flight.Ticket(b"{}"), NO_TOKEN)
+
+    with Door(wiring, "group", "shard/", []) as door:
+        stranger = connected(door, ca=ca, pair=authority.pair("whoever", of_consumer=True))
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            call(stranger)
+        door._guard._look(door.port)
+        assert (len(door._guard._unauthenticated), len(door._guard._authenticated)) == (1, 0)
+        known = connected(door, ca=ca, pair=authority.pair("mirror", of_consumer=True))
+        if method == "do_action":
+            call(known)
+        else:
+            with pytest.raises(flight.FlightServerError, match="serves 'shop'"):
+                call(known)
+        door._guard._look(door.port)
+        assert (len(door._guard._unauthenticated), len(door._guard._authenticated)) == (1, 1)

@@ -1,0 +1,327 @@
+"""What a request may hold: everything else is a sentence, and comes no further than the gateway."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from builders import Source, Tx, World
+from pyarrow import flight
+from ray.exceptions import RayActorError, RayTaskError
+
+from actors.admission.access import READER, Grants
+from actors.gateway import group_handle
+from actors.gateway.batch_reader import BatchReader, Part
+from actors.gateway.gateway import Door, GatewayWiring
+from actors.gateway.permit import Permit
+from actors.gateway.requests import Requests
+from actors.store.rows import Parcel
+from actors.transport.flight_errors import our_error
+from actors.transport.near_door import NearDoor, Offer
+from actors.transport.ray_errors import translated
+from actors.transport.row_door import RowDoor
+from actors.transport.row_ticket import RowTicket
+from canal_group.shared_memory.near_client import NearClient
+from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
+from merge.values.position import GroupPosition
+
+#: numbers that JSON can bring, and Python makes strange things of
+STRANGE = (math.nan, math.inf, -math.inf, 10**400, -1, True, "1", [1], {}, 0.5)
+
+
+class Group:
+    """Notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def call(self, *asked: Any, **_: Any) -> None:
+        self.asked.append(asked)
+        raise RetryableError("enough")
+
+
+def request(name: str, **changed: Any) -> Group:
+    """Answer a request that holds what it should but for what is changed; return the group that was asked."""
+    body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
+    body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "batch_id": 1, **changed}
+    group = Group()
+    requests = Requests("shop", 10.0, group, None, None)  # type: ignore[arg-type]
+    with pytest.raises(RetryableError):
+        requests.answer(name, json.loads(json.dumps(body)), may_disturb=True)
+    return group
+
+
+def refused(name: str, error: type[UsageError] = UsageError, **changed: Any) -> None:
+    """Let a request be refused before the group is asked, which raises another error."""
+    with pytest.raises(error):
+        request(name, **changed)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "1", [1], {}])
+@pytest.mark.parametrize("name", ["get", "span"])
+def test_a_wait_is_a_finite_number(name: str, value: object):
+    refused(name, timeout_s=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "waits"), [(10**400, 30.0), (1e300, 30.0), (-1, 0.0), (2, 2.0), (0.5, 0.5)]
+)
+def test_a_wait_is_cut_to_what_may_be(value: float, waits: float):
+    ((*_, timeout_s, _seen_id),) = request("get", timeout_s=value).asked
+    assert timeout_s == waits
+
+
+@pytest.mark.parametrize("value", STRANGE)
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("get", "rows_max"),
+        ("get", "seen_id"),
+        ("get", "epoch"),
+        ("span", "rows_max"),
+        ("span", "bytes_max"),
+        ("span", "rows_min"),
+        ("span", "key_us_max"),
+        ("span", "epoch"),
+        ("ack", "batch_id"),
+        ("rollback", "batch_id"),
+        ("touch", "epoch"),
+        ("release", "epoch"),
+        ("unsubscribe", "epoch"),
+    ],
+)
+def test_numbers_are_whole_and_have_64_bits(name: str, field: str, value: object):
+    refused(name, **{field: value})
+
+
+def test_numbers_that_are_bounds_for_nothing_are_heard():
+    assert request("get", rows_max=1 << 62, seen_id=None).asked
+    assert request("span", rows_max=1 << 62, bytes_max=1 << 62, rows_min=None, key_us_max=None).asked
+
+
+@pytest.mark.parametrize("holder", ["", "h" * 257, "a\nb", None, 7, ["h"]])
+def test_a_holder_is_a_name_that_can_be_kept_and_shown(holder: object):
+    refused("subscribe", holder=holder)
+
+
+@pytest.mark.parametrize(
+    "session", ["0x", "0x" + "1" * 17, "x", "1 ", "0x1\n", "1" * 100_000, None, 7, "1_0"]
+)
+def test_a_session_is_one_of_zookeeper_s(session: object):
+    refused("subscribe", session=session)
+
+
+@pytest.mark.parametrize("session", ["", "0x100a2b3c4d50000", "-0x7eff123456780001", "100a2b3c4d50000"])
+def test_sessions_of_zookeeper_s_are_heard(session: str):
+    ((*_, heard, _resume),) = request("subscribe", session=session, holder="host:1:äö").asked
+    assert heard == session
+
+
+#: what RE2 refuses, what is too long, and what is too large
+PATTERNS = ("(a)\\1", "(?=a)a", "a" * 5_000, "shop\\.(a{1000}){1000}")
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_that_is_refused_never_reaches_the_group(pattern: str):
+    refused("subscribe", ConfigError, filter=pattern)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_pattern_that_the_cursor_store_kept_is_refused_as_well(pattern: str):
+    """It was written before there was a bound: rows are asked for, and no pattern is tried."""
+    world = World.of(Source(Tx(10)))
+    world.subscribe("a")
+    world.report(0)
+    batch = world.get("a")
+    empty = replace(batch, headers=batch.headers[:0])
+    rows = BatchReader(lambda _: None, lambda *_: empty)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError):
+        rows.envelope("a", 1, batch.batch_id, pattern)
+    assert rows.envelope("a", 1, batch.batch_id, "shop\\..*").num_rows == 0
+
+
+@pytest.mark.parametrize("part", [(0, 0), (5, 2), (2, 2), (-1, 2), (0, -1)])
+def test_there_are_no_parts_that_cannot_be(part: tuple[int, int]):
+    with pytest.raises(UsageError, match="no part"):
+        Part(*part)
+
+
+# ---- what a caller sees
+
+
+class NoGroup:
+    """An actor that is away."""
+
+    def __getattr__(self, method: str) -> object:
+        raise RayActorError
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    # Nobody is asked: what is tried here never comes so far.
+    monkeypatch.setattr(group_handle.GroupHandle, "permit", lambda *_: Permit(lambda: None, lambda _: 1.0))
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    with Door(wiring, "group", "shard/", []) as made:
+        yield made
+
+
+def asked(door: Door, name: str, body: str) -> dict[str, Any]:
+    with flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client:
+        (answer,) = client.do_action(flight.Action(name, body.encode()))
+        return dict(json.loads(answer.body.to_pybytes())["error"])
+
+
+def rows_asked(door: Door, ticket: str) -> str:
+    with (
+        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+        pytest.raises(flight.FlightServerError) as refusal,
+    ):
+        client.do_get(flight.Ticket(ticket.encode())).read_all()
+    return str(refusal.value)
+
+
+def shows_nothing_of_ours(said: str) -> bool:
+    return not any(word in said for word in ("Traceback", "/work", "/root", "/usr", ".py", "/secret"))
+
+
+MINE = '"destination": "shop", "client_id": "a", "epoch": 1, "batch_id": 1, "format": "envelope"'
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" * 400, "[]", '"x"'])
+def test_a_strange_number_is_refused_in_a_sentence(door: Door, number: str):
+    refusal = asked(door, "get", f'{{{MINE}, "timeout_s": 0, "rows_max": {number}}}')
+    assert refusal["error"] == "UsageError"
+    assert shows_nothing_of_ours(str(refusal))
+    assert len(refusal["message"]) < 300
+    for field in ("epoch", "batch_id"):
+        assert f"{field} is " in rows_asked(door, f'{{{MINE}, "{field}": {number}}}')
+    said = rows_asked(door, f'{{{MINE}, "part": [0, {number}]}}')
+    assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
+
+
+@pytest.mark.parametrize(
+    "part", ["[0, 0]", "[5, 2]", "[]", "[1]", "[1, 2, 3]", "7", "[1e999, 1]", "{}", "null"]
+)
+def test_a_strange_part_is_refused_in_a_sentence(door: Door, part: str):
+    said = rows_asked(door, f'{{{MINE}, "part": {part}}}')
+    assert "part" in said or "ticket is malformed" in said
+    assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
+
+
+def test_a_client_id_is_not_longer_than_a_node_s_name(door: Door):
+    body = {"destination": "shop", "client_id": "a" * 129}
+    assert "not a text of at most 128" in asked(door, "standing", json.dumps(body))["message"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(2, "gone", "/secret/file"), AssertionError("/secret"), MemoryError()]
+)
+def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
+    door: Door, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def breaks(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(group_handle.GroupHandle, "status", breaks)
+    monkeypatch.setattr(group_handle.GroupHandle, "permit", breaks)
+    refusal = asked(door, "status", '{"destination": "shop"}')
+    said = rows_asked(door, f"{{{MINE}}}")
+    for shown in (str(refusal), said.partition("gRPC client debug context")[0]):
+        assert f"met an error inside the server ({type(error).__name__})" in shown
+        assert shows_nothing_of_ours(shown)
+    broken = [record for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
+    assert sum(record.exc_info[1] is error for record in broken if record.exc_info) == 2
+
+
+class NoLonger(Permit):
+    """Lets two messages out, and then nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(lambda: None, lambda _: 1.0)  # type: ignore[arg-type, return-value]
+        self._error, self._left = error, 3
+
+    def check(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [RolledBack("It was taken back.", batch_id=1), OSError("/secret/file")])
+def test_an_error_between_two_messages_is_told_as_before_the_first(
+    door: Door, error: Exception, monkeypatch: pytest.MonkeyPatch
+):
+    """The schema, a dictionary and two messages are out by then."""
+    table = pa.table({"name": pa.array(list("abcdefgh") * 1_000).dictionary_encode(), "n": range(8_000)})
+    permits = [NoLonger(error), Permit(lambda: None, lambda _: 1.0)]  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(group_handle.GroupHandle, "permit", lambda *_: permits.pop(0))
+    monkeypatch.setattr(Requests, "filter_of", lambda *_: "")
+    monkeypatch.setattr(BatchReader, "envelope", lambda *_: table)
+    monkeypatch.setattr(door, "_reply_bytes_max", table.nbytes // 4)
+    with flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client:
+        reader = client.do_get(flight.Ticket(f"{{{MINE}}}".encode()))
+        found = [reader.read_chunk().data.num_rows for _ in range(2)]
+        with pytest.raises(flight.FlightServerError) as caught:
+            reader.read_chunk()
+        assert found == [2_000, 2_000]
+        told = our_error(caught.value)
+        assert type(told) is (RolledBack if isinstance(error, RolledBack) else CanalGroupError)
+        assert shows_nothing_of_ours(str(caught.value))
+        again = client.do_get(flight.Ticket(f"{{{MINE}}}".encode())).read_all()
+        assert again.equals(table)
+
+
+def test_an_actor_s_error_is_not_shown_with_its_traceback():
+    """Ray gives it the class of its cause as well: a ValueError would be the caller's."""
+    theirs = RayTaskError("describe", "Traceback: /secret/file.py", ValueError("no")).as_instanceof_cause()
+    assert isinstance(theirs, ValueError)
+    with pytest.raises(RuntimeError) as caught, translated("Shard s0"):
+        raise theirs
+    assert shows_nothing_of_ours(str(caught.value))
+    assert not isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, IndexError, OverflowError, OSError])
+def test_a_shard_says_as_little(kind: type[Exception]):
+    def rows(_: RowTicket) -> list[Parcel]:
+        raise kind("/secret/file")
+
+    door = RowDoor(rows, "127.0.0.1")
+    headers = [(b"authorization", f"Bearer {door.address.secret}".encode())]
+    options = flight.FlightCallOptions(headers=headers)
+    client = flight.FlightClient(door.address.location)
+    ticket = RowTicket(1, 3, 0, 7).to_dict()
+    for named in (ticket, ticket | {"epoch": math.inf}, ticket | {"begin": math.nan}):
+        with pytest.raises(flight.FlightServerError) as refusal:
+            client.do_get(flight.Ticket(json.dumps(named).encode()), options).read_all()
+        said = str(refusal.value).partition("gRPC client debug context")[0]
+        assert "The ticket" in said
+        assert ".py" not in said
+    client.close()
+    door.close()
+
+
+@pytest.mark.parametrize("kind", [ZeroDivisionError, IndexError, OverflowError, AssertionError])
+def test_an_error_of_one_who_borrows_ends_that_connection_only(
+    kind: type[Exception], caplog: pytest.LogCaptureFixture
+):
+    def offer(_whom: object, ticket: Any) -> Offer:
+        if ticket["breaks"]:
+            raise kind("/secret/file")
+        return Offer([Parcel(None, [pa.record_batch({"id": [1]})])])
+
+    door = NearDoor(offer)
+    broken, other = NearClient(door.admit(), 20.0), NearClient(door.admit(), 20.0)
+    with pytest.raises(ConnectionResetError):
+        broken.borrow({"breaks": True})
+    assert len(other.borrow({"breaks": False})) == 1
+    logged = [record for record in caplog.records if record.exc_info]
+    assert bool(logged) == (kind is AssertionError), "that one nobody foresaw"
+    for each in (broken, other, door):
+        each.close()

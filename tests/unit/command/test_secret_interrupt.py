@@ -1,0 +1,46 @@
+"""Ctrl-C while a secret is read: the command ends, and nothing of the secret is anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+INSTANCE = (
+    "destination: shop\nshards:\n  - {name: s0, host: 127.0.0.1, port: 1, user: u, password_file: %s}\n"
+)
+
+
+@pytest.mark.parametrize("command", ["check", "serve", "stop shop", "start shop"])
+def test_an_interrupt_in_the_midst_of_a_secret_ends_the_command_without_a_traceback(
+    command: str, tmp_path: Path
+):
+    pipe, file = tmp_path / "password", tmp_path / "shop.yaml"
+    os.mkfifo(pipe)
+    file.write_text(INSTANCE % pipe)
+    # A shell's job in the background ignores Ctrl-C, and so would its children.
+    heard = ["env", "--default-signal=INT"]
+    process = subprocess.Popen(
+        [*heard, sys.executable, "-m", "canal_group.command.cli", *command.split(), "-c", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    # Returns when it is opened there: the secret is being read from now on, and does not end.
+    with pipe.open("w") as secret:
+        secret.write("half-s3cret")
+        secret.flush()
+        # Again if it was not heard: what comes just before a read begins is noticed when that returns.
+        for _ in range(60):
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said, _ = process.communicate(timeout=2)
+                break
+    assert process.returncode == 130
+    assert "s3cret" not in said
+    assert "Traceback" not in said

@@ -1,0 +1,23 @@
+"""What the command line prints of changes."""
+
+from __future__ import annotations
+
+import json
+
+from unit.merge.rows.test_absent import BATCH
+
+from canal_group.command.show import print_lines, print_table
+from merge.rows.envelope import envelope
+
+
+def test_an_update_shows_what_changed_and_no_null_where_nothing_is_known(capsys):
+    print_table(envelope(BATCH).slice(1, 2))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("UPDATE")[1].strip() for line in lines[1:]] == ["b=? -> 5", "id=1 -> 2, b=5 -> 6"]
+
+
+def test_lines_have_only_what_is_known(capsys):
+    print_lines(envelope(BATCH))
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found[1]["before"] == {"id": "1"}
+    assert found[1]["after"] == {"id": "1", "b": "5"}

@@ -1,0 +1,33 @@
+"""Ports for servers that start side by side."""
+
+import subprocess
+import sys
+
+from canal_group.demo.database import child_process
+from canal_group.demo.database.child_process import free_port
+
+
+def test_nobody_else_of_ours_finds_a_port_that_was_found(monkeypatch):
+    """Nothing listens there yet: the one who asked starts its server in a moment."""
+    monkeypatch.setattr(child_process, "_PORTS", 40)
+    asked = (
+        "from canal_group.demo.database import child_process\n"
+        "child_process._PORTS = 40\n"
+        "print(*(child_process.free_port() for _ in range(20)), flush=True)\n"
+        "input()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        theirs = {int(port) for port in other.stdout.readline().split()}
+        ours = [free_port() for _ in range(20)]
+        other.communicate("\n")
+    assert len(theirs | set(ours)) == 40
+
+
+def test_descriptors_are_bounded(monkeypatch):
+    monkeypatch.setattr(child_process, "_TAKEN_MAX", len(child_process._taken) + 1)
+    kept = list(child_process._taken)
+    for _ in range(3):
+        free_port()
+    assert len(child_process._taken) == len(kept) + 1

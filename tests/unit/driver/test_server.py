@@ -1,0 +1,82 @@
+"""What a server makes of instance files that change, with instances that only note what they hear."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.driver.server import Server
+from conf.folder import Found
+from conf.load import build_instance
+from merge.errors import CanalGroupError, ServerUnavailable, UsageError
+
+FILE = Path("shop.yaml")
+
+
+def said(*names):
+    """Return what a file says that names these shards."""
+    shards = [{"name": name, "host": name, "user": "canal"} for name in names]
+    return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
+
+
+class Instance:
+    """A running instance, as far as a server changes it."""
+
+    def __init__(self) -> None:
+        self.adopted: list[list[str]] = []
+        self.error: CanalGroupError | None = None
+
+    def adopt(self, settings):
+        if self.error is not None:
+            raise self.error
+        self.adopted.append([shard.name for shard in settings.shards])
+        return ["shard b joins"]
+
+
+class World:
+    """A server that runs one file's instance."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.server = Server(self.told.append)
+        self.instance = Instance()
+        self.server._instances[FILE], self.server._served[FILE] = self.instance, said("a")
+
+    def follow(self, *names):
+        return self.server.follow(Found({FILE: said(*names)}))
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_shards_that_a_file_gains_join_once(world):
+    for _ in range(2):
+        assert not world.follow("a", "b"), "nothing is started or stopped"
+    assert (world.instance.adopted, world.told) == ([["a", "b"]], ["shop: shard b joins"])
+    assert world.server.running == {FILE: said("a", "b")}
+
+
+def test_a_server_that_stands_by_follows_when_it_is_active(world):
+    world.instance.error = ServerUnavailable("standing by")
+    world.follow("a", "b")
+    assert world.told == []
+    world.instance.error = None
+    world.follow("a", "b")
+    assert world.instance.adopted == [["a", "b"]]
+
+
+def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
+    world.instance.error = UsageError("The name b belongs to a shard that left.")
+    for _ in range(2):
+        world.follow("a", "b")
+    (told,) = world.told
+    assert "belongs to a shard that left" in told
+    assert "still served" in told
+    assert world.server.running == {FILE: said("a")}
+
+
+def test_what_nobody_wrote_into_the_file_stays_as_a_command_made_it(world):
+    """A shard added by command is not taken out again because the file does not have it."""
+    world.follow("a")
+    assert world.instance.adopted == []

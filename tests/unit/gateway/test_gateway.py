@@ -1,0 +1,168 @@
+"""The gateway's Flight server on its own: no Ray, no group."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyarrow import flight
+from ray.exceptions import RayActorError
+
+from actors.admission.access import READER, Grant, Grants
+from actors.gateway import group_handle
+from actors.gateway.address import GatewayAddress
+from actors.gateway.gateway import Door, GatewayWiring
+from actors.group.wiring import grants as wired_grants
+from canal_group.gateway.door import GatewayDoor
+from canal_group.operator import Operator
+from canal_group.shared_memory.near import NearAddress
+from canal_group.shared_memory.near_client import NearClient
+from conf.gateway_settings import GatewaySettings
+from conf.load import build_instance
+from merge.errors import AccessDenied, CanalGroupError, UsageError
+
+
+class NoGroup:
+    """An actor that is away."""
+
+    def __getattr__(self, method: str) -> object:
+        raise RayActorError
+
+
+class AskedAtOnce(flight.FlightServerBase):
+    """Stands between the door and Flight's server: a consumer calls as soon as that one listens."""
+
+    answer: dict[str, object]
+
+    def __init__(self, location: str, **options: object) -> None:
+        super().__init__(location, **options)
+        with flight.FlightClient(f"grpc://127.0.0.1:{self.port}") as client:
+            request = flight.Action("dance", json.dumps({"destination": "shop"}).encode())
+            (result,) = client.do_action(request)
+        self.answer = json.loads(result.body.to_pybytes())
+
+
+class EagerlyAsked(Door, AskedAtOnce):
+    pass
+
+
+def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
+        assert "dance" in str(door.answer["error"])
+
+
+def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
+    deep = b"[" * 10_000
+    with (
+        Door(wiring, "group", "shard/", ["s0"]) as door,
+        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+    ):
+        (result,) = client.do_action(flight.Action("get", deep))
+        with pytest.raises(flight.FlightError, match="The ticket is malformed: RecursionError"):
+            client.do_get(flight.Ticket(deep))
+    assert "The request 'get' is malformed: RecursionError" in result.body.to_pybytes().decode()
+
+
+def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
+    """1. a consumer is told of the near door only with a token; 2. it is lent nothing of other client ids."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
+    with Door(wiring, "group", "shard/", ["s0"]) as door:
+        uri = f"grpc://127.0.0.1:{door.port}"
+        with pytest.raises(AccessDenied):
+            GatewayDoor(uri, "shop").ask("near")
+        address = NearAddress.from_dict(GatewayDoor(uri, "shop", "s3cret").ask("near"))
+        client = NearClient(address, timeout_s=20.0)
+        with pytest.raises(AccessDenied, match="client id other"):
+            client.borrow({**ticket, "client_id": "other"})
+        with pytest.raises(UsageError, match="not a text"):
+            client.borrow({**ticket, "client_id": None})
+        with pytest.raises(UsageError, match="serves 'shop'"):
+            client.borrow({**ticket, "client_id": "reader", "destination": "elsewhere"})
+        client.close()
+
+
+@pytest.mark.parametrize("client_id", [None, 7, ["reader"], True])
+@pytest.mark.parametrize("request_of", ["subscribe", "get", "standing", "outstanding"])
+def test_a_client_id_that_is_none_never_reaches_the_group(
+    monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
+):
+    """It would pass by the client ids that a token is for, and break what takes it for a text."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    reader = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", reader, None, 1_000_000, 10.0)
+    body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
+    options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
+    with (
+        Door(wiring, "group", "shard/", ["s0"]) as door,
+        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+    ):
+        action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
+        (result,) = client.do_action(action, options)
+        assert "not a text" in str(json.loads(result.body.to_pybytes())["error"])
+        with pytest.raises(flight.FlightServerError, match="not a text"):
+            client.do_get(flight.Ticket(json.dumps({**body, "batch_id": 1}).encode()), options).read_all()
+
+
+def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """1. settings that name nobody; 2. without the token, or with a wrong one, no operation is heard; 3. an
+    operator without a token of its own finds the one that was made: its call comes as far as the group."""
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    shard = {"name": "a", "host": "db", "user": "canal"}
+    settings = build_instance({"preset": "memory", "destination": "shop", "shards": [shard]})
+    with GatewayAddress(GatewaySettings(port=0)) as address:
+        known = wired_grants(settings, address.operator_token)
+        wiring = GatewayWiring(address.location, "shop", known, None, 1_000_000, 10.0)
+        with Door(wiring, "group", "shard/", ["s0"]):
+            address.publish_operator_token()
+            for token in (None, "guessed"):
+                stranger = GatewayDoor(address.uri, "shop", token)
+                for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
+                    with pytest.raises(AccessDenied, match="Nobody who shows no token"):
+                        stranger.ask(operation, shard="a", policy="hold")
+                stranger.close()
+            operator = Operator(address.uri, "shop")
+            with pytest.raises(CanalGroupError) as heard:
+                operator.hold("a")
+            assert not isinstance(heard.value, AccessDenied)
+            operator.close()
+
+
+def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    clients = [{"client_id": name, "cursor": f"cursor of {name}"} for name in ("a", "b", "c")]
+    group = {"active": True, "shards": [], "clients": clients}
+    monkeypatch.setattr(group_handle.GroupHandle, "status", lambda _: group)
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    grants = Grants.of(
+        [
+            ("a-s3cret", Grant("a", client_ids=frozenset({"a"}))),
+            ("ab-s3cret", Grant("ab", client_ids=frozenset({"a", "b"}))),
+            ("none-s3cret", Grant("none", client_ids=frozenset({"d"}))),
+            ("all-s3cret", Grant("all")),
+            ("ops-s3cret", Grant("ops", client_ids=frozenset({"a"}), operate=True)),
+        ]
+    )
+    wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
+    with Door(wiring, "group", "shard/", []) as door:
+
+        def shown(token: str) -> str:
+            state = GatewayDoor(f"grpc://127.0.0.1:{door.port}", "shop", f"{token}-s3cret").ask("status")
+            return "".join(client["client_id"] for client in state["group"]["clients"])
+
+        assert [shown(each) for each in ("a", "ab", "none", "all", "ops")] == ["a", "ab", "", "abc", "abc"]
+        group = {"active": False, "error": "another server is"}
+        assert (
+            GatewayDoor(f"grpc://127.0.0.1:{door.port}", "shop", "a-s3cret").ask("status")["group"] == group
+        )

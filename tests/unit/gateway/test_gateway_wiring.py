@@ -1,0 +1,68 @@
+"""What the settings say of a gateway's callers is what the gateway goes by."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from guarded_server import DEADLINE_S
+from pyarrow import flight
+from ray.exceptions import RayActorError
+
+from actors.admission.connection_guard import ConnectionLimits
+from actors.driver.launch import gateway_wiring
+from actors.gateway import group_handle
+from actors.gateway.address import GatewayAddress
+from actors.gateway.gateway import Door
+from actors.group.wiring import connection_limits
+from conf.load import build_instance
+
+BOUNDS = {
+    "connections_max": 1_023,
+    "unauthenticated_max": 63,
+    "unauthenticated_s": 9.5,
+    "unauthenticated_bytes_max": 2_097_151,
+    "request_bytes_max": 16_777_213,
+}
+
+
+class NoGroup:
+    """An actor that is away."""
+
+    def __getattr__(self, method: str) -> object:
+        raise RayActorError
+
+
+def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.MonkeyPatch):
+    shard = {"name": "a", "host": "db", "user": "canal"}
+    gateway = {"port": 0, "calls_max": 1, "reply_bytes_max": 4_194_301, **BOUNDS}
+    settings = build_instance(
+        {"preset": "memory", "destination": "shop", "shards": [shard], "gateway": gateway}
+    )
+    limits = ConnectionLimits(**BOUNDS)
+    assert connection_limits(settings) == limits
+    assert not set(BOUNDS.values()) & {getattr(ConnectionLimits(), name) for name in BOUNDS}
+    busy, go_on = threading.Event(), threading.Event()
+
+    def status(_: object) -> dict[str, object]:
+        busy.set()
+        go_on.wait(DEADLINE_S)
+        return {"active": False, "error": "another server is"}
+
+    monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
+    monkeypatch.setattr(group_handle.GroupHandle, "status", status)
+    with GatewayAddress(settings.gateway) as address:
+        wiring = gateway_wiring(settings, address, None)
+        assert (wiring.connections, wiring.calls_max) == (limits, 1)
+        assert wiring.reply_bytes_max == 4_194_301
+        with Door(wiring, "group", "shard/", []) as door, flight.FlightClient(address.uri) as client:
+            assert door._guard._limits == limits
+            asked = flight.Action("status", b'{"destination": "shop"}')
+            first = threading.Thread(target=lambda: list(client.do_action(asked)))
+            first.start()
+            assert busy.wait(DEADLINE_S)
+            with pytest.raises(flight.FlightUnavailableError, match="Too many calls of everybody"):
+                list(client.do_action(asked))
+            go_on.set()
+            first.join(DEADLINE_S)
+            assert list(client.do_action(asked))

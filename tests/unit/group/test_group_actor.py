@@ -1,0 +1,260 @@
+"""The group actor's own fence: nothing is heard, and nothing answered, unless it can know that it is active.
+
+The actor's class on a loop of the test's, with a real shard that reads recorded files. Its tick, which would
+notice too, is put off: what is tested is the moment before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import shutil
+import threading
+
+import pytest
+
+from actors.coordination.local import LocalCoordinator
+from actors.group import candidate, wiring
+from actors.group.group import GroupActor
+from actors.ports import Subscription
+from actors.shard import channel as shard_channel
+from actors.shard import shard as shard_module
+from actors.shard.shard import Shard
+from actors.shard.wiring import shard_wiring
+from actors.transport.line import LOOPBACK
+from canal_group.demo.recorded_shards import recorded_shards
+from conf.load import build_instance
+from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
+from merge.values.position import GroupPosition, Position
+from merge.values.span import Span
+
+DEADLINE_S = 20.0
+CLIENT = "reader"
+
+
+class Doubtful(LocalCoordinator):
+    """A coordinator that may be cut off."""
+
+    cut_off = False
+    left_s = 1.5
+
+    def check_active(self) -> float:
+        if self.cut_off:
+            raise CoordinatorUnavailable("No answer for too long.")
+        return min(super().check_active(), self.left_s)
+
+
+class Standby(LocalCoordinator):
+    """A coordinator of a server that is not elected; it tells when it was asked twice whether it is."""
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(destination)
+        self._closed = threading.Event()
+        self._count = 0
+        self.asked_twice = asyncio.Event()
+
+    def campaign(self) -> int:
+        self._closed.wait(DEADLINE_S)
+        return 1
+
+    def check_active(self) -> float:
+        self._count += 1
+        if self._count > 1:
+            self.asked_twice.set()
+        return 1.0
+
+    def close(self) -> None:
+        self._closed.set()
+        super().close()
+
+
+class Handle:
+    """An actor's handle, without Ray: each call runs on a thread."""
+
+    def __init__(self, actor: object, method: str = "") -> None:
+        self._actor, self._method = actor, method
+
+    def __getattr__(self, method: str) -> Handle:
+        return Handle(self._actor, method)
+
+    def options(self, **_: object) -> Handle:
+        return self
+
+    def remote(self, *arguments: object) -> asyncio.Future[object]:
+        run = asyncio.to_thread(getattr(self._actor, self._method), *arguments)
+        return asyncio.ensure_future(run)
+
+
+async def subscribed(actor):
+    while True:
+        with contextlib.suppress(ServerUnavailable):
+            return await actor.subscribe(CLIENT, "me", "")
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def serving(folder, monkeypatch):
+    """Run an active group actor with a consumer; yield it, its coordinator and the consumer's epoch."""
+    for file in recorded_shards()[0].folder.glob("mysql-bin.*"):
+        shutil.copy(file, folder)
+    settings = build_instance(
+        {
+            "preset": "memory",
+            "destination": "shop",
+            "shards": [{"name": "s0", "files": str(folder)}],
+            "start": "earliest",
+        }
+    )
+    coordinator = Doubtful("shop")
+    shard = Shard(shard_wiring(settings, settings.shards[0]))
+    monkeypatch.setattr(candidate, "TICK_S", 3600.0)
+    monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: Handle(shard))
+    monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
+    monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
+    actor = object.__new__(GroupActor)
+    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/")
+    try:
+        epoch, _ = await asyncio.wait_for(subscribed(actor), DEADLINE_S)
+        yield actor, coordinator, epoch
+    finally:
+        coordinator.cut_off = False
+        await actor.close()
+        shard.close(1 << 40)
+
+
+def run(folder, monkeypatch, story):
+    async def live():
+        async with serving(folder, monkeypatch) as served:
+            await story(*served)
+
+    asyncio.run(live())
+
+
+def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(tmp_path, monkeypatch):
+    """1. a batch is outstanding; 2. the coordinator is cut off: no call is heard, and none changes anything;
+    3. it is back: the batch is still the one to acknowledge.
+    """
+
+    async def story(actor, coordinator, epoch):
+        batch = await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
+        assert await actor.confirm(CLIENT, epoch, batch.batch_id) == 1.5, "as long as the tenure lasts"
+        coordinator.cut_off = True
+        machine = actor._candidate.group.machine
+        before = machine.describe(0)["clients"]
+        who = CLIENT, epoch
+        for call in (
+            lambda: actor.get(*who, 5, 0, batch.batch_id),
+            lambda: actor.ack(*who, batch.batch_id),
+            lambda: actor.rollback(*who, None),
+            lambda: actor.plan(*who, batch.batch_id),
+            lambda: actor.confirm(*who, batch.batch_id),
+            lambda: actor.standing(CLIENT),
+            lambda: actor.touch(*who),
+            lambda: actor.release(*who),
+            lambda: actor.unsubscribe(*who),
+            lambda: actor.subscribe(CLIENT, "other", ""),
+            lambda: actor.give_policy("s0", "hold"),
+            lambda: actor.remove_shard("s0", now=True),
+            lambda: actor.add_shard({"name": "s1", "files": str(tmp_path)}, None),
+        ):
+            with pytest.raises(CoordinatorUnavailable):
+                await call()
+        assert machine.describe(0)["clients"] == before
+        coordinator.cut_off = False
+        await actor.ack(*who, batch.batch_id)
+
+    run(tmp_path, monkeypatch, story)
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 31])
+def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
+    """A timer of NaN would stop every later one of the loop: all are tried after it."""
+
+    async def story(actor, coordinator, epoch):
+        machine = actor._candidate.group.machine
+        before = machine.describe(0)["clients"]
+        for call in (
+            lambda: actor.get(CLIENT, epoch, 5, timeout_s, None),
+            lambda: actor.span(CLIENT, epoch, Span(GroupPosition()), may_rewind=False, timeout_s=timeout_s),
+        ):
+            with pytest.raises(UsageError, match="Nobody waits"):
+                await call()
+        assert machine.describe(0)["clients"] == before
+        assert await actor.get(CLIENT, epoch, 5, DEADLINE_S, None)
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path, monkeypatch):
+    """1. everything is read, and a get waits for more; 2. the coordinator is cut off; 3. the get's answer
+    comes: it is refused. 4. So is an acknowledgement whose write took until then; it counts all the same.
+    """
+
+    async def story(actor, coordinator, epoch):
+        who = CLIENT, epoch
+        first = await actor.get(*who, 5, DEADLINE_S, None)
+        store = actor._candidate._store
+        save = store.save
+
+        def slow(*subscription):
+            save(*subscription)
+            coordinator.cut_off = True
+
+        monkeypatch.setattr(store, "save", slow)
+        with pytest.raises((CoordinatorUnavailable, ServerUnavailable)):
+            await actor.ack(*who, first.batch_id)
+        monkeypatch.setattr(store, "save", save)
+        coordinator.cut_off = False
+        assert (await actor.standing(CLIENT))["outstanding"] == []
+        while (batch := await actor.get(*who, 100_000, 0.2, None)) is not None:
+            await actor.ack(*who, batch.batch_id)
+        waiting = asyncio.ensure_future(actor.get(*who, 5, DEADLINE_S, None))
+        await asyncio.sleep(0)
+        coordinator.cut_off = True
+        group = actor._candidate.group
+        group._reply(max(group._answers), "a batch")
+        with pytest.raises(ServerUnavailable, match="not the active one"):
+            await waiting
+
+    run(tmp_path, monkeypatch, story)
+
+
+def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, monkeypatch):
+    """1. cursors hold a shard that joined, and it has an actor: nothing begins without it; 2. the driver
+    tells of it: it goes on. A shard without an actor is nobody that could be waited for.
+    """
+
+    def actor_of_s1(name):
+        if name != "shard/s1":
+            raise ValueError(name)
+        return object()
+
+    def definition(name):
+        return {"name": name, "files": str(tmp_path / name)}
+
+    def settings(*names):
+        shards = [definition(name) for name in names]
+        return build_instance({"preset": "memory", "destination": "shop", "shards": shards})
+
+    def cursors(*names):
+        places = {name: Position("mysql-bin.000001", 4) for name in names}
+        return [Subscription(CLIENT, "", GroupPosition(places, 0))]
+
+    async def story():
+        actor = object.__new__(GroupActor)
+        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/")
+        await asyncio.wait_for(actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
+        waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
+        await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)
+        assert not waiting.done()
+        await actor.enrol(settings("s0", "s1").shards[1])
+        await asyncio.wait_for(waiting, DEADLINE_S)
+        assert actor._enrolment.known == ["s0", "s1"]
+        await actor.close()
+
+    coordinator = Standby("shop")
+    monkeypatch.setattr(candidate, "TICK_S", 0.01)
+    monkeypatch.setattr(shard_channel.ray, "get_actor", actor_of_s1)
+    monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
+    asyncio.run(story())

@@ -1,0 +1,220 @@
+"""Whose position it is that a source has purged, and where a shard begins that nobody needs from there."""
+
+import pytest
+from builders import Source, Tx, World
+from purges import (
+    TRANSACTIONS,
+    committing,
+    let_time_pass,
+    open_what_is_left,
+    phase,
+    restarted,
+    subscribe,
+)
+
+from merge import events as ev
+from merge.errors import CorruptEvent, PositionPurged
+from merge.group import PURGED_WAIT_US
+from merge.values.gtid import parse_gtid_set
+from merge.values.position import GroupPosition, Position
+
+pytestmark = pytest.mark.usefixtures("opened_first")
+
+
+def test_a_position_that_only_gtids_can_find_is_of_the_client_that_is_furthest_back():
+    """1. Two servers committed in other orders: the shard is opened after what both clients have.
+    2. That is purged. The one with the smaller key is set aside.
+    """
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    one = Position("bin.000001", 500, parse_gtid_set(f"{uuid}:1-2"), key_us=20, server="a")
+    two = Position("bin.000002", 600, parse_gtid_set(f"{uuid}:1:3"), key_us=30, server="b")
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": one}, 2), "h", 1),
+        ev.ConsumerState("two", "", GroupPosition({"s0": two}, 2), "h", 1),
+    )
+    asked = world.opening[0]
+    assert (str(asked.position.gtid_set), asked.position.server) == (f"{uuid}:1", "*")
+    gone = PositionPurged("It is gone.")
+    world.tell(ev.ShardFailed(0, asked.generation, gone, world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("one", "two")] == ["purged", "waiting"]
+    assert world.opening[0].position == two
+
+
+def test_where_a_purged_shard_was_to_begin_and_no_cursor_stands_its_settings_say():
+    """An operator adds a shard at a position that its source does not have any more."""
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(*[Tx(10 * n) for n in range(1, TRANSACTIONS + 1)], server=1)
+    world.add(source, source.ends[0])
+    asked = world.opening.pop(1)
+    assert asked.position == source.ends[0]
+    world.tell(ev.ShardOpened(1, 1, asked.position, world.now_us))
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert world.opening[1].position is None
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_what_was_brought_once_was_not_purged(first):
+    """A shard that stops later, with whatever error, has begun where it was asked to."""
+    world = committing()
+    world.epoch += 1
+    world.restart()
+    world.start()
+    world.open(0)
+    world.subscribe("app")
+    run = world.sources[0].run(0, 1, first)
+    world.tell(ev.ShardReported(0, 1, run, None, world.now_us))
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.opening) == (1, {})
+
+
+def test_a_client_that_has_no_cursor_yet_needs_no_position_that_others_share():
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    world.start(
+        ev.ConsumerState("new", "", None, "h", 1),
+        *(
+            ev.ConsumerState(
+                name,
+                "",
+                GroupPosition({"s0": Position("bin.000009", 500, gtids, key_us=key, server=name)}),
+                "h",
+                1,
+            )
+            for name, gtids, key in (
+                ("one", parse_gtid_set(f"{uuid}:1-2"), 20),
+                ("two", parse_gtid_set(f"{uuid}:1:3"), 30),
+            )
+        ),
+    )
+    world.tell(ev.ShardFailed(0, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("new", "one", "two")] == ["waiting", "purged", "waiting"]
+
+
+def test_a_shard_that_cannot_join_where_it_was_to_rolls_nobody_back():
+    world = World.of(Source(Tx(10)))
+    world.subscribe("app")
+    source = Source(Tx(10), Tx(20), server=1)
+    world.add(source, source.ends[0])
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert (world.group.generation, world.status(1)["error"]) == (1, "It is gone.")
+
+
+def test_a_shard_that_only_a_purged_client_knew_begins_where_its_settings_say():
+    world = World.of(Source(Tx(10)), Source(Tx(10), server=1), start=False)
+    first, purged = world.sources[0].start, Position("bin.000001", 104, server="x")
+    world.start(
+        ev.ConsumerState("one", "", GroupPosition({"s0": first, "s1": purged}, 1), "h", 1),
+        ev.ConsumerState("two", "", GroupPosition({"s0": first}, 1), "h", 1),
+    )
+    assert world.opening[1].position == purged
+    world.tell(ev.ShardFailed(1, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("one", "two")] == ["purged", "waiting"]
+    assert (world.opening[0].position, world.opening[1].position) == (first, None)
+
+
+def test_while_a_position_is_purged_only_who_needs_it_hears_so():
+    world = restarted()
+    for client in ("app", "other"):
+        subscribe(world, client)
+    assert world.get("app") is None
+    with pytest.raises(PositionPurged):
+        world.get("other")
+
+
+def test_a_position_that_is_refused_for_another_reason_by_now_is_not_purged():
+    world = restarted()
+    subscribe(world, "app")
+    error = CorruptEvent("bad")
+    world.tell(ev.ShardFailed(0, world.group.generation, error, world.now_us))
+    world.tick(2 * PURGED_WAIT_US)
+    assert "purged" not in {phase(world, client) for client in ("app", "other")}
+    assert world.status(0)["error"] == "bad"
+
+
+def test_how_long_a_position_is_purged_counts_from_when_that_was_heard():
+    world = committing()
+    world.now_us = 100 * PURGED_WAIT_US
+    world.epoch += 1
+    world.restart()
+    world.start()
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US - 1)
+    assert phase(world, "other") != "purged"
+    world.tick(1)
+    assert phase(world, "other") == "purged"
+
+
+def test_who_has_acknowledged_something_is_never_begun_anew():
+    """It would miss what lies between, and nobody would hear of it."""
+    world = committing()
+    world.ack(world.get("other", 1).batch_id, "other")
+    world.lose(0)
+    open_what_is_left(world)
+    world.tick(PURGED_WAIT_US)
+    assert (phase(world, "other"), phase(world, "app")) == ("purged", "waiting")
+
+
+def test_a_position_that_all_need_hides_none_that_only_one_needs():
+    sources = [Source(*[Tx(10 * n) for n in range(1, 4)], server=server) for server in range(2)]
+    world = World.of(*sources, start=False)
+    shared, old, new = sources[0].ends[0], sources[1].ends[0], sources[1].ends[1]
+    world.start(
+        ev.ConsumerState("app", "", GroupPosition({"s0": shared, "s1": new}, 3), "h", 1),
+        ev.ConsumerState("other", "", GroupPosition({"s0": shared, "s1": old}, 2), "h", 1),
+    )
+    for shard in (0, 1):
+        world.tell(ev.ShardFailed(shard, 1, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert [phase(world, client) for client in ("app", "other")] == ["waiting", "purged"]
+    assert [world.opening[shard].position for shard in (0, 1)] == [shared, new]
+
+
+def test_who_subscribed_long_ago_and_acknowledged_nothing_is_told_what_it_misses():
+    """1. A client reads a batch and acknowledges nothing. 2. The ring is lost, and what it is owed is purged.
+    3. It does not go on behind that in silence.
+    """
+    world = committing()
+    assert world.get("other") is not None
+    world.lose(0)
+    open_what_is_left(world)
+    let_time_pass(world, "app", "other")
+    assert (phase(world, "other"), phase(world, "app")) == ("purged", "reading")
+    with pytest.raises(PositionPurged):
+        world.get("other")
+
+
+def test_a_position_that_only_gtids_find_and_nobody_needs_any_more_is_given_up():
+    """1. The shard is opened after what two clients have that read from two servers; both unsubscribe.
+    2. It is purged there: whoever comes begins where the settings say.
+    """
+    source = Source(Tx(10), Tx(20), Tx(30))
+    uuid = source.names[-1]
+    world = World.of(source, start=False)
+    world.start(
+        *(
+            ev.ConsumerState(client, "", GroupPosition({"s0": Position(*place, server=client)}, 2), "h", 1)
+            for client, place in (
+                ("a", ("bin.000001", 500, parse_gtid_set(f"{uuid}:1-2"))),
+                ("b", ("bin.000002", 600, parse_gtid_set(f"{uuid}:1:3"))),
+            )
+        )
+    )
+    for client in ("a", "b"):
+        world.tell(ev.UnsubscribeRequested(world.call(), client, 1, world.now_us))
+    world.request_subscribe("new")
+    world.lease()
+    asked = world.opening[0]
+    assert asked.position.server == "*"
+    world.tell(ev.ShardFailed(0, asked.generation, PositionPurged("It is gone."), world.now_us))
+    world.tick(PURGED_WAIT_US)
+    assert world.opening[0].position is None

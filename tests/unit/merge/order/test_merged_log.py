@@ -1,0 +1,51 @@
+"""The merged log: a window between two growing indexes."""
+
+import numpy as np
+import pytest
+
+from merge.order.merged_log import MergedLog
+from merge.values.header import HEADER
+
+
+def numbered(begin, end):
+    headers = np.zeros(end - begin, dtype=HEADER)
+    headers["sequence"] = range(begin, end)
+    return headers
+
+
+def sequences(headers):
+    return headers["sequence"].tolist()
+
+
+def test_what_is_kept_keeps_its_index_while_the_log_grows_and_is_freed():
+    log, base, tip = MergedLog(), 0, 0
+    for count in (1, 1000, 30, 2000, 5, 9000):
+        log.append(numbered(tip, tip + count))
+        tip += count
+        assert (log.base, log.tip) == (base, tip)
+        assert sequences(log.slice(base, tip)) == list(range(base, tip))
+        until = max(base, tip - 3)
+        assert sequences(log.truncate(until)) == list(range(base, until))
+        base = until
+
+
+def test_a_slice_ends_where_the_log_does_and_is_a_copy():
+    log = MergedLog()
+    log.append(numbered(0, 5))
+    log.truncate(2)
+    found = log.slice(3, 99)
+    assert sequences(found) == [3, 4]
+    assert sequences(log.slice(3, 4)) == [3]
+    found["sequence"] = 0
+    assert sequences(log.slice(2, 5)) == [2, 3, 4]
+    with pytest.raises(AssertionError, match="before the base"):
+        log.slice(1, 3)
+    assert len(log.truncate(2)) == 0
+
+
+def test_memory_that_was_freed_is_used_again():
+    log = MergedLog()
+    for turn in range(1000):
+        log.append(numbered(0, 100))
+        log.truncate(100 * turn + 50)
+    assert len(log._buffer) < 2000

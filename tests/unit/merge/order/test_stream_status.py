@@ -1,0 +1,75 @@
+"""What is told of a stream and its shards."""
+
+from builders import Source, Tx, World
+
+from merge import events as ev
+from merge.errors import CorruptEvent
+from merge.order.timeline import END_OF_TIME_US
+from merge.values.position import GroupPosition
+
+SECOND = 1_000_000
+
+
+def of(world, shard, *names):
+    status = world.status(shard)
+    return tuple(status[name] for name in names)
+
+
+def held(world):
+    state = world.group.describe(world.now_us)
+    return state["held_by"], state["held_since_s"], state["held_why"]
+
+
+def test_what_a_shard_says_before_and_after_merging_begins():
+    world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20)), start=False)
+    world.start()
+    world.now_us += 3 * SECOND
+    assert of(world, 0, "late", "late_rows") == (0, 0)
+    names = ("acked_position", "frontier_us", "skipped", "error", "state_since_s")
+    assert of(world, 0, *names) == (None, None, False, None, 3.0)
+    assert held(world) == ("s0", 3.0, "it has not told yet where it stands")
+    world.open_all()
+    world.subscribe()
+    world.report(0)
+    world.now_us += 2 * SECOND
+    assert of(world, 0, *names) == ("bin.000001:4", 30, False, None, 2.0)
+    assert of(world, 1, "frontier_us", "frontier_still_s") == (0, 2.0)
+    assert held(world) == ("s1", 2.0, "it has promised nothing newer")
+    world.report_all()
+    world.ack(world.get().batch_id)
+    assert of(world, 0, "acked_position", "frontier_us") == ("bin.000001:204", 2**60)
+    world.report(0, 0, END_OF_TIME_US)
+    assert of(world, 0, "frontier_us") == (None,)
+    assert held(world) == (None, None, None)
+    world.lose(0)
+    assert of(world, 0, "acked_position", "frontier_us", "skipped") == (None, None, False)
+
+
+def test_why_a_shard_was_opened_again_and_why_it_stopped():
+    world = World.of(Source(Tx(10)))
+    world.lose(0, "its process died")
+    assert of(world, 0, "error") == ("its process died",)
+    world.tell(ev.ShardFailed(0, world.group.generation, CorruptEvent("bad bytes"), 0))
+    assert of(world, 0, "error") == ("bad bytes",)
+    world.open_all()
+    assert of(world, 0, "error") == (None,)
+
+
+def test_a_shard_that_the_settings_lack_holds_the_group_since_it_began():
+    world = World.of(Source(), Source(), start=False)
+    world.now_us = SECOND
+    cursor = GroupPosition(dict.fromkeys(("s0", "s1", "s9"), Source().start))
+    world.start(ev.ConsumerState("c", "", cursor, "", 0))
+    world.now_us = 3 * SECOND
+    world.open(1)
+    world.now_us = 4 * SECOND
+    assert held(world) == ("s9", 3.0, "the cursors hold it, the settings do not")
+
+
+def test_a_shard_that_left_has_no_place_and_is_not_skipped():
+    world = World.of(Source(Tx(10)), Source())
+    world.subscribe()
+    world.remove("s1", now=True)
+    world.save()
+    world.open_all()
+    assert of(world, 1, "state", "acked_position", "frontier_us", "skipped") == ("left", None, None, False)

@@ -1,0 +1,54 @@
+"""How many headers leave together."""
+
+import pytest
+from builders import Tx, run_of
+
+from merge.values.cut import cut
+from merge.values.header import no_headers
+
+
+def headers(*rows, bytes_each=100, ddl=()):
+    return run_of(
+        *(Tx(1, (count,), ddl=place in ddl, bytes_each=bytes_each) for place, count in enumerate(rows))
+    ).headers
+
+
+def test_nothing_of_nothing():
+    assert cut(no_headers(), items_max=5, rows_max=5, bytes_max=5, ddl_isolation=True) == 0
+
+
+def test_everything_without_bounds():
+    assert cut(headers(1, 2, 3)) == 3
+
+
+@pytest.mark.parametrize(("items_max", "count"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])
+def test_items(items_max, count):
+    assert cut(headers(1, 1, 1), items_max=items_max) == count
+
+
+@pytest.mark.parametrize(("rows_max", "count"), [(0, 1), (1, 1), (2, 1), (3, 2), (5, 2), (6, 3), (7, 3)])
+def test_rows(rows_max, count):
+    assert cut(headers(1, 2, 3), rows_max=rows_max) == count
+
+
+@pytest.mark.parametrize(("bytes_max", "count"), [(0, 1), (99, 1), (100, 1), (199, 1), (200, 2), (1000, 3)])
+def test_bytes(bytes_max, count):
+    assert cut(headers(1, 1, 1), bytes_max=bytes_max) == count
+
+
+def test_headers_without_rows_cost_no_rows():
+    assert cut(headers(0, 2, 0, 0, 1), rows_max=2) == 4
+
+
+def test_the_smallest_bound_decides():
+    assert cut(headers(1, 1, 1, 1), items_max=3, rows_max=4, bytes_max=200) == 2
+
+
+def test_sums_beyond_32_bits():
+    assert cut(headers(2**31 - 1, 2**31 - 1, 1), rows_max=2**32) == 3
+
+
+@pytest.mark.parametrize(("ddl", "count"), [((0,), 1), ((1,), 1), ((2,), 2), ((0, 1), 1), ((), 3)])
+def test_a_ddl_leaves_alone(ddl, count):
+    assert cut(headers(1, 1, 1, ddl=ddl), ddl_isolation=True) == count
+    assert cut(headers(1, 1, 1, ddl=ddl), ddl_isolation=False) == 3

@@ -1,0 +1,30 @@
+"""Runs of headers, cut where a shard that leaves ends."""
+
+from builders import Tx, chunk_of, run_of
+
+from merge.order.shard_keys import END_OF_TIME_US
+
+
+def before(until_us, *transactions):
+    kept, more = run_of(*transactions).before(until_us, END_OF_TIME_US)
+    return kept.headers["commit_us"].tolist(), more
+
+
+def test_what_commits_from_a_time_on_is_cut_off():
+    assert before(31, Tx(10), Tx(20), Tx(30)) == ([10, 20, 30], False)
+    assert before(30, Tx(10), Tx(20), Tx(30)) == ([10, 20], True)
+    assert before(10, Tx(10), Tx(20)) == ([], True)
+    assert before(20, Tx(10), Tx(30), Tx(15)) == ([10], True)
+
+
+def test_a_transaction_that_has_begun_is_not_cut():
+    run = run_of(Tx(10, (1, 1, 1)), Tx(40))
+    run.headers["commit_us"][1:3] = 35
+    kept, more = run.before(30, END_OF_TIME_US)
+    assert (len(kept), more) == (3, True)
+    assert kept.names == run.names
+
+
+def test_a_chunk_is_a_run_of_its_headers():
+    chunk = chunk_of(Tx(10), Tx(20))
+    assert (chunk.run.headers is chunk.headers, chunk.run.names) == (True, chunk.names)

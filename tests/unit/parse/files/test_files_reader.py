@@ -1,0 +1,198 @@
+"""Files as a shard's source: their order, their end, what is missing, and what comes later."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+import time
+
+import pytest
+
+from actors.parse.files.files_reader import FilesReader, FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.reader import behind
+from canal_group.demo.recorded_shards import recorded_shards
+from merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
+from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.chunk import TableName
+from merge.values.header import Flag
+from merge.values.position import Position
+
+DEADLINE_S = 20.0
+#: low byte of a format description's flags while its server writes the file
+IN_USE = b"\x01"
+SHARDS = {each.record.gtid_source[-1]: each for each in recorded_shards()[:2]}
+
+
+@pytest.fixture(params=sorted(SHARDS), ids=lambda end: {"-": "mariadb", ":": "mysql"}[end])
+def shard(request, tmp_path):
+    """A recorded shard, its two files copied into a folder of the test's own."""
+    recorded = SHARDS[request.param]
+    for file in recorded.folder.glob("mysql-bin.*"):
+        shutil.copy(file, tmp_path)
+    return recorded
+
+
+class Told:
+    """A listener that keeps all it is told."""
+
+    def __init__(self):
+        self.opened_at, self.chunks, self.promises, self.waits = [], [], [], []
+
+    def opened(self, position):
+        self.opened_at.append(position)
+
+    def chunk_read(self, chunk):
+        self.chunks.append(chunk)
+
+    def caught_up(self, frontier_us):
+        self.promises.append(frontier_us)
+
+    def connected(self, skew_us, server_version):
+        assert (skew_us, server_version) == (0, "files")
+
+    def disconnected(self, error, retry_after_s):
+        assert retry_after_s > 0
+        self.waits.append(error)
+
+    @property
+    def rows(self):
+        return sum(int(chunk.headers["rows"].sum()) for chunk in self.chunks)
+
+    @property
+    def transactions(self):
+        return [
+            int(n)
+            for chunk in self.chunks
+            for n in chunk.headers["gtid_number"][chunk.headers["flags"] & Flag.END > 0]
+        ]
+
+
+@contextlib.contextmanager
+def reading(files, start=None, limits=None, **options):
+    """Read files on a thread; leaving stops it and raises its error."""
+    told, errors = Told(), []
+    reader = FilesReader(FilesSource("s0", str(files), **options), TableName, limits or Limits(), told)
+
+    def run():
+        try:
+            reader.run(start)
+        except CanalGroupError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    told.wait_for = lambda condition: _wait(lambda: errors or condition())
+    thread.start()
+    try:
+        yield told
+    finally:
+        told.position, told.created = reader.position, reader.created
+        reader.stop()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive(), "the reader stops"
+    if errors:
+        raise errors[0]
+
+
+def _wait(condition):
+    deadline_s, pause = time.monotonic() + DEADLINE_S, threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline_s
+        pause.wait(0.01)
+
+
+def read_all(files, start=None, **options):
+    with reading(files, start, **options) as told:
+        told.wait_for(lambda: told.promises)
+    return told
+
+
+@pytest.mark.parametrize("pattern", ["", "mysql-bin.*", "mysql-bin.00000?"])
+def test_a_folder_or_a_pattern_is_read_to_its_end_and_says_so(shard, tmp_path, pattern):
+    told = read_all(tmp_path / pattern)
+    assert told.promises == [END_OF_TIME_US]
+    assert told.rows == shard.record.rows
+    first = shard.record.first
+    assert told.transactions == list(range(first, first + len(shard.record.transactions)))
+    (opened,) = told.opened_at
+    assert (opened.file, opened.offset) == ("mysql-bin.000002", 4)
+    source = shard.record.gtid_source
+    before = f"1-{first - 1}" if source.endswith(":") else str(first - 1)
+    assert str(opened.gtid_set) == f"{source}{before}"
+    assert str(told.position.gtid_set).endswith(str(told.transactions[-1]))
+
+
+def test_one_file_is_a_source_of_its_own(shard, tmp_path):
+    both = [read_all(tmp_path / f"mysql-bin.00000{number}") for number in (2, 3)]
+    assert sum(told.rows for told in both) == shard.record.rows
+
+
+def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
+    """Each chunk's end, also inside the large transaction, is a place from which the rest comes."""
+    limits = Limits(rows_max=20)
+    whole = read_all(tmp_path, limits=limits)
+    read = 0
+    position = whole.opened_at[0]
+    for chunk in whole.chunks:
+        position = behind(position, chunk, "", whole.created)
+        read += int(chunk.headers["rows"].sum())
+        assert read_all(tmp_path, position, limits=limits).rows == whole.rows - read
+    assert position == whole.position
+
+
+def test_following_it_waits_for_the_next_number_and_for_the_last_file_to_grow(shard, tmp_path):
+    """1. half of the first file; 2. the other half; 3. the next file but one; 4. the next one."""
+    first, second = (tmp_path / f"mysql-bin.00000{number}" for number in (2, 3))
+    whole, half = first.read_bytes(), first.stat().st_size // 2
+    parts = {number: read_all(path).rows for number, path in ((2, first), (3, second))}
+    later = tmp_path / "mysql-bin.000004"
+    second.rename(later)
+    # In use, as it is while a server writes it: a half that ends inside an event is no damage.
+    first.write_bytes(whole[:21] + IN_USE + whole[22:half])
+    with reading(tmp_path, follow=True) as told:
+        told.wait_for(lambda: told.rows)
+        assert told.rows < parts[2]
+        first.write_bytes(whole)
+        told.wait_for(lambda: told.rows == parts[2])
+        later.rename(second)
+        told.wait_for(lambda: told.rows == shard.record.rows)
+    assert not told.promises
+    assert told.rows == shard.record.rows
+
+
+def test_following_it_waits_for_the_first_file(shard, tmp_path):
+    folder = tmp_path / "later"
+    folder.mkdir()
+    with reading(folder, follow=True) as told:
+        told.wait_for(lambda: told.waits)
+        for number in (2, 3):
+            (tmp_path / f"mysql-bin.00000{number}").rename(folder / f"mysql-bin.00000{number}")
+        told.wait_for(lambda: told.rows == shard.record.rows)
+    assert told.rows == shard.record.rows
+
+
+def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for files in (empty, tmp_path / "nothing.*"):
+        with pytest.raises(SourceUnfit, match="are no source"):
+            read_all(files)
+    with pytest.raises(PositionPurged, match=r"does not hold mysql-bin\.000001") as caught:
+        read_all(tmp_path, Position("mysql-bin.000001", 4))
+    assert caught.value.details["oldest_file"] == "mysql-bin.000002"
+    (tmp_path / "mysql-bin.000003").rename(tmp_path / "mysql-bin.000004")
+    with pytest.raises(SourceUnfit, match=r"between mysql-bin\.000002 and mysql-bin\.000004"):
+        read_all(tmp_path)
+
+
+def test_files_that_end_inside_a_transaction_that_was_handed_over_in_part(tmp_path):
+    shutil.copy(SHARDS["-"].folder / "mysql-bin.000003", tmp_path / "mysql-bin.000003")
+    path = tmp_path / "mysql-bin.000003"
+    whole = path.read_bytes()
+    with reading(path, limits=Limits(rows_max=20)) as told:
+        told.wait_for(lambda: told.promises)
+    (fragment, *_) = (h for chunk in told.chunks for h in chunk.headers if not int(h["flags"]) & Flag.END)
+    path.write_bytes(whole[:21] + IN_USE + whole[22 : int(fragment["end_offset"]) + 5])
+    with pytest.raises(CorruptEvent, match="end inside the transaction"):
+        read_all(path, limits=Limits(rows_max=20))

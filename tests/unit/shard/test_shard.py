@@ -1,0 +1,164 @@
+"""A shard's fences: of two groups the newer one is obeyed, and a silent one leaves its source to another.
+
+The shard actor's own class, reading recorded files; what it is asked is what a group, or a gateway, asks.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+from actors.parse.files.files_reader import FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.shard import shard as shard_module
+from actors.shard.shard import Shard, ShardWiring
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.rows import Wanted
+from actors.transport.row_ticket import RowTicket
+from canal_group.demo.recorded_shards import recorded_shards
+from conf.stream_settings import FilterSettings
+from merge.errors import FencedError, ShardUnavailable
+from merge.order.timeline import END_OF_TIME_US
+
+DEADLINE_S = 20.0
+OLD, NEW = (1, 7), (2, 1)
+
+
+@pytest.fixture
+def make(tmp_path):
+    for file in recorded_shards()[0].folder.glob("mysql-bin.*"):
+        shutil.copy(file, tmp_path)
+    made = []
+
+    def shard(silence_max_s=60.0):
+        source = FilesSource("s0", str(tmp_path))
+        ring = RingBounds(mode=BatchMode.ITEMS, size=1 << 16)
+        wiring = ShardWiring(source, FilterSettings(), ring, Limits(), 0, "earliest", "auto", silence_max_s)
+        made.append(Shard(wiring))
+        return made[-1]
+
+    yield shard
+    for each in made:
+        each.close(1 << 40)
+
+
+def headers(shard, term, wait_s=DEADLINE_S):
+    return shard.poll(*term, 10, wait_s).run
+
+
+def ticket(term, stop=1):
+    return RowTicket(*term, 0, stop, Wanted())
+
+
+def test_a_group_of_an_older_epoch_can_do_nothing_to_a_shard(make):
+    """1. the older group opens the shard and polls it; 2. the newer one opens it; 3. the older one cannot
+    open, poll, free or read rows, nor close it; 4. the newer one goes on as if it had not tried.
+    """
+    shard = make()
+    begin = shard.open(*OLD, None)
+    assert len(headers(shard, OLD)) == 10
+    assert list(shard._rows(ticket(OLD)))
+    shard.open(*NEW, begin)
+    assert len(headers(shard, NEW)) == 10
+    with pytest.raises(FencedError) as fenced:
+        shard.open(OLD[0], OLD[1] + 1, begin)
+    assert (fenced.value.details["our_epoch"], fenced.value.details["current_epoch"]) == (1, 2)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, OLD, 0)
+    with pytest.raises(ShardUnavailable):
+        list(shard._rows(ticket(OLD)))
+    with pytest.raises(ShardUnavailable):
+        shard.poll(*OLD, 10, 0, 5)
+    shard.free(*OLD, 5)
+    shard.close(OLD[0])
+    assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
+    assert shard.status()["state"] != "closed"
+    assert len(headers(shard, NEW)) == 10
+
+
+def test_an_older_generation_of_the_same_group_is_no_better(make):
+    shard = make()
+    begin = shard.open(2, 1, None)
+    assert len(headers(shard, (2, 1))) == 10
+    shard.open(2, 2, begin)
+    assert len(headers(shard, (2, 2))) == 10
+    with pytest.raises(FencedError):
+        shard.open(2, 1, begin)
+    shard.free(2, 1, 5)
+    with pytest.raises(ShardUnavailable):
+        list(shard._rows(ticket((2, 1))))
+    assert list(shard._rows(ticket((2, 2), 6))), "nothing was freed"
+
+
+def test_a_shard_that_no_group_asks_leaves_its_source_and_is_lost_to_its_group(make):
+    """1. a group opens it, and is silent; 2. it has left; 3. the group's next poll says so; 4. opened again,
+    it begins where it is told.
+    """
+    shard = make(silence_max_s=0.2)
+    begin = shard.open(*NEW, None)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while shard.status()["state"] != "closed":
+        assert time.monotonic() < deadline_s
+        shard._pause.wait(0.02)
+    with pytest.raises(ShardUnavailable):
+        headers(shard, NEW, 0)
+    assert shard.open(NEW[0], NEW[1] + 1, begin) == begin
+
+
+@pytest.mark.parametrize("by_poll", [False, True])
+def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, monkeypatch, by_poll):
+    """1. A group frees what it was given; 2. before that reaches the ring, a newer group opens the shard
+    where the ring begins, and reads; 3. the ring forgets nothing of what the newer one reads.
+    """
+    shard = make()
+    begin = shard.open(*OLD, None)
+    assert len(headers(shard, OLD)) == 10
+    real = RingStore.ack
+
+    def overtaken(ring, *arguments):
+        monkeypatch.undo()
+        shard.open(*NEW, begin)
+        assert len(headers(shard, NEW)) == 10
+        real(ring, *arguments)
+
+    monkeypatch.setattr(RingStore, "ack", overtaken)
+    if by_poll:
+        with pytest.raises(ShardUnavailable):
+            shard.poll(*OLD, 10, 0, 5)
+    else:
+        shard.free(*OLD, 5)
+    assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
+
+
+def test_the_last_promise_of_files_is_said_again(make, monkeypatch):
+    """To the same group, which may not have heard it, and to the next one."""
+    monkeypatch.setattr(shard_module, "REPEAT_S", 0.0)
+    shard = make()
+    begin = shard.open(*OLD, None)
+
+    def promises(term, count):
+        deadline_s, found = time.monotonic() + DEADLINE_S, []
+        while len(found) < count:
+            assert time.monotonic() < deadline_s
+            promise = shard.poll(*term, 1000, 0.05).frontier_us
+            found += [promise] if promise is not None else []
+        return found
+
+    assert promises(OLD, 3) == [END_OF_TIME_US] * 3
+    shard.open(*NEW, begin)
+    monkeypatch.undo()
+    assert promises(NEW, 1) == [END_OF_TIME_US]
+    assert shard.poll(*NEW, 1000, 0).frontier_us is None, "not with each poll"
+
+
+def test_a_report_tells_the_sources_clock_and_when_its_files_were_created(make):
+    shard = make()
+    shard.open(*OLD, None)
+    report = shard.poll(*OLD, 1 << 16, DEADLINE_S)
+    assert abs(report.source_us - time.time_ns() // 1000) < 5_000_000
+    files = {report.run.names[index] for index in report.run.headers["file"]}
+    assert files
+    assert report.created.keys() == files
+    assert all(created_s > 1_700_000_000 for created_s in report.created.values())

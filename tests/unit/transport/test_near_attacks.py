@@ -1,0 +1,348 @@
+"""What either end of a near door does to the other that means no good: slow, mute, or lying."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from descriptors import open_files
+from second_user import as_nobody
+
+from actors.store.rows import Parcel
+from actors.store.segments import Segment
+from actors.transport.near_door import NearDoor, Offer
+from canal_group.shared_memory import near, proof
+from canal_group.shared_memory.near import NearAddress
+from canal_group.shared_memory.near_client import NearClient
+from canal_group.shared_memory.near_rows import NearRows
+from merge.errors import ServerUnavailable
+
+DEADLINE_S = 20.0
+#: what a peer is given in place of a minute, and how often the slow one sends a byte
+SHORT_S, EVERY_S = 0.2, 0.02
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    end_s, pause = near.deadline_s(DEADLINE_S), threading.Event()
+    while not true():
+        assert near.deadline_s(0) < end_s, what
+        pause.wait(0.01)
+
+
+@pytest.fixture
+def door() -> Iterator[NearDoor]:
+    made = NearDoor(
+        lambda _, ticket: Offer([Parcel(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
+        bytes_max=0,
+    )
+    yield made
+    made.close()
+
+
+def connected(door: NearDoor) -> tuple[socket.socket, NearAddress]:
+    address, raw = door.admit(), socket.socket(socket.AF_UNIX)
+    raw.settimeout(DEADLINE_S)
+    raw.connect(address.path)
+    return raw, address
+
+
+def dripped(raw: socket.socket, data: bytes) -> int:
+    """Send byte by byte, none of them late, until the other end has enough; return how many it took."""
+    for number, byte in enumerate(data):
+        raw.settimeout(EVERY_S)
+        try:
+            if raw.recv(1 << 16) == b"":
+                return number
+        except TimeoutError:
+            pass
+        except OSError:
+            return number
+        try:
+            raw.send(bytes([byte]))
+        except OSError:
+            return number
+    return len(data)
+
+
+# ---- who borrows, against who lends
+
+
+def test_a_handshake_that_comes_byte_by_byte_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(near, "GREETING_TIMEOUT_S", SHORT_S)
+    raw, address = connected(door)
+    with raw:
+        assert (
+            dripped(raw, address.key + bytes(proof.NONCE_BYTES + proof.PROOF_BYTES)) <= SHORT_S / EVERY_S + 2
+        )
+    until(lambda: not door._connections, "its place is free")
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
+    raw, address = connected(door)
+    with raw:
+        near.prove_as_caller(raw, address.key, address.secret)
+        body = json.dumps({"ticket": {"rows": 1}, "returned": [], "x": "x" * 1_000}).encode()
+        assert dripped(raw, near._LENGTH.pack(len(body)) + body) <= SHORT_S / EVERY_S + 2
+    until(lambda: not door._connections, "its place is free")
+
+
+def test_an_answer_that_nobody_takes_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
+    raw, address = connected(door)
+    with raw:
+        near.prove_as_caller(raw, address.key, address.secret)
+        near.send(raw, {"ticket": {"rows": 1_000_000}, "returned": []}, near.deadline_s(DEADLINE_S))
+        until(lambda: not door._connections, "its rows are no longer held")
+
+
+def test_who_asks_for_nothing_for_long_keeps_the_connection(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
+    """The deadline is of a message, and not of the time between two of them."""
+    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
+    client = NearClient(door.admit(), DEADLINE_S)
+    client.borrow({"rows": 1})
+    threading.Event().wait(3 * SHORT_S)
+    assert len(client.borrow({"rows": 1})) == 1
+    client.close()
+
+
+def test_a_door_goes_on_when_the_process_has_files_again(door: NearDoor, caplog: pytest.LogCaptureFixture):
+    raw = socket.socket(socket.AF_UNIX)
+    raw.settimeout(DEADLINE_S)
+    address = door.admit()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Not 0: poll refuses to look at more files than that.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        raw.connect(address.path)
+        until(lambda: "Too many open files" in caplog.text, "accept has failed")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with raw:
+        near.prove_as_caller(raw, address.key, address.secret)
+    client = NearClient(door.admit(), DEADLINE_S)
+    assert len(client.borrow({"rows": 1})) == 1
+    client.close()
+
+
+def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(door: NearDoor):
+    raw, address = connected(door)
+    with raw:
+        near.prove_as_caller(raw, address.key, address.secret)
+        raw.settimeout(DEADLINE_S)
+        raw.sendall(near._LENGTH.pack(1_000_000) + b"[" * 1_000_000)
+        assert raw.recv(1) == b""
+
+
+CONNECT = """
+held = []
+for _ in range(int(sys.argv[2])):
+    held.append(socket.socket(socket.AF_UNIX))
+    held[-1].connect(chr(0) + sys.argv[1])
+    held[-1].settimeout(1)
+heard = []
+for each in held:
+    try:
+        heard.append(each.recv(1) == b"")
+    except TimeoutError:
+        heard.append(False)
+print(all(heard))
+"""
+
+
+def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
+    """1. its name is there for all to read; 2. a door for its own user alone closes their connections at
+    once; 3. one for consumers, of whatever user, waits for their proof, and lends nothing without it."""
+
+    def offer(_whom: Any, _ticket: Any) -> Offer:
+        return Offer([Parcel(None, [pa.record_batch({"id": [1]})])])
+
+    own, any_user = NearDoor(offer, own_user=True), NearDoor(offer)
+    name = own.admit().name
+    assert name in as_nobody("print(open('/proc/net/unix').read())")
+    assert as_nobody(CONNECT, name, "20") == "True"
+    assert as_nobody(CONNECT, any_user.admit().name, "2") == "False"
+    client = NearClient(own.admit(), DEADLINE_S)
+    assert len(client.borrow({})) == 1
+    for each in (client, own, any_user):
+        each.close()
+
+
+# ---- who lends, against who borrows
+
+
+class Liar:
+    """A gateway's near door that says what a test lets it say."""
+
+    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
+        self.address = NearAddress(near.new_name(), bytes(near.KEY_BYTES), proof.new_secret())
+        self._answer = answer
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(self.address.path)
+        self._socket.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            near.prove_as_door(connection, lambda _: self.address.secret)
+            near.receive(connection)
+            self._answer(connection)
+
+    def close(self) -> None:
+        self._thread.join(DEADLINE_S)
+        self._socket.close()
+
+
+def said(message: dict[str, Any], file: int | None = None) -> Callable[[socket.socket], None]:
+    return lambda to: near.send(to, message, near.deadline_s(DEADLINE_S), file)
+
+
+SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "size": 8, "dropped": []}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"names": 7},
+        {"names": [["shop"]]},
+        {"names": [[1, 2]]},
+        {"names": []},
+        {"places": [[0, 9]]},
+        {"places": [[-8, 8]]},
+        {"places": [[0, -8]]},
+        {"places": [[0, 8.0]]},
+        {"places": [[0, True]]},
+        {"places": 1},
+        {"size": -1},
+        {"size": 1 << 70},
+        {"size": 1 << 62},
+        {"size": "8"},
+        {"segment": 3},
+        {"segment": "/etc/passwd"},
+        {"segment": [1]},
+        {"dropped": 7},
+        {"dropped": [[1]]},
+        {"error": 7},
+        {"error": {}},
+        {"error": {"message": "no", "details": 7}},
+        {"error": {"message": "no", "details": {"message": "twice"}}},
+    ],
+    ids=str,
+)
+def test_an_answer_that_cannot_be_is_not_followed_and_rows_come_another_way(lie: dict[str, Any]):
+    liar = Liar(said(SOUND | lie))
+    rows = NearRows(liar.address.to_dict, DEADLINE_S)
+    assert rows.borrow({}) is None
+    rows.close()
+    liar.close()
+
+
+def unsealed(_: Path) -> int:
+    """Memory that its owner could cut off: whoever reads behind its end dies of SIGBUS."""
+    file = os.memfd_create("rows")
+    os.ftruncate(file, 4_096)
+    return file
+
+
+def short(_: Path) -> int:
+    return Segment(1, 2_048).file
+
+
+def on_disk(folder: Path) -> int:
+    (folder / "rows").write_bytes(bytes(4_096))
+    return os.open(folder / "rows", os.O_RDWR)
+
+
+def pipe(_: Path) -> int:
+    return os.pipe()[0]
+
+
+@pytest.mark.parametrize("lent", [unsealed, short, on_disk, pipe])
+def test_memory_that_could_be_cut_off_under_its_reader_is_not_mapped(
+    lent: Callable[[Path], int], tmp_path: Path
+):
+    file = lent(tmp_path)
+    before = open_files()
+    name = str(Path(f"/proc/self/fd/{file}").readlink())
+    liar = Liar(said(SOUND | {"segment": 1, "size": 4_096}, file))
+    client = NearClient(liar.address, DEADLINE_S)
+    with pytest.raises(OSError, match=r"(?i)cut off|invalid argument"):
+        client.borrow({})
+    assert client._mapped == {}
+    client.close()
+    liar.close()
+    assert open_files().count(name) == before.count(name), "what came was closed"
+    os.close(file)
+
+
+def test_an_answer_that_comes_byte_by_byte_is_given_up():
+    body = json.dumps(SOUND | {"names": [["x" * 5_000, ""]]}).encode()
+    liar = Liar(lambda to: assert_given_up(to, near._LENGTH.pack(len(body)) + body))
+    rows = NearRows(liar.address.to_dict, SHORT_S)
+    with pytest.raises(ServerUnavailable, match=r"within 0.2 s"):
+        rows.borrow({})
+    rows.close()
+    liar.close()
+    assert given_up == [True]
+
+
+given_up: list[bool] = []
+
+
+def assert_given_up(to: socket.socket, data: bytes) -> None:
+    given_up.append(dripped(to, data) <= SHORT_S / EVERY_S + 2)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "/run/dbus/system_bus_socket"},
+        {"name": "dbus-1"},
+        {"name": "canal-group-" + "0" * 31},
+        {"name": "canal-group-" + "0" * 32 + "\n"},
+        {"name": "canal-group-" + "0" * 32 + "\0x"},
+        {"name": "canal-group-" + "A" * 32},
+        {"name": 7},
+        {"key": ""},
+        {"key": b"DELETE /containers/all HTTP/1.1".hex()},
+        {"key": "00" * 7},
+        {"key": "00" * 9},
+        {"key": "no hex"},
+        {"secret": ""},
+        {"secret": "00" * 31},
+        {"secret": "00" * 33},
+    ],
+    ids=str,
+)
+def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_written_to_it(
+    changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    address = NearAddress(near.new_name(), bytes(near.KEY_BYTES), proof.new_secret()).to_dict()
+    with pytest.raises((TypeError, ValueError)):
+        NearAddress.from_dict(address | changed)
+    opened: list[object] = []
+    monkeypatch.setattr("canal_group.shared_memory.near_client.socket.socket", lambda *_: opened.append(1))
+    assert NearRows(lambda: address | changed, DEADLINE_S).borrow({}) is None
+    assert opened == []
+
+
+def test_a_socket_that_is_another_programs_hears_nothing_of_a_gateways_choice():
+    """The attack as it was found: chosen bytes for a chosen abstract socket."""
+    victim = socket.socket(socket.AF_UNIX)
+    victim.bind(f"\0victim-{os.getpid()}")
+    victim.listen()
+    victim.setblocking(False)
+    chosen = {"name": f"victim-{os.getpid()}", "key": b"FLUSHALL\n".hex(), "secret": "00" * 32}
+    assert NearRows(lambda: chosen, DEADLINE_S).borrow({}) is None
+    with pytest.raises(BlockingIOError), victim:
+        victim.accept()

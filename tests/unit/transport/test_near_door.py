@@ -1,0 +1,354 @@
+"""The near door: rows lent in shared memory, what becomes of them, and who gets none."""
+
+import gc
+import mmap
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from descriptors import open_files
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.store.rows import Parcel, opened
+from actors.store.segments import SIZE_MIN_BYTES, Segments
+from actors.transport.near_door import CONNECTIONS_MAX, NearDoor, Offer
+from canal_group.shared_memory import near, proof
+from canal_group.shared_memory.near_client import NearClient
+from merge.errors import ShardUnavailable
+from merge.values.chunk import TableName
+
+DEADLINE_S = 20.0
+ORDERS = TableName("shop", "orders")
+
+
+def parcels(whom, ticket):
+    """A ticket says which rows: (first, count) of each parcel, or that it is refused."""
+    if ticket["rows"] is None:
+        raise ShardUnavailable("The shard is not open.", retry_after_s=0.1)
+    return Offer(
+        [
+            Parcel(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
+            for number, (first, count) in enumerate(ticket["rows"])
+        ]
+    )
+
+
+@pytest.fixture
+def door():
+    made = NearDoor(parcels)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(door):
+    made = NearClient(door.admit(), DEADLINE_S)
+    yield made
+    made.close()
+
+
+def borrow(client, *rows):
+    lent = client.borrow({"rows": list(rows)})
+    return opened((name and TableName(*name), stream) for name, stream in lent)
+
+
+def ids(rows):
+    return [table.rows["id"].to_pylist() for table in rows.tables]
+
+
+def mapped():
+    """How many segments this process has mapped, those of its own doors left out: they can be written to."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return sum("canal-group rows" in line and line.split()[1].startswith("r--") for line in maps)
+
+
+def soon():
+    return near.deadline_s(DEADLINE_S)
+
+
+def open_segments():
+    """How many segments this process holds by their files, those of its own doors among them."""
+    return sum("canal-group rows" in name for name in open_files())
+
+
+def test_rows_are_read_where_they_were_written(client):
+    rows = borrow(client, (0, 3), (10, 2), (20, 1_000))
+    assert ids(rows) == [[0, 1, 2], list(range(20, 1_020))]
+    assert rows.statements["id"].to_pylist() == [10, 11]
+    assert is_in(client, rows)
+
+
+def is_in(client, rows):
+    """Whether rows are in a segment that a client has mapped."""
+    place = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
+    return any(each.address <= place < each.address + each.size for each in client._mapped.values())
+
+
+def test_nothing_and_a_refusal_are_answers_too(client):
+    assert ids(borrow(client)) == []
+    with pytest.raises(ShardUnavailable, match="not open") as caught:
+        client.borrow({"rows": None})
+    assert caught.value.retry_after_s == 0.1
+    assert ids(borrow(client, (1, 1))) == [[1]]
+
+
+def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
+    """1. what is looked at stays as it is while others are lent; 2. let go of, it is what is lent next."""
+    held = borrow(client, (0, 100))
+    column = held.tables[0].rows["id"]
+    del held
+    for number in range(5):
+        assert ids(borrow(client, (number, 100))) == [list(range(number, number + 100))]
+    assert column.to_pylist() == list(range(100))
+    assert len(client._mapped) == 2, "the one that is held, and the one that came and went"
+    del column
+    first, second = borrow(client, (7, 1)), borrow(client, (8, 1))
+    assert (ids(first), ids(second), len(client._mapped)) == ([[7]], [[8]], 2)
+
+
+def test_what_is_more_than_may_be_lent_is_sent(client):
+    """1. one segment is all there may be; 2. while it is out, rows are sent; 3. back, it is lent again; 4. a
+    larger one takes its place, and its memory is let go of; 5. what would never fit is sent.
+    """
+    few = NearDoor(parcels, bytes_max=2 * SIZE_MIN_BYTES)
+    client = NearClient(few.admit(), DEADLINE_S)
+    held = borrow(client, (0, 1))
+    larger = SIZE_MIN_BYTES // 8
+    for _ in range(2):
+        sent = borrow(client, (5, larger), (7, 1))
+        assert (ids(sent), sent.statements["id"].to_pylist()) == ([list(range(5, 5 + larger))], [7])
+        assert not is_in(client, sent)
+    del held
+    assert is_in(client, borrow(client, (0, larger)))
+    assert [each.size for each in client._mapped.values()] == [2 * SIZE_MIN_BYTES]
+    assert ids(borrow(client, (0, 4 * larger))) == [list(range(4 * larger))]
+    assert is_in(client, borrow(client, (0, larger)))
+    client.close()
+    few.close()
+
+
+def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch):
+    """A seal that it does not know is what an older kernel refuses."""
+    monkeypatch.setattr("actors.store.segments._SEALS", 1 << 20)
+    before = open_segments()
+    for number in range(3):
+        assert ids(borrow(client, (number, 2))) == [[number, number + 1]]
+    assert (client._mapped, open_segments()) == ({}, before)
+
+
+def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
+    monkeypatch.setattr("actors.transport.near_door.PIECE_BYTES", 1_000)
+    left = [5]
+
+    def check():
+        left[0] -= 1
+        if not left[0]:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), bytes_max=0)
+    client = NearClient(door.admit(), DEADLINE_S)
+    left[0] = 6
+    assert ids(borrow(client, (0, 100))) == [list(range(100))]
+    left[0] = 6
+    with pytest.raises(ConnectionResetError):
+        borrow(client, (0, 1_000))
+    client.close()
+    door.close()
+
+
+def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
+    before = mapped()
+    client = NearClient(door.admit(), DEADLINE_S)
+    rows = borrow(client, (0, 10))
+    door.close()
+    with pytest.raises(OSError, match=r".*"):
+        borrow(client, (0, 1))
+    client.close()
+    gc.collect()
+    assert ids(rows) == [list(range(10))]
+    assert mapped() == before + 1
+    del rows
+    gc.collect()
+    assert mapped() == before, "though the client is held"
+    assert client is not None
+
+
+def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
+    with socket.socket(socket.AF_UNIX) as raw:
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
+        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+        answer, file = near.receive_with_file(raw, soon())
+        with pytest.raises(PermissionError):
+            mmap.mmap(file, answer["size"])
+        for size in (0, 2 * answer["size"]):
+            with pytest.raises(PermissionError):
+                os.ftruncate(file, size)
+        os.close(file)
+
+
+def test_what_is_offered_depends_on_who_was_admitted():
+    def offer(whom, ticket):
+        return Offer([Parcel(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
+
+    door = NearDoor(offer)
+    for whom in ("anna", "bob"):
+        client = NearClient(door.admit(whom), DEADLINE_S)
+        ((_, stream),) = client.borrow({"for": "it"})
+        assert pa.ipc.open_stream(stream).read_all().to_pylist() == [{"whom": whom, "ticket": "it"}]
+        client.close()
+    door.close()
+
+
+def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
+    monkeypatch.setattr("actors.transport.near_door.ADMITTED_MAX", 2)
+    door = NearDoor(parcels)
+    first, second, third = (door.admit() for _ in range(3))
+    with pytest.raises(OSError, match=r".*"):
+        NearClient(first, DEADLINE_S)
+    for address in (second, third):
+        NearClient(address, DEADLINE_S).close()
+    door.close()
+
+
+def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
+    """The last check is made when all is written: its refusal is what the borrower hears."""
+    checked = []
+
+    def check():
+        checked.append(1)
+        if len(checked) % 4 == 2:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), SIZE_MIN_BYTES)
+    client = NearClient(door.admit(), DEADLINE_S)
+    for number in range(3):
+        with pytest.raises(ShardUnavailable, match="Not any more"):
+            borrow(client, (number, 1))
+        assert ids(borrow(client, (number, 1))) == [[number]]
+    client.close()
+    door.close()
+
+
+def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked_for_first():
+    """A segment that was lent before is mapped by its reader."""
+    allowed = [True]
+
+    def check():
+        if not allowed[0]:
+            raise ShardUnavailable("Not any more.")
+
+    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check))
+    client = NearClient(door.admit(), DEADLINE_S)
+    assert ids(borrow(client, (1, 100))) == [list(range(1, 101))]
+    (segment,) = client._mapped.values()
+    before = segment.to_pybytes()
+    allowed[0] = False
+    with pytest.raises(ShardUnavailable, match="Not any more"):
+        borrow(client, (7_000, 100))
+    assert segment.to_pybytes() == before
+    client.close()
+    door.close()
+
+
+def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
+    with pytest.raises(PermissionError):
+        NearClient(replace(door.admit(), secret=proof.new_secret()), DEADLINE_S)
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        address = door.admit()
+        raw.connect(address.path)
+        raw.sendall(address.key + os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
+
+        def ask():
+            near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+            return near._exactly(raw, 1 << 20, soon())
+
+        # It is shut out at once, perhaps before it has asked.
+        with pytest.raises(OSError, match=r".*"):
+            ask()
+    assert repr(address.secret) not in repr(address)
+
+
+def test_who_says_nothing_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr("canal_group.shared_memory.near.GREETING_TIMEOUT_S", 0.05)
+    door = NearDoor(parcels)
+    silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
+    for each in silent:
+        each.settimeout(DEADLINE_S)
+        each.connect(door.admit().path)
+    for each in silent:
+        assert each.recv(1) == b"", "it was closed"
+        each.close()
+    client = NearClient(door.admit(), DEADLINE_S)
+    assert ids(borrow(client, (1, 1))) == [[1]]
+    client.close()
+    door.close()
+
+
+def test_a_connection_beyond_the_bound_is_closed_at_once(door):
+    clients = [NearClient(door.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
+    with pytest.raises(OSError, match=r".*"):
+        NearClient(door.admit(), DEADLINE_S)
+    for each in clients:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
+)
+def test_who_says_nonsense_is_let_go(door, said):
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
+        raw.sendall(near._LENGTH.pack(len(said)) + said)
+        assert raw.recv(1) == b""
+
+
+def test_a_message_without_end_is_not_waited_for(door):
+    with socket.socket(socket.AF_UNIX) as raw:
+        raw.settimeout(DEADLINE_S)
+        address = door.admit()
+        raw.connect(address.path)
+        near.prove_as_caller(raw, address.key, address.secret)
+        raw.sendall(near._LENGTH.pack(near.MESSAGE_BYTES_MAX + 1))
+        assert raw.recv(1) == b""
+
+
+def test_files_that_a_caller_sends_are_not_kept(client):
+    borrow(client, (0, 1))
+    before = open_files().count(os.devnull)
+    for _ in range(20):
+        with Path(os.devnull).open() as file:
+            near.send(client._socket, {"ticket": {"rows": []}, "returned": []}, soon(), file.fileno())
+        near.receive_with_file(client._socket, soon())
+    assert open_files().count(os.devnull) == before
+
+
+@given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))
+def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
+    """Positive: so many bytes are asked for; else: one of those that are lent comes back."""
+    bound, out = 8 * SIZE_MIN_BYTES, []
+    segments = Segments(bound)
+    try:
+        for size in asked:
+            if size > 0:
+                lent = segments.lend(size)
+                in_use = sum(each.size for each in out)
+                assert lent is not None or in_use + max(2 * size, SIZE_MIN_BYTES) > bound
+                if lent is not None:
+                    assert lent.size >= size
+                    assert lent.number not in [each.number for each in out]
+                    out.append(lent)
+            elif out:
+                segments.give_back([out.pop(size % len(out)).number])
+            assert sum(each.size for each in (*segments._lent.values(), *segments._free.values())) <= bound
+    finally:
+        segments.close()

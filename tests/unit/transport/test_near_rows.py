@@ -1,0 +1,191 @@
+"""A consumer's rows, borrowed of its gateway where that is on its machine; how it knows that it is not."""
+
+import json
+import pickle
+import threading
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+import canal_group
+from actors.store.rows import Parcel
+from actors.store.segments import SIZE_MIN_BYTES
+from actors.transport.near_door import NearDoor, Offer
+from canal_group.client.consumer import Consumer
+from canal_group.gateway.door import GatewayDoor
+from canal_group.shared_memory.near import new_name
+from canal_group.shared_memory.near_rows import NearRows
+from canal_group.spark.options import Options
+from merge.errors import RolledBack, ServerUnavailable
+
+DEADLINE_S = 20.0
+
+
+class Gateway:
+    """Lends as many rows as a ticket asks for."""
+
+    def __init__(self, bytes_max=4 * SIZE_MIN_BYTES):
+        self.asked = 0
+        self.door = NearDoor(self._offer, bytes_max)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.waiting = threading.Semaphore(0)
+
+    def where(self):
+        self.asked += 1
+        return self.door.admit().to_dict()
+
+    def _offer(self, _, ticket):
+        self.waiting.release()
+        assert self.go_on.wait(DEADLINE_S)
+        if ticket["rows"] is None:
+            raise RolledBack("Batch 7 was rolled back.")
+        return Offer([Parcel(None, [pa.record_batch({"id": range(ticket["rows"])})])])
+
+
+@pytest.fixture
+def gateway():
+    made = Gateway()
+    yield made
+    made.door.close()
+
+
+def ids(rows):
+    return rows["id"].to_pylist()
+
+
+def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_call_after_call(gateway):
+    near = NearRows(gateway.where, DEADLINE_S)
+    for count in (3, 0, 5):
+        assert ids(near.borrow({"rows": count})) == list(range(count))
+    with pytest.raises(RolledBack, match="Batch 7"):
+        near.borrow({"rows": None})
+    assert ids(near.borrow({"rows": 1})) == [0]
+    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
+    near.close()
+
+
+def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
+    near, found = NearRows(gateway.where, DEADLINE_S), []
+    gateway.go_on.clear()
+    threads = [
+        threading.Thread(target=lambda count=count: found.append(ids(near.borrow({"rows": count}))))
+        for count in range(1, 5)
+    ]
+    for thread in threads:
+        thread.start()
+    assert gateway.waiting.acquire(timeout=DEADLINE_S)
+    assert not gateway.waiting.acquire(blocking=False), "one is asked for, and no other"
+    gateway.go_on.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [list(range(count)) for count in range(1, 5)]
+    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
+    near.close()
+
+
+@pytest.mark.parametrize("said", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}])
+def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
+    asked = []
+
+    def where():
+        asked.append(1)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    near = NearRows(where, DEADLINE_S)
+    assert [near.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
+    assert len(asked) == 1
+
+
+def test_a_door_on_another_machine_is_looked_for_once(gateway):
+    elsewhere = {**gateway.where(), "name": new_name()}
+    near = NearRows(lambda: elsewhere, DEADLINE_S)
+    assert [near.borrow({"rows": 1}) for _ in range(2)] == [None] * 2
+
+
+def test_a_connection_that_broke_is_replaced(gateway):
+    near = NearRows(gateway.where, DEADLINE_S)
+    assert ids(near.borrow({"rows": 2})) == [0, 1]
+    for connection in list(gateway.door._connections):
+        connection.shutdown(2)
+    assert near.borrow({"rows": 2}) is None, "the connection broke"
+    assert ids(near.borrow({"rows": 2})) == [0, 1]
+    near.close()
+    assert near.borrow({"rows": 2}) is None
+
+
+def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
+    near = NearRows(gateway.where, 0.1)
+    gateway.go_on.clear()
+    with pytest.raises(ServerUnavailable, match=r"within 0.1 s"):
+        near.borrow({"rows": 1})
+    gateway.go_on.set()
+    near.close()
+
+
+def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
+    near, found = NearRows(gateway.where, DEADLINE_S), []
+    gateway.go_on.clear()
+    waiting = threading.Thread(target=lambda: found.append(near.borrow({"rows": 1})))
+    waiting.start()
+    assert gateway.waiting.acquire(timeout=DEADLINE_S)
+    near.close()
+    waiting.join(DEADLINE_S)
+    assert found == [None]
+    gateway.go_on.set()
+
+
+def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
+    """A gateway that does not answer is given up in the midst of it."""
+
+    def where():
+        near.close()
+
+    near = NearRows(where, DEADLINE_S)
+    assert near.borrow({"rows": 1}) is None
+
+
+class Both(flight.FlightServerBase):
+    """A gateway that lends its rows, and would send others."""
+
+    def __init__(self):
+        super().__init__("grpc://127.0.0.1:0")
+        self.gateway, self.asked = Gateway(), []
+
+    def do_action(self, _context, action):
+        self.asked.append(action.type)
+        return [json.dumps({"value": self.gateway.where()}).encode()]
+
+    def do_get(self, _context, _ticket):
+        return flight.RecordBatchStream(pa.table({"id": ["sent"]}))
+
+
+def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
+    """By every way in, and in every copy that travels to a task."""
+    server = Both()
+    uri = f"grpc://127.0.0.1:{server.port}"
+    options = {"gateway": uri, "destination": "shop", "client": "1"}
+    with server:
+        for lends, door in (
+            (True, GatewayDoor(uri, "shop")),
+            (True, Options.from_spark(options).door()),
+            (False, GatewayDoor(uri, "shop", shared_memory=False)),
+            (False, Options.from_spark({**options, "sharedMemory": "false"}).door()),
+        ):
+            for copy in (door, pickle.loads(pickle.dumps(door))):
+                server.asked.clear()
+                assert ids(copy.rows(rows=1)) == ([0] if lends else ["sent"])
+                assert server.asked == (["near"] if lends else [])
+                copy.close()
+        connected = []
+        for chosen in (True, False):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Consumer, "subscribe", lambda self, **_: connected.append(self.door))
+                canal_group.connect(uri, destination="shop", shared_memory=chosen).close()
+        assert [ids(door.rows(rows=1)) for door in connected] == [[0], ["sent"]]
+        for door in connected:
+            door.close()
+    server.gateway.door.close()
