@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeGuard
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from canal_group.gateway.token_text import is_header_text
 from conf.reach import is_loopback
-from conf.secret import read_secret
+from conf.secret import Owner, UnreadSecret, read_secret
 from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Settings, Text, unfit
 
 
@@ -48,8 +48,8 @@ class ClientSettings(Settings):
     _token: SecretStr | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _read_token(self) -> ClientSettings:
-        self._token = _token(self.token_env, self.token_file)
+    def _read_token(self, info: ValidationInfo) -> ClientSettings:
+        self._token = _token(self.token_env, self.token_file, info)
         if self._token is None and self.certificate is None:
             raise unfit("be given, or `token_file`, or `certificate`", key="token_env", found="is missing")
         return self
@@ -91,8 +91,8 @@ class GatewaySettings(Settings):
     _token: SecretStr | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _guarded(self) -> GatewaySettings:
-        self._token = _token(self.token_env, self.token_file)
+    def _guarded(self, info: ValidationInfo) -> GatewaySettings:
+        self._token = _token(self.token_env, self.token_file, info)
         known = self._token is not None or self.clients or (self.ssl is not None and self.ssl.client_ca)
         if not known and not is_loopback(self.host):
             raise unfit(
@@ -105,7 +105,7 @@ class GatewaySettings(Settings):
     @model_validator(mode="after")
     def _distinct_clients(self) -> GatewaySettings:
         names: dict[str, int] = {}
-        tokens = {} if self._token is None else {self._token.get_secret_value(): "the gateway"}
+        tokens = {} if not _is_read(self._token) else {self._token.get_secret_value(): "the gateway"}
         certificates: dict[str, str] = {}
         for index, client in enumerate(self.clients):
             place = f"clients[{index}]"
@@ -128,6 +128,8 @@ class GatewaySettings(Settings):
                         found=f"{owner} has the same",
                     )
                 continue
+            if not _is_read(client.token):
+                continue
             owner = tokens.setdefault(client.token.get_secret_value(), place)
             if owner != place:
                 key = "token_env" if client.token_file is None else "token_file"
@@ -145,10 +147,14 @@ class GatewaySettings(Settings):
         return self._token is not None or bool(self.clients)
 
 
-def _token(env: str | None, file: Path | None) -> SecretStr | None:
+def _is_read(token: SecretStr | None) -> TypeGuard[SecretStr]:
+    return token is not None and not isinstance(token, UnreadSecret)
+
+
+def _token(env: str | None, file: Path | None, info: ValidationInfo) -> SecretStr | None:
     """Read a token, which travels in the header of a request."""
-    token = read_secret("token", env, file)
-    if token is not None and not is_header_text(token.get_secret_value()):
+    token = read_secret(Owner.GATEWAY, "token", env, file, info)
+    if _is_read(token) and not is_header_text(token.get_secret_value()):
         key = "token_env" if file is None else "token_file"
         raise unfit("point to a token of printable ASCII characters", key=key, found="it has others")
     return token

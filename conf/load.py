@@ -10,7 +10,7 @@ Mappings are merged key by key; everything else replaces what the preset says. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from conf.document import parse_document
+from conf.secret import EVERY_OWNER, Owner
 from conf.sentence import config_error, first_error, nearest, shown, unknown_key
 from conf.settings import InstanceSettings
 
@@ -25,10 +26,14 @@ from conf.settings import InstanceSettings
 PRESETS = ("memory", "file", "default", "group")
 
 
-def load_instance(path: str | Path) -> InstanceSettings:
+def load_instance(path: str | Path, *, secrets: Collection[Owner] = EVERY_OWNER) -> InstanceSettings:
     """Read an instance file and the secrets it points to.
 
     Relative paths in it begin at its folder.
+
+    Args:
+        path: of the file.
+        secrets: whose secrets are read. Others may be missing; asking for one of them is a RuntimeError.
 
     Raises:
         ConfigError: the file is missing, malformed, or says something that cannot hold.
@@ -40,11 +45,16 @@ def load_instance(path: str | Path) -> InstanceSettings:
         raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
     except UnicodeDecodeError:
         raise config_error(source, "", "be UTF-8 text", "is not") from None
-    return build_instance(parse_document(text, source), source=source, folder=Path(path).absolute().parent)
+    folder = Path(path).absolute().parent
+    return build_instance(parse_document(text, source), source=source, folder=folder, secrets=secrets)
 
 
 def build_instance(
-    values: Mapping[str, Any], *, source: str = "settings", folder: Path | None = None
+    values: Mapping[str, Any],
+    *,
+    source: str = "settings",
+    folder: Path | None = None,
+    secrets: Collection[Owner] = EVERY_OWNER,
 ) -> InstanceSettings:
     """Make settings of the content of an instance file.
 
@@ -52,6 +62,7 @@ def build_instance(
         values: what the file says, `preset` included.
         source: where the values are from, for people.
         folder: where relative paths begin; None: at the working directory.
+        secrets: whose secrets are read, see `load_instance`.
 
     Raises:
         ConfigError: something in it cannot hold.
@@ -63,7 +74,8 @@ def build_instance(
             raise unknown_key(source, str(key), [*InstanceSettings.model_fields, "preset"])
     below = {} if name is None else load_preset(name, source=source)
     try:
-        return InstanceSettings.model_validate(merge_over(below, own), context={"folder": folder})
+        context = {"folder": folder, "secrets": secrets}
+        return InstanceSettings.model_validate(merge_over(below, own), context=context)
     except ValidationError as error:
         raise first_error(error, source, InstanceSettings) from None
 

@@ -1,49 +1,96 @@
 """Secrets: passwords and tokens stand in the environment or in a file, never in an instance file.
 
 They are read once, when the settings are read, and travel with them: a shard actor on another machine needs
-neither the variable nor the file.
+neither the variable nor the file. A command that needs only some of them names whose it needs: the others are
+not read, and may be missing where it runs.
 """
 
 from __future__ import annotations
 
 import os
+from enum import Enum, auto
 from pathlib import Path
 
-from pydantic import SecretStr
+from pydantic import SecretStr, ValidationInfo
 
 from conf.value import is_variable, unfit
 
 #: a file of a secret is no longer, bytes
 FILE_BYTES_MAX = 64 << 10
 
+_IN_VARIABLE = "name an environment variable that holds the secret"
 
-def read_secret(name: str, env: str | None, file: Path | None) -> SecretStr | None:
+
+class Owner(Enum):
+    """What a secret is shown to, or shown by."""
+
+    #: servers that shards read, or look tables up at
+    SOURCE = auto()
+    #: the ZooKeeper that elects
+    COORDINATION = auto()
+    #: clients of the gateway
+    GATEWAY = auto()
+
+
+EVERY_OWNER = frozenset(Owner)
+
+
+class UnreadSecret(SecretStr):
+    """A secret that is configured and was not read: nobody who loaded these settings needs it."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def get_secret_value(self) -> str:
+        """Raise RuntimeError: the settings were loaded without this secret."""
+        raise RuntimeError("The settings were loaded without this secret.")
+
+
+def read_secret(
+    owner: Owner, name: str, env: str | None, file: Path | None, info: ValidationInfo
+) -> SecretStr | None:
     """Return the secret that the settings `<name>_env` and `<name>_file` point to; None if neither is given.
 
     Line ends at a file's end are no part of the secret.
 
+    Args:
+        owner: whose it is.
+        name: what the settings call it.
+        env: variable of the environment.
+        file: of the secret alone.
+        info: its context's `secrets` has the owners whose secrets are read; without it all are. Of others an
+            `UnreadSecret` is returned.
+
     Raises:
-        PydanticCustomError: both are given, or the variable or file is missing, unreadable or empty.
+        PydanticCustomError: both are given, the variable has no name of one, or the variable or file is
+            missing, unreadable or empty.
     """
     if env is not None and file is not None:
         raise unfit(
             f"be the only source of the {name}", key=f"{name}_file", found=f"stands beside `{name}_env`"
         )
+    if env is None and file is None:
+        return None
+    if env is not None:
+        _check_variable(f"{name}_env", env)
+    if owner not in (info.context or {}).get("secrets", EVERY_OWNER):
+        return UnreadSecret()
     if env is not None:
         return _from_environment(f"{name}_env", env)
-    if file is not None:
-        return _from_file(f"{name}_file", file)
-    return None
+    assert file is not None
+    return _from_file(f"{name}_file", file)
+
+
+def _check_variable(key: str, variable: str) -> None:
+    if not is_variable(variable):
+        # What stands here may be the secret itself: it is not repeated.
+        raise unfit(_IN_VARIABLE, key=key, found="is no name of a variable")
 
 
 def _from_environment(key: str, variable: str) -> SecretStr:
-    expected = "name an environment variable that holds the secret"
-    if not is_variable(variable):
-        # What stands here may be the secret itself: it is not repeated.
-        raise unfit(expected, key=key, found="is no name of a variable")
     secret = os.environ.get(variable)
     if not secret:
-        raise unfit(expected, key=key, found=f"{variable} is {'not set' if secret is None else 'empty'}")
+        raise unfit(_IN_VARIABLE, key=key, found=f"{variable} is {'not set' if secret is None else 'empty'}")
     return SecretStr(secret)
 
 

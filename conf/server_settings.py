@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.secret import read_secret
+from conf.secret import Owner, read_secret
 from conf.shard_settings import SslSettings
 from conf.value import (
     AnchoredPath,
@@ -38,8 +38,8 @@ class TreeSettings(Settings):
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
 
     @model_validator(mode="after")
-    def _read_password(self) -> TreeSettings:
-        password = read_secret("password", self.password_env, self.password_file)
+    def _read_password(self, info: ValidationInfo) -> TreeSettings:
+        password = read_secret(Owner.COORDINATION, "password", self.password_env, self.password_file, info)
         if self.user is None and password is not None:
             key = "password_env" if self.password_file is None else "password_file"
             raise unfit("stand with `user` only", key=key, found="there is none")

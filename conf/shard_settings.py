@@ -5,9 +5,9 @@ from __future__ import annotations
 import zlib
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.secret import read_secret
+from conf.secret import Owner, read_secret
 from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
 
 #: where to begin when no cursor exists: at the oldest binlog the source has, or at its end
@@ -75,8 +75,8 @@ class LookupSettings(Settings):
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
 
     @model_validator(mode="after")
-    def _read_password(self) -> LookupSettings:
-        self._password = read_secret("password", self.password_env, self.password_file) or SecretStr("")
+    def _read_password(self, info: ValidationInfo) -> LookupSettings:
+        self._password = _password_of(self, info)
         return self
 
     @property
@@ -139,8 +139,8 @@ class ShardSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _read_password(self) -> ShardSettings:
-        self._password = read_secret("password", self.password_env, self.password_file) or SecretStr("")
+    def _read_password(self, info: ValidationInfo) -> ShardSettings:
+        self._password = _password_of(self, info)
         return self
 
     @property
@@ -154,3 +154,8 @@ class ShardSettings(Settings):
         if self.files is not None:
             return str(self.files)
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
+
+
+def _password_of(server: LookupSettings | ShardSettings, info: ValidationInfo) -> SecretStr:
+    found = read_secret(Owner.SOURCE, "password", server.password_env, server.password_file, info)
+    return SecretStr("") if found is None else found

@@ -12,12 +12,9 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import ray
 from numpy.typing import NDArray
-from ray.actor import ActorHandle
 
 from actors.store.rows import Wanted
-from actors.transport.ray_errors import translated
 from actors.transport.row_client import RowClient
 from actors.transport.row_door import RowAddress
 from actors.transport.row_ticket import RowTicket
@@ -32,8 +29,6 @@ from merge.values.header import Flag, Headers
 
 #: batches whose headers are kept at hand, so that their rows need no second question
 PLANS_MAX = 128
-#: how long a shard may take to tell where its rows are, seconds
-ADDRESS_TIMEOUT_S = 10.0
 #: shards that are asked for rows at once
 FETCHES_MAX = 32
 
@@ -82,12 +77,12 @@ class BatchReader:
     """Rows of outstanding batches, by client. Safe to use from several threads.
 
     Args:
-        shard: returns the actor of the shard of a name.
+        rows_at: returns where the rows of a shard are, by its name.
         plan: asks the group for an outstanding batch: (client_id, epoch, batch_id).
     """
 
-    def __init__(self, shard: Callable[[str], ActorHandle], plan: Callable[[str, int, int], Batch]) -> None:
-        self._shard = shard
+    def __init__(self, rows_at: Callable[[str], RowAddress], plan: Callable[[str, int, int], Batch]) -> None:
+        self._rows_at = rows_at
         #: by name; shards come while it runs
         self._clients: dict[str, RowClient] = {}
         self._pool = ThreadPoolExecutor(FETCHES_MAX, thread_name_prefix="fetch")
@@ -112,9 +107,16 @@ class BatchReader:
     def envelope(
         self, client_id: str, epoch: int, batch_id: int, table_filter: str, part: Part = WHOLE
     ) -> pa.Table:
-        """Return all tables' changes that the filter wants, of a part; see `merge.rows.envelope`."""
-        rows = self._rows((client_id, epoch, batch_id), Wanted(), part)
-        return envelope(rows, TableFilter.of_reader(table_filter))
+        """Return all tables' changes that the filter wants, of a part; see `merge.rows.envelope`.
+
+        Shards send only these.
+
+        Raises:
+            ConfigError: the filter cannot be used.
+        """
+        TableFilter.of_reader(table_filter)  # refused whether or not a shard has to be asked
+        wanted = Wanted(table_filter=table_filter)
+        return envelope(self._rows((client_id, epoch, batch_id), wanted, part))
 
     def typed(
         self,
@@ -181,15 +183,8 @@ class BatchReader:
     def _client(self, shard: str) -> RowClient:
         with self._lock:
             if shard not in self._clients:
-                self._clients[shard] = RowClient(shard, partial(_row_address, shard, self._shard))
+                self._clients[shard] = RowClient(shard, partial(self._rows_at, shard))
             return self._clients[shard]
-
-
-def _row_address(name: str, shard: Callable[[str], ActorHandle]) -> RowAddress:
-    with translated(f"Shard {name}"):
-        ask = shard(name).rows_at.options(concurrency_group="status")
-        address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
-    return address
 
 
 def _ticket(batch: Batch, headers: Headers, shard: int, wanted: Wanted) -> RowTicket:

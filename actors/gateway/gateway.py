@@ -76,7 +76,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
-        self._rows = BatchReader(actors.actor, lambda *key: self._group.call("plan", *key))
+        self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key))
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
         self._near = NearDoor(self._offer)
         self._guard = ConnectionGuard(wiring.connections)

@@ -9,10 +9,13 @@ import ray
 from ray.actor import ActorHandle
 
 from actors.transport.ray_errors import translated
+from actors.transport.row_door import RowAddress
 from merge.errors import CanalGroupError, ShardUnavailable
 
 #: how long a shard may take to tell its state, seconds
 STATUS_TIMEOUT_S = 10.0
+#: the same for where its rows are
+ADDRESS_TIMEOUT_S = 10.0
 
 
 class ShardActors:
@@ -40,6 +43,17 @@ class ShardActors:
             except ValueError as error:
                 raise ShardUnavailable(f"Shard {shard} has no actor.", retry_after_s=0.5) from error
         return self._found[shard]
+
+    def rows_at(self, shard: str) -> RowAddress:
+        """Return where the rows of a shard are.
+
+        Raises:
+            RetryableError: it does not say.
+        """
+        with translated(f"Shard {shard}"):
+            ask = self.actor(shard).rows_at.options(concurrency_group="status")
+            address: RowAddress = ray.get(ask.remote(), timeout=ADDRESS_TIMEOUT_S)
+        return address
 
     def status(self, grouped: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Return each shard's state as a JSON object, asking all at once; those that left have none.

@@ -12,7 +12,7 @@ It is written into memory that both ends see, or travels: all parcels of a range
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from actors.store.ring import Stored
 from merge.rows.assemble import ShardRows, ShardTable
+from merge.rows.table_filter import TableFilter
 from merge.values.chunk import ABSENT, Op, TableName
 
 #: slices that are smaller on average travel as one: a quiet source makes chunks of single transactions, and
@@ -41,12 +42,24 @@ STREAMS = pa.schema(
 class Wanted:
     """What of a range is wanted."""
 
-    #: the only table; None: all of them, and statements
+    #: the only table, without statements; None: all that `table_filter` names, and statements on them
     table: TableName | None = None
     #: whether images before the change are wanted of all rows, and not of deletes only
     before: bool = True
     #: the only columns of the tables that are wanted; None: all
     columns: tuple[str, ...] | None = None
+    #: a reader's filter, see `merge.rows.table_filter`, by the names that consumers know; empty: every table
+    table_filter: str = ""
+
+    def matcher(self) -> Callable[[TableName], bool]:
+        """Return what tells whether a table is wanted, or a statement on it.
+
+        Raises:
+            ConfigError: the filter cannot be used.
+        """
+        if self.table is not None:
+            return lambda name: name == self.table
+        return TableFilter.of_reader(self.table_filter).matches
 
 
 class Parcel(NamedTuple):
@@ -73,17 +86,22 @@ class Parcel(NamedTuple):
 
 
 def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Parcel]:
-    """Yield the wanted rows of consecutive parts of chunks."""
+    """Yield the wanted rows of consecutive parts of chunks.
+
+    Raises:
+        ConfigError: the filter cannot be used.
+    """
+    matches = wanted.matcher()
     versions: dict[tuple[TableName, pa.Schema], list[_Slice]] = {}
     statements: list[_Slice] = []
     for part in stored:
         for table in part.chunk.tables:
-            if wanted.table in (None, table.name):
+            if matches(table.name):
                 found = _slice(table.rows, part)
                 if len(found.sequence):
                     versions.setdefault((table.name, table.rows.schema), []).append(found)
         if part.chunk.statements is not None and wanted.table is None:
-            said = _slice(part.chunk.statements, part)
+            said = _said(_slice(part.chunk.statements, part), matches)
             if len(said.sequence):
                 statements.append(said)
     for (name, _), slices in versions.items():
@@ -139,6 +157,15 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
     begin, end = np.searchsorted(header, [part.header_begin, part.header_end])
     sequence = header[begin:end].astype(np.int64) + (part.first_sequence - part.header_begin)
     return _Slice(rows.slice(begin, end - begin), sequence)
+
+
+def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
+    """Return the statements on wanted tables; they are few, so names are looked at one by one."""
+    schemas, tables = (statements.rows.column(name).to_pylist() for name in ("schema", "table"))
+    wanted = [matches(TableName(*name)) for name in zip(schemas, tables, strict=True)]
+    if all(wanted):
+        return statements
+    return _Slice(statements.rows.filter(pa.array(wanted, pa.bool_())), statements.sequence[wanted])
 
 
 def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:

@@ -42,6 +42,7 @@ class RowTicket:
                 None if table is None else TableName(*table),
                 bool(wanted["before"]),
                 columns,
+                str(wanted["table_filter"]),
             ),
         )
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -200,6 +200,9 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the whole state as one JSON object.")
     ] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Print all columns, however long the lines become.")
+    ] = False,
     token_env: TokenEnv = None,
     tls_ca: TlsCa = None,
     tls_cert: TlsCert = None,
@@ -210,8 +213,11 @@ def status(
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
 ) -> None:
-    """Show shards, who holds the group, outstanding batches, the active server and consumers."""
-    from canal_group.command.show import print_status
+    """Show shards, who holds the group, outstanding batches, the active server and consumers.
+
+    It is laid out for 80 columns; --wide adds sources, acknowledged positions and rings.
+    """
+    from canal_group.command.status_page import print_status
     from canal_group.gateway.door import GatewayDoor
     from canal_group.gateway.tls import Tls
 
@@ -219,10 +225,15 @@ def status(
     with _gateways(gateway, destination, zookeeper, login) as where:
         token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
         door = GatewayDoor(where, destination, token, tls)
+
+        def show(state: dict[str, Any]) -> None:
+            if as_json:
+                typer.echo(json.dumps(state))
+            else:
+                print_status(state, wide=wide)
+
         # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
-        door.ask_for(
-            "status", lambda state: typer.echo(json.dumps(state)) if as_json else print_status(state)
-        )
+        door.ask_for("status", show)
 
 
 @app.command()

@@ -96,7 +96,7 @@ def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, 
     """Return a shard as an instance file defines it, without its secrets, and where it begins."""
     from conf.load import load_instance
 
-    settings = load_instance(config)
+    settings = load_instance(config, secrets=())  # the server reads them
     found = next((one for one in settings.shards if one.name == shard), None)
     if found is None:
         known = ", ".join(one.name for one in settings.shards)

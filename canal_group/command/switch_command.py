@@ -82,13 +82,15 @@ def _switch(
     from actors.coordination.switch import ZooKeeperSwitch
     from actors.group import wiring
     from conf.load import load_instance
+    from conf.secret import Owner
 
     if (config is None) == (zookeeper is None):
         raise ConfigError("Say where the destination is coordinated: either --config or --zookeeper.")
     if config is None:
         assert zookeeper is not None
         return ZooKeeperSwitch(zookeeper, destination, prefix, login)
-    settings = load_instance(config)
+    # The mark is in the tree: who can log in there needs no password of a source, and no client's token.
+    settings = load_instance(config, secrets={Owner.COORDINATION})
     if settings.destination != destination:
         raise ConfigError(f"{config} is of {settings.destination}, not of {destination}.")
     return wiring.switch(settings)

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from merge.rows.absent import Absent, absent_in
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.ranges import Ranges
-from merge.rows.table_filter import TableFilter
 from merge.rows.text import text
 from merge.rows.typed import OPS
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
@@ -65,18 +64,17 @@ class _Part:
     body: pa.Table
 
 
-def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
+def envelope(batch: BatchRows) -> Any:
     """Return all row changes and statements of a batch in merged order.
 
     Args:
-        batch: a batch's headers and rows.
-        table_filter: which tables are wanted, by the names that consumers know; None: all.
+        batch: a batch's headers, and the rows that are wanted: shards leave out what a filter does not name.
 
     Returns:
         (n,) Table of `ENVELOPE`.
     """
-    places, wanted = Places(batch), table_filter or TableFilter()
-    parts = list(_parts(places, wanted))
+    places = Places(batch)
+    parts = list(_parts(places))
     runs = Runs.in_merged_order([part.runs for part in parts])
     together = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)])
     body = Ranges(runs.first, runs.length).table(together)
@@ -85,18 +83,16 @@ def envelope(batch: BatchRows, table_filter: TableFilter | None = None) -> Any:
     return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)
 
 
-def _parts(places: Places, wanted: TableFilter) -> Iterator[_Part]:
+def _parts(places: Places) -> Iterator[_Part]:
     base = 0
     for shard, part in enumerate(places.batch.shards):
         for table in part.tables:
-            if len(table.rows) and wanted.matches(table.name):
-                runs = places.runs(shard, table.rows, base)
-                yield _Part(runs, _row_changes(table.name, table.rows))
-                base += len(table.rows)
+            runs = places.runs(shard, table.rows, base)
+            yield _Part(runs, _row_changes(table.name, table.rows))
+            base += len(table.rows)
         if part.statements is not None and len(part.statements):
-            statements = _wanted_statements(part.statements, wanted)
-            yield _Part(places.runs(shard, statements, base), _statements(statements))
-            base += len(statements)
+            yield _Part(places.runs(shard, part.statements, base), _statements(part.statements))
+            base += len(part.statements)
 
 
 def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
@@ -128,12 +124,6 @@ def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np
     none = np.zeros((len(ops), len(keys)), dtype=np.bool_)
     before, after = (none if each is None else each[:, keys] for each in absent.values())
     return np.where((ops == Op.DELETE)[:, np.newaxis], before, after)
-
-
-def _wanted_statements(statements: pa.Table, wanted: TableFilter) -> pa.Table:
-    # statements are few: the one place where names are looked at one by one
-    names = zip(statements.column("schema").to_pylist(), statements.column("table").to_pylist(), strict=True)
-    return statements.filter(pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_()))
 
 
 def _statements(statements: pa.Table) -> pa.Table:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.shop import DEADLINE_S, Shop
@@ -17,6 +20,8 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.demo.database.mariadb import MariaDbServer
 
 PROGRAM = [sys.executable, "-m", "canal_group.command.cli"]
+#: holds the password of a source, where a test sets it
+PASSWORD = "CANAL_GROUP_TEST_PASSWORD"
 
 
 def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
@@ -53,10 +58,15 @@ def instance_file(offline: Shop, one_zookeeper: EmbeddedZooKeeper, tmp_path: Pat
 
 
 @contextmanager
-def served(file: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(
+    file: Path, *options: str, variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Run `serve` until the block ends; yield its gateway and process."""
     process = subprocess.Popen(
-        [*PROGRAM, "serve", "-c", str(file), *options], stderr=subprocess.PIPE, text=True
+        [*PROGRAM, "serve", "-c", str(file), *options],
+        env={**os.environ, **(variables or {})},
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     try:
@@ -70,6 +80,26 @@ def served(file: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen[st
         process.stderr.read()
         assert process.wait(DEADLINE_S) == 0
         process.stderr.close()
+
+
+def check_status(where: list[str], state: dict[str, Any]) -> None:
+    """Nothing that matters is cut at 80 columns; --wide has all of it, a shard in one line."""
+    clock = r"\d\d:\d\d:\d\d\.\d{3}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        narrow = run("status", *where).stdout
+        patch.setenv("COLUMNS", "200")
+        wide = run("status", *where, "--wide").stdout
+    assert all(len(line) <= 80 for line in narrow.splitlines())
+    assert "…" not in narrow + wide
+    assert state["destination"] in narrow
+    for shard, merged in zip(state["shards"], state["group"]["shards"], strict=True):
+        name, position = shard["shard"], re.escape(shard["position"])
+        ends = rf"-?\d+\.\d s +{clock} +{position}"
+        assert re.search(rf"^{name} +streaming +{ends}$", narrow, re.MULTILINE), narrow
+        source, acked = re.escape(shard["source"]), re.escape(merged["acked_position"])
+        begins = rf"{name} +{source} +streaming +{position} +{acked}"
+        assert re.search(rf"^{begins} +{clock} +-?\d+\.\d s +\d+ headers", wide, re.MULTILINE), wide
 
 
 def test_check_has_a_line_for_each_finding_and_fails_with_the_statement_that_mends_it(
@@ -102,8 +132,13 @@ def test_a_wrong_instance_file_gets_a_sentence(tmp_path: Path):
 
 
 def test_serve_consume_and_status_work_together_and_leave_nothing_running(offline: Shop, instance_file: Path):
-    """1. serve; 2. status; 3. consume with --ack; 4. the cursor moved; 5. SIGTERM ends all of it."""
-    with served(instance_file) as (gateway, process):
+    """1. serve, which alone has a source's password; 2. status; 3. consume with --ack; 4. the cursor moved;
+    5. stop and start; 6. SIGTERM ends all of it.
+    """
+    text = instance_file.read_text()
+    instance_file.write_text(text.replace("password_file: password", f"password_env: {PASSWORD}", 1))
+    variables = {PASSWORD: offline.servers[0].address().password}
+    with served(instance_file, variables=variables) as (gateway, process):
         where = ["-g", gateway, "-d", offline.destination]
         run("consume", *where, "--timeout", "0.2")
         offline.write(0, 3)
@@ -116,13 +151,13 @@ def test_serve_consume_and_status_work_together_and_leave_nothing_running(offlin
         (client,) = state["group"]["clients"]
         assert json.loads(client["cursor"])["sequence"] == 3
         assert client["holder"] is None
-        table = run("status", *where).stdout
-        assert "s0" in table
-        assert "s1" in table
-        assert offline.destination in table
+        check_status(where, state)
         offline.write(1, 1)
         assert "note 3" in run("consume", *where, "--rows", "1", "--table", "--timeout", "20").stdout
         assert "ServerUnavailable" in run("status", "-g", "grpc://127.0.0.1:1", "-d", "x", status=1).stderr
+        where = [offline.destination, "-c", str(instance_file)]
+        assert "stopped by" in run("stop", *where).stdout
+        assert "may be served again" in run("start", *where).stdout
         family = _descendants(process.pid)
         assert family
     left = [pid for pid in family if _state(pid) != "Z"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 from unit.merge.rows.test_absent import BATCH
 
 from canal_group.command.show import print_lines, print_table
@@ -21,3 +22,12 @@ def test_lines_have_only_what_is_known(capsys):
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert found[1]["before"] == {"id": "1"}
     assert found[1]["after"] == {"id": "1", "b": "5"}
+
+
+def test_values_in_brackets_and_between_colons_are_printed_as_they_are(capsys, monkeypatch):
+    """The console takes neither for markup or the name of a picture."""
+    monkeypatch.setenv("COLUMNS", "200")
+    said = "alter table orders comment '[red]1[/red] :smile:'"
+    table = envelope(BATCH).slice(0, 1)
+    print_table(table.set_column(table.schema.names.index("sql"), "sql", pa.array([said])))
+    assert said in capsys.readouterr().out

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from conf.description import describe
 from conf.gateway_settings import GatewaySettings
 from conf.load import build_instance, load_instance
+from conf.secret import Owner
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
@@ -95,6 +96,52 @@ def test_a_file_that_is_missing_empty_or_no_text_is_refused(tmp_path):
     assert (
         refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is no UTF-8 text."
     )
+
+
+COORDINATION_ONLY = frozenset({Owner.COORDINATION})
+
+
+def test_secrets_that_nobody_needs_are_not_read_and_may_be_missing(tmp_path, monkeypatch):
+    """A command that opens no source: 1. those of sources and clients are missing; 2. its own are not."""
+    monkeypatch.delenv("NOT_SET", raising=False)
+    monkeypatch.setenv("ZOOKEEPER_PASSWORD", SECRET)
+    lookup = {"host": "db", "user": "canal", "password_file": "missing"}
+    shards = [
+        {"name": "a", "host": "db", "user": "canal", "password_env": "NOT_SET"},
+        {"name": "b", "host": "db2", "user": "canal", "password_file": "missing"},
+        {"name": "c", "files": "binlogs", "lookup": lookup},
+        {"name": "d", "host": "db3", "user": "canal"},
+    ]
+    coordination = {
+        "kind": "zookeeper",
+        "hosts": "zk:2181",
+        "user": "canal",
+        "password_env": "ZOOKEEPER_PASSWORD",
+    }
+    clients = [{"name": "one", "token_env": "NOT_SET"}, {"name": "two", "token_env": "NOT_SET"}]
+    gateway = {"host": "0.0.0.0", "token_file": "missing", "clients": clients}
+    values = {**instance(shards=shards), "coordination": coordination, "gateway": gateway}
+    loaded = build_instance(values, folder=tmp_path, secrets=COORDINATION_ONLY)
+    assert loaded.coordination.password.get_secret_value() == SECRET
+    unread = [*(shard.password for shard in loaded.shards[:2]), loaded.shards[2].lookup.password]
+    for secret in (*unread, loaded.gateway.token, *(client.token for client in loaded.gateway.clients)):
+        with pytest.raises(RuntimeError, match="without this secret"):
+            secret.get_secret_value()
+    assert loaded.shards[3].password.get_secret_value() == ""
+    assert loaded.gateway.names_who
+    assert "`shards[0].password_env`" in refused(values, folder=tmp_path)
+    monkeypatch.delenv("ZOOKEEPER_PASSWORD")
+    found = refused(values, folder=tmp_path, secrets=COORDINATION_ONLY)
+    assert found.startswith("`coordination.password_env` should name an environment variable")
+
+
+def test_a_secret_that_is_not_read_is_still_named_as_it_should_be(tmp_path, monkeypatch):
+    monkeypatch.delenv("PW", raising=False)
+    for shard, found in (
+        ({"password_env": SECRET}, "but is no name of a variable."),
+        ({"password_env": "PW", "password_file": "pw"}, "but stands beside `password_env`."),
+    ):
+        assert refused(instance(shard), folder=tmp_path, secrets=()).endswith(found)
 
 
 def test_a_file_without_an_end_is_refused():

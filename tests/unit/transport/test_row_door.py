@@ -16,7 +16,8 @@ from actors.transport.row_client import RowClient
 from actors.transport.row_door import RowDoor
 from actors.transport.row_ticket import RowTicket
 from canal_group.shared_memory.near import new_name
-from merge.errors import ShardUnavailable, UsageError
+from merge.errors import ConfigError, ShardUnavailable, UsageError
+from merge.rows.assemble import ShardRows
 from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
 from merge.values.header import HEADER, WHOLE
 
@@ -90,6 +91,18 @@ def test_only_the_wanted_table_comes(ring):
     assert found(rows) == [("items", [4], [{"id": 1}])]
     assert rows.statements is None
     assert rows_of(ring, 0, 7, Wanted(TableName("shop", "nothing"))).tables == ()
+
+
+def test_only_tables_that_a_filter_names_come_and_statements_on_them(ring):
+    rows = rows_of(ring, 0, 7, Wanted(table_filter=r"shop\.items"))
+    assert found(rows) == [("items", [4], [{"id": 1}])]
+    assert rows.statements is None
+    rows = rows_of(ring, 4, 7, Wanted(table_filter=r"shop\.ord.*"))
+    assert found(rows) == [("orders", [5], [None])]
+    assert rows.statements["_sequence"].to_pylist() == [6]
+    assert rows_of(ring, 0, 7, Wanted(table_filter="none")) == ShardRows()
+    with pytest.raises(ConfigError):
+        rows_of(ring, 0, 7, Wanted(table_filter="(a)\\1"))
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -294,7 +307,7 @@ def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
 
 @pytest.mark.parametrize("columns", ["id", [1], [["id"]], {"id": 1}, 7])
 def test_a_ticket_names_tables_and_columns_by_texts(columns):
-    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",)))
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",), table_filter="a,b"))
     assert RowTicket.from_dict(json.loads(json.dumps(ticket.to_dict()))) == ticket
     for wanted in ({"columns": columns}, {"table": columns}):
         with pytest.raises(TypeError):

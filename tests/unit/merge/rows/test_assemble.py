@@ -10,7 +10,6 @@ import pytest
 from merge.errors import SchemaMismatch
 from merge.rows.assemble import BatchRows, Places, ShardRows, ShardTable
 from merge.rows.envelope import ENVELOPE, envelope
-from merge.rows.table_filter import TableFilter
 from merge.rows.typed import TYPED, typed
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, STATEMENTS, Op, TableName, rows_schema
 from merge.values.header import HEADER, WHOLE, Flag, no_headers
@@ -163,19 +162,6 @@ def test_envelope_is_everything_in_merged_order():
         "after": [first, [("name", "x")], changed, [("id", "5"), ("total", "1.00")], None, None],
         "sql": [None, None, None, None, "alter table orders add x int", None],
     }
-
-
-def test_a_filter_drops_tables_and_their_statements_and_keeps_the_numbers():
-    assert envelope(BATCH, TableFilter(r"shop\.items")).column("seq").to_pylist() == [101]
-    assert envelope(BATCH, TableFilter("", r"shop\.items")).column("seq").to_pylist() == [
-        100,
-        102,
-        104,
-        105,
-        106,
-    ]
-    assert envelope(BATCH, TableFilter("none")).schema == ENVELOPE
-    assert envelope(BATCH, TableFilter("none")).num_rows == 0
 
 
 def test_an_update_that_changes_the_key_shows_both():

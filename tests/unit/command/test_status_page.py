@@ -1,0 +1,169 @@
+"""The status page as it is printed: at 80 columns, and as wide as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from canal_group.command.status_page import print_status
+
+#: 2026-01-02 03:04:05.678 UTC
+NOW_US = 1_767_323_045_678_000
+ERROR = (
+    "SourceUnavailable: The source of shard s1 [fe80::1]:3306 cannot be reached (Connection refused). Is it"
+    " running, and does [canal] reach its port? It is tried again in 3.0 s."
+)
+
+
+def state(
+    *shards: tuple[dict[str, Any], dict[str, Any]], clients: tuple[dict[str, Any], ...] = (), **group: Any
+) -> dict[str, Any]:
+    """What a gateway answers, from what shards, and the group, tell of each."""
+    told = {
+        "active": True,
+        "server": "canal-group-7.internal.example.com:11113",
+        "epoch": 1_767_300_000,
+        "watermark_us": NOW_US - 200_000,
+        "late": 123_456,
+        "future": 7,
+        "held_by": None,
+        "shards": [merged for _, merged in shards],
+        "clients": list(clients),
+    }
+    return {
+        "destination": "shop",
+        "now_us": NOW_US,
+        "group": {**told, **group},
+        "shards": [shard for shard, _ in shards],
+    }
+
+
+def shard(
+    name: str, position: str, lag_s: float = 0.2, error: str | None = None, **merged: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    return (
+        {
+            "shard": name,
+            "source": f"{name}.db.internal.example.com:3306",
+            "state": "streaming" if error is None else "connecting",
+            "error": error,
+            "position": position,
+            "skew_us": 0,
+            "ring": {"ack": 10, "get": 20, "put": 30, "bytes": 3 << 20},
+        },
+        {
+            "shard": name,
+            "role": "member",
+            "frontier_us": NOW_US - int(lag_s * 1e6),
+            "acked_position": position.replace(":", ":1"),
+            **merged,
+        },
+    )
+
+
+CLIENT = {
+    "client_id": "revenue",
+    "holder": "spark-driver-3.internal.example.com:4711",
+    "epoch": 12,
+    "outstanding": [{"batch_id": number, "rows": 100_000} for number in range(1_000, 1_004)],
+    "error": None,
+}
+LONGEST = f"{'orders-of-the-western-warehouses.' * 3}s1"
+SHOP = state(
+    shard("s0", "mysql-bin.000002:4711"),
+    shard("s1", "mariadb-bin.000123:4294967295", 86_400.4, ERROR, late=12, late_rows=3_400),
+    shard("s2", "mysql-bin.000007:154", role="leaving", skipped=True, policy="skip", policy_since_s=30.2),
+    clients=(CLIENT,),
+    held_by="s1",
+    held_since_s=312.4,
+    held_why=f"it stopped: {ERROR}",
+)
+
+
+def printed(capsys, monkeypatch, told: dict[str, Any], columns: int, *, wide: bool = False) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    print_status(told, wide=wide)
+    text = capsys.readouterr().out
+    assert "…" not in text
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def words(lines: list[str]) -> list[str]:
+    return " ".join(lines).split()
+
+
+def test_80_columns_have_what_matters_and_cut_nothing(capsys, monkeypatch):
+    lines = printed(capsys, monkeypatch, SHOP, 80)
+    assert all(len(line) <= 80 for line in lines)
+    table = next(place for place, line in enumerate(lines) if line.startswith("shard "))
+    assert lines[table].split("  ")[0] == "shard"
+    assert lines[table + 1].split() == [
+        "s0", "streaming", "0.2", "s", "03:04:05.478", "mysql-bin.000002:4711",
+    ]  # fmt: skip
+    assert lines[table + 2].split() == [
+        "s1", "connecting", "86400.4", "s", "03:04:05.278", "mariadb-bin.000123:4294967295",
+    ]  # fmt: skip
+    assert lines[table + 3] == "  late: 12 (3400 rows)"
+    rest = words(lines[table + 4 :])
+    assert rest[: len(ERROR.split()) + 1] == ["error:", *ERROR.split()], "an error is said as it is"
+    assert "  leaving, skipped, skip given 30 s ago" in lines
+    head = words(lines[:table])
+    for said in ("shop", "canal-group-7.internal.example.com:11113", "1767300000)", "03:04:05.478", "123456"):
+        assert said in head
+    assert " ".join(head).endswith(f"held by shard s1 for 312.4 s: it stopped: {ERROR}")
+    assert "(100000 rows), 1003 (100000 rows)" in " ".join(rest)
+
+
+@pytest.mark.parametrize(
+    ("name", "position"),
+    [
+        ("orders-eu-west-1-warehouse", "mariadb-bin.000123:4294967295"),
+        ("s0", f"{'binlog-of-a-host-with-a-long-name.' * 2}000123:4294967295+12345 rows"),
+        (LONGEST, "mysql-bin.000002:4711"),
+    ],
+)
+@pytest.mark.parametrize("columns", [80, 60])
+def test_what_fits_into_no_table_stands_below_the_name(capsys, monkeypatch, name, position, columns):
+    told = state(shard("s1", "mysql-bin.000001:4", error=ERROR), shard(name, position))
+    lines = printed(capsys, monkeypatch, told, columns)
+    assert all(len(line) <= columns for line in lines)
+    # What is longer than a line goes on in the next one: nothing of it is missing.
+    joined = "".join("".join(lines).split())
+    for said in (name, position, "streaming", "lag0.2s", "frontier03:04:05.478UTC", ERROR):
+        assert "".join(said.split()) in joined
+
+
+def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkeypatch):
+    lines = printed(capsys, monkeypatch, SHOP, 200, wide=True)
+    head = next(line for line in lines if line.startswith("shard "))
+    columns = ["shard", "source", "state", "position", "acked", "frontier (UTC)", "lag", "ring"]
+    assert [each.strip() for each in head.split("  ") if each] == columns
+    leaving = next(line for line in lines if line.startswith("s2 "))
+    assert [each.strip() for each in leaving.split("  ") if each] == [
+        "s2",
+        "s2.db.internal.example.com:3306",
+        "streaming, leaving, skipped, skip given 30 s ago",
+        "mysql-bin.000007:154",
+        "mysql-bin.000007:1154",
+        "03:04:05.478",
+        "0.2 s",
+        "20 headers, 3.0 MiB",
+    ]
+    assert f"  error: {ERROR}" in lines
+    assert printed(capsys, monkeypatch, SHOP, 80, wide=True) == lines
+
+
+def test_a_server_that_is_not_active_says_who_is(capsys, monkeypatch):
+    told = {"active": False, "active_server": "b:1", "error": "[red] is away"}
+    lines = printed(capsys, monkeypatch, {**state(), "group": told}, 80)
+    assert lines[0] == "shop: not active at this server; b:1 is. [red] is away"
+    lines = printed(capsys, monkeypatch, {**state(), "group": {"active": False, "stopped": "by a"}}, 80)
+    assert lines[0] == "shop: not served: by a"
+
+
+def test_a_shard_that_its_group_does_not_know_has_what_it_tells_itself(capsys, monkeypatch):
+    away = ({"shard": "s9", "state": "away", "error": "Shard s9 has no actor."}, {"shard": "other"})
+    lines = printed(capsys, monkeypatch, state(away), 80)
+    assert [line.split() for line in lines if line.startswith("s9")] == [["s9", "away", "-", "-", "-"]]
+    assert "  error: Shard s9 has no actor." in lines

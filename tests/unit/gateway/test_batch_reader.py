@@ -1,0 +1,164 @@
+"""What shards send for a batch's envelope: through real doors, of which the test counts what goes out."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from builders import Source, Tx, World
+
+from actors.gateway.batch_reader import BatchReader
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.rows import Parcel, Wanted, gather, message, opened, read_message
+from actors.transport.row_door import RowAddress, RowDoor
+from actors.transport.row_ticket import RowTicket
+from merge.delivery.ledger import Batch
+from merge.rows.assemble import BatchRows, ShardRows
+from merge.rows.envelope import envelope
+from merge.rows.table_filter import TableFilter
+from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from merge.values.header import HEADER, WHOLE, Flag
+
+ORDERS, NOTES = TableName("shop", "orders"), TableName("shop", "notes")
+SHARDS = ("s0", "s1")
+TRANSACTIONS, NOTES_EACH = 20, 50
+#: of one ring: an order and 50 notes a transaction; then a statement on each table and one on the schema
+SEQUENCES = TRANSACTIONS + 3
+
+
+def rows(name: TableName, changes: list[tuple[int, int, int]], text: str) -> TableRows:
+    """Rows of a chunk's table, inserted, from (header, ordinal, id)."""
+    schema = rows_schema([pa.field("id", pa.int64()), pa.field("text", pa.utf8())], b'["id"]')
+    values = [(*change[:2], Op.INSERT, None, {"id": change[2], "text": text}) for change in changes]
+    named = [dict(zip(schema.names, value, strict=True)) for value in values]
+    return TableRows(name, pa.RecordBatch.from_pylist(named, schema=schema))
+
+
+def filled_ring(shard: int) -> RingStore:
+    headers = np.zeros(SEQUENCES, dtype=HEADER)
+    headers["flags"], headers["bytes"] = WHOLE, 10
+    headers["rows"] = headers["row_end"] = 1
+    headers["rows"][:TRANSACTIONS] = headers["row_end"][:TRANSACTIONS] = 1 + NOTES_EACH
+    headers["flags"][TRANSACTIONS:] = WHOLE | Flag.DDL
+    orders = [(each, 0, shard * 1_000 + each) for each in range(TRANSACTIONS)]
+    notes = [(each, 1 + n, each * 100 + n) for each in range(TRANSACTIONS) for n in range(NOTES_EACH)]
+    said = [
+        (TRANSACTIONS + place, 0, "shop", table, "ALTER", f"alter {table} {place}")
+        for place, table in enumerate(("notes", "orders", ""))
+    ]
+    statements = [dict(zip(STATEMENTS.names, one, strict=True)) for one in said]
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 1 << 10))
+    ring.put(
+        Chunk(
+            headers,
+            ("bin.000001", ""),
+            (rows(ORDERS, orders, "o"), rows(NOTES, notes, "n" * 200)),
+            pa.RecordBatch.from_pylist(statements, schema=STATEMENTS),
+        )
+    )
+    ring.try_get()
+    return ring
+
+
+def merged_batch() -> Batch:
+    """A batch of all that both rings hold, transaction by transaction in turns."""
+    world = World.of(Source(Tx(10)))
+    world.subscribe("a")
+    world.report(0)
+    order = np.zeros(2 * SEQUENCES, dtype=HEADER)
+    order["sequence"], order["shard"] = np.repeat(np.arange(SEQUENCES), 2), np.tile([0, 1], SEQUENCES)
+    order["flags"], order["commit_us"] = WHOLE, 10
+    order["rows"] = order["row_end"] = np.where(order["sequence"] < TRANSACTIONS, 1 + NOTES_EACH, 1)
+    return replace(world.get("a"), headers=order, names=("bin.000001", ""), generation=3, shards=SHARDS)
+
+
+@dataclass
+class Shards:
+    """Two shards' rings, each behind a real door, and what goes out by these."""
+
+    rings: dict[str, RingStore]
+    doors: dict[str, RowDoor] = field(default_factory=dict)
+    near: bool = True
+    #: by shard: names of tables (None: statements), bytes, rows
+    sent: list[tuple[str, TableName | None, int, int]] = field(default_factory=list)
+
+    def out(self, shard: str, ticket: RowTicket) -> Iterator[Parcel]:
+        for parcel in gather(self.rings[shard].fetch(ticket.begin, ticket.end), ticket.wanted):
+            count = sum(len(batch) for batch in parcel.batches)
+            self.sent.append((shard, parcel.name, parcel.size(), count))
+            yield parcel
+
+    def rows_at(self, shard: str) -> RowAddress:
+        address = self.doors[shard].address
+        return address if self.near else replace(address, near=None)
+
+
+@pytest.fixture(params=[True, False], ids=["lent", "sent"])
+def shards(request: pytest.FixtureRequest) -> Iterator[Shards]:
+    made = Shards({name: filled_ring(place) for place, name in enumerate(SHARDS)}, near=request.param)
+    with ExitStack() as stack:
+        for name in SHARDS:
+            made.doors[name] = stack.enter_context(
+                closing(RowDoor(partial(made.out, name), "127.0.0.1", tls=False))
+            )
+        yield made
+
+
+def dropped_late(shards: Shards, batch: Batch, wanted: TableFilter) -> pa.Table:
+    """An envelope as a gateway makes it that fetches every row, and drops what is not wanted then."""
+    kept = []
+    for name in batch.shards:
+        parcels = gather(shards.rings[name].fetch(0, SEQUENCES), Wanted())
+        whole = opened(read_message(message(parcel)) for parcel in parcels)
+        names = zip(*(whole.statements[side].to_pylist() for side in ("schema", "table")), strict=True)
+        mask = pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_())
+        tables = tuple(table for table in whole.tables if wanted.matches(table.name))
+        kept.append(ShardRows(tables, whole.statements.filter(mask)))
+    rows = BatchRows(batch.headers, tuple(kept), batch.shards, batch.names, batch.start.sequence)
+    return envelope(rows)
+
+
+def stream_of(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("table_filter", "tables", "numbers"),
+    [
+        (r"shop\.orders", {ORDERS, None}, 1),
+        (r"shop\.notes", {NOTES, None}, NOTES_EACH),
+        (r"shop\.", {None}, 0),
+        (r"shop\..*", {ORDERS, NOTES, None}, 1 + NOTES_EACH),
+        ("", {ORDERS, NOTES, None}, 1 + NOTES_EACH),
+        ("nothing", set(), 0),
+    ],
+)
+def test_shards_send_for_an_envelope_only_what_the_filter_wants(
+    shards: Shards, table_filter: str, tables: set[TableName | None], numbers: int
+):
+    batch = merged_batch()
+    reader = BatchReader(shards.rows_at, lambda *_: batch)
+    made = reader.envelope("a", 1, batch.batch_id, table_filter)
+    assert {name for _, name, _, _ in shards.sent} == tables
+    assert sum(rows for _, _, _, rows in shards.sent) == made.num_rows, "a row was sent for nothing"
+    rows_of_tables = sum(rows for _, name, _, rows in shards.sent if name is not None)
+    assert rows_of_tables == 2 * TRANSACTIONS * numbers
+    assert stream_of(made) == stream_of(dropped_late(shards, batch, TableFilter(table_filter)))
+
+
+def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_large_one(shards: Shards):
+    batch = merged_batch()
+    reader = BatchReader(shards.rows_at, lambda *_: batch)
+
+    def bytes_sent(table_filter: str) -> int:
+        shards.sent.clear()
+        reader.envelope("a", 1, batch.batch_id, table_filter)
+        return sum(size for _, _, size, _ in shards.sent)
+
+    assert bytes_sent(r"shop\.orders") * 20 < bytes_sent("")
