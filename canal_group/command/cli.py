@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -263,7 +264,7 @@ def binlog(
     password = secret(password_env, "--password-env")
     server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
     with _quiet_interrupt():
-        show(files, typer.echo, as_json=as_json, lookup=server)
+        show(files, typer.echo, note=partial(typer.echo, err=True), as_json=as_json, lookup=server)
 
 
 @app.command()

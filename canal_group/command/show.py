@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from canal_group.command.json_line import json_line
 from canal_group.command.status_page import clock
 
 
@@ -18,7 +18,7 @@ def print_lines(rows: pa.Table) -> None:
     for row in rows.to_pylist():
         for image in ("key", "before", "after"):
             row[image] = dict(row[image]) if row[image] is not None else None
-        sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_line(row) + "\n")
     sys.stdout.flush()
 
 

@@ -45,6 +45,10 @@ _OLD_TEMPORAL_HINT = (
     "made before 10.1) and does not log their digits: with it ON, ALTER TABLE ... FORCE; rewrites the table. "
     "Of files a server that has the table may tell them: name it as lookup."
 )
+_VECTOR_HINT = (
+    "MariaDB logs a VECTOR as VARBINARY, and a lookup says which of the two a column is now: if it became a "
+    "VECTOR after these rows were written, leave the table out, or read files without lookup."
+)
 
 
 class RowsBuilder(RowBuffers):
@@ -118,10 +122,8 @@ class RowsBuilder(RowBuffers):
                 f"{rows} have another number of columns than their table map, which has {len(table.columns)}."
             )
         vague = any(column.type in _OLD_TEMPORAL and not column.decimals for column in table.columns)
-        return CorruptEvent(
-            f"{rows} {_CORRUPT[fault]} (byte {offset} behind the event's header).",
-            hint=_OLD_TEMPORAL_HINT if vague else "",
-        )
+        hint = _VECTOR_HINT if fault == "bad_vector" else _OLD_TEMPORAL_HINT if vague else ""
+        return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} behind the event's header).", hint=hint)
 
     def finish(self) -> Any:
         """Return the gathered rows as one record batch, see `merge.values.chunk`; the builder is used up.

@@ -16,10 +16,12 @@ class ColumnFacts(NamedTuple):
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...]
     primary_key: bool
-    #: uuid, inet4, inet6, time ...: the type's name, without size
+    #: uuid, inet4, inet6, vector, time ...: the type's name, without size
     type: str = ""
     #: digits of a fraction of a second
     decimals: int = 0
+    #: bytes of a VECTOR; 0 of other types
+    size: int = 0
 
 
 class TableLookup(Protocol):

@@ -10,11 +10,12 @@ the bytes say what they say by themselves:
 - ENUM and SET without their values are numbers: an ENUM's place in its list, a SET's bits;
 - strings without a known charset are binary, which loses nothing.
 
-No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, nor how many digits of
-fractions the temporal types of old have (`mysql56_temporal_format=OFF`, and up to 10.0): that comes from a
-lookup too, also where columns are named, and for live streams as well: of a column that is still called so,
-and whose type now is of the size that the table map says. Without a lookup addresses are bytes, and such
-times have no fraction. What a lookup says is of now: see docs/lookups.md.
+No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, that a VARBINARY column
+is a VECTOR, nor how many digits of fractions the temporal types of old have (`mysql56_temporal_format=OFF`,
+and up to 10.0): that comes from a lookup too, also where columns are named, and for live streams as well: of
+a column that is still called so, and whose type now is of the size that the table map says. Without a lookup
+addresses and vectors are bytes, and such times have no fraction. What a lookup says is of now: see
+docs/lookups.md. A VECTOR of MySQL's has a type of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from actors.parse.columns.table_map import TableMap
 
 _OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 _TEMPORAL_NAMES = {"time", "datetime", "timestamp"}
+_FLOAT_SIZE = 4
+#: longest VARBINARY, in bytes, whose stored length has one byte
+_SHORT_MAX = 255
 _WHOLE_BY_SIZE = {
     1: ColumnType.TINY,
     2: ColumnType.SHORT,
@@ -87,12 +91,17 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
 
 
 def _is_vague(column: Column) -> bool:
-    return column.type in _OLD_TEMPORAL or _may_be_address(column)
+    return column.type in _OLD_TEMPORAL or _may_be_address(column) or _may_be_vector(column)
 
 
 def _may_be_address(column: Column) -> bool:
     is_binary = column.type is ColumnType.STRING and column.collation == BINARY_COLLATION
     return is_binary and column.size in ADDRESS_SIZES.values()
+
+
+def _may_be_vector(column: Column) -> bool:
+    is_binary = column.type is ColumnType.VARCHAR and column.collation == BINARY_COLLATION
+    return is_binary and column.size > 0 and column.size % _FLOAT_SIZE == 0
 
 
 def _sharpened(column: Column, fact: ColumnFacts) -> Column:
@@ -101,6 +110,8 @@ def _sharpened(column: Column, fact: ColumnFacts) -> Column:
         return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
     if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
         return replace(column, address=fact.type)
+    if _may_be_vector(column) and fact.type == "vector" and fact.size == column.size:
+        return replace(column, type=ColumnType.VECTOR, size=1 if column.size <= _SHORT_MAX else 2)
     return column
 
 

@@ -8,7 +8,8 @@ How a file may end:
 
 - in a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
 - inside an event or a transaction, and its format description says that it is in use: the server writes it
-  now, or crashed while it did. What is not complete did not happen, or not yet;
+  now, or crashed while it did. What is not complete did not happen, or not yet; `tails` names it. An event
+  whose length contradicts its place is damage all the same, see `file_tail`;
 - inside an event or a transaction otherwise: it was cut off. That is an error, after everything before it.
 
 A relay log holds the events of its replica's source. Places in it are its own, and its transactions may go on
@@ -28,6 +29,7 @@ from typing import NoReturn
 
 from actors.parse.columns.columns import Losses
 from actors.parse.columns.table_lookup import TableLookup
+from actors.parse.files.file_tail import FileTail, file_tail
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_NONE, IN_USE_FLAG, MAGIC
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
@@ -40,6 +42,7 @@ from merge.values.position import Position, file_order
 
 #: MySQL's magic of a file encrypted by `binlog_encryption`
 _ENCRYPTED_MAGIC = b"\xfdbin"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -54,13 +57,40 @@ def files_in(folder: Path) -> list[Path]:
     numbered = [path for path in folder.iterdir() if path.suffix[1:].isdecimal() and path.is_file()]
     bases = sorted({path.stem for path in numbered if _magic(path) in (MAGIC, _ENCRYPTED_MAGIC)})
     files = sorted((path for path in numbered if path.stem in bases), key=lambda path: file_order(path.name))
-    if len(bases) != 1:
-        raise UsageError(
-            f"{folder} holds binlogs of {len(bases)} names{': ' if bases else ''}{', '.join(bases)}.",
-            hint="Expected files such as mysql-bin.000001, of one name.",
-            found=len(bases),
-        )
+    require_one_name(str(folder), bases)
     return files
+
+
+def require_one_name(where: str, names: Sequence[str]) -> None:
+    """Return if the binlogs at a place have one name.
+
+    Args:
+        where: the place: a folder or a pattern.
+        names: of the binlogs there, without their numbers.
+
+    Raises:
+        UsageError: there are none, or they have several; `found` is how many.
+    """
+    if len(names) == 1:
+        return
+    found = f"binlogs of {len(names)} names: {', '.join(names)}" if names else "no binlogs"
+    raise UsageError(
+        f"{where} holds {found}.",
+        hint="Expected files such as mysql-bin.000001, of one name.",
+        found=len(names),
+    )
+
+
+def gap_in(files: Sequence[Path], begin: int = 0) -> int | None:
+    """Return the index of the first file after `begin` whose number does not follow; None: all do.
+
+    Args:
+        files: in the order of their numbers.
+        begin: index from which on the numbers matter.
+    """
+    numbers = [file_order(path.name)[1] for path in files]
+    gaps = (place for place in range(begin + 1, len(files)) if numbers[place] != numbers[place - 1] + 1)
+    return next(gaps, None)
 
 
 def _magic(path: Path) -> bytes:
@@ -98,6 +128,7 @@ class BinlogFiles:
         #: how many events of each type were read one by one
         self._unusual: Counter[int] = Counter()
         self._count_packed = count_packed
+        self._tails: list[FileTail] = []
         self._files = files
         self._builder = ChunkBuilder(limits)
         first = Position(files[0].name if files else "", len(MAGIC))
@@ -121,6 +152,11 @@ class BinlogFiles:
     def prepared(self) -> int:
         """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
         return self._decoder.prepared
+
+    @property
+    def tails(self) -> Sequence[FileTail]:
+        """What the files that are in use end in, of those that were read."""
+        return self._tails
 
     @property
     def created(self) -> Mapping[str, int]:
@@ -179,11 +215,29 @@ class BinlogFiles:
                     yield from self._flush_full()
                     while decoder.go_on():
                         yield from self._flush_full()
-            if decoder.offset < os.fstat(file.fileno()).st_size and not in_use:
+            if in_use:
+                self._note_tail(file.fileno())
+            elif decoder.offset < os.fstat(file.fileno()).st_size:
                 self._refuse(CorruptEvent("The file ends inside an event: it was cut off."))
         if decoder.in_transaction and not (in_use or decoder.relay_log):
             self._refuse(CorruptEvent("The file ends inside a transaction: it was cut off."))
         return in_use
+
+    def _note_tail(self, file: int) -> None:
+        """Take note of what a file that is in use ends in."""
+        decoder = self._decoder
+        try:
+            tail = file_tail(
+                file,
+                decoder.file,
+                decoder.offset,
+                relay_log=decoder.relay_log,
+                in_transaction=decoder.in_transaction,
+            )
+        except CorruptEvent as error:
+            raise decoder.located(error, "an event") from error
+        if tail is not None:
+            self._tails.append(tail)
 
     def _feed(self, event: bytes) -> bool:
         """Read an event; return whether it says that its file is in use."""
@@ -197,14 +251,16 @@ class BinlogFiles:
 
     def _check_magic(self, file: RawIOBase) -> None:
         magic = file.read(len(MAGIC))
+        if magic == MAGIC:
+            return
+        error: DataError = CorruptEvent("The file is no binlog: it does not begin like one.")
         if magic == _ENCRYPTED_MAGIC:
-            self._refuse(
-                UnsupportedEvent(
-                    "The file is encrypted.", hint="Read it from its server, which sends events decrypted."
-                )
+            error = UnsupportedEvent(
+                "The file is encrypted.", hint="Read it from its server, which sends events decrypted."
             )
-        if magic != MAGIC:
-            self._refuse(CorruptEvent("The file is no binlog: it does not begin like one."))
+        elif magic.startswith(_GZIP_MAGIC):
+            error = UnsupportedEvent("The file is compressed with gzip.", hint="Unpack it with gunzip.")
+        raise self._decoder.located(error, "beginning of file")
 
     def _next_event(self, arrived: FileBuffer, file: RawIOBase) -> bytes | None:
         """Return the next event; b"": a block was read instead; None: no whole event is left in the file."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from actors.parse.columns.table_lookup import NoLookup, TableLookup
-from actors.parse.files.binlog_files import BinlogFiles, files_in
+from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
+from actors.parse.files.file_tail import FileTail
 from actors.parse.formats.events import MAGIC
 from actors.parse.formats.gtid_sets import gtids_before
 from actors.parse.grammar.chunk_builder import Limits
@@ -40,6 +42,8 @@ from merge.errors import (
 )
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.position import Position, file_order
+
+_log = logging.getLogger(__name__)
 
 #: how often a reader that follows looks for more, seconds
 _LOOK_EVERY_S: Final = 0.5
@@ -85,6 +89,8 @@ class FilesReader:
         self._limits = limits
         self._listener = listener
         self._stopped = threading.Event()
+        #: what files that are in use ended in when they were last read
+        self._tails: Sequence[FileTail] = ()
         #: where to go on: behind the last chunk that was handed over; None: not known yet
         self.position: Position | None = None
         #: when the files that were read were created; an entry a file
@@ -135,7 +141,7 @@ class FilesReader:
                     pass
 
     def _finish(self) -> None:
-        """Promise that nothing comes any more, and wait for the end."""
+        """Promise that nothing comes any more, log what was left out, and wait for the end."""
         position, name = self.position, self._source.name
         if position is not None and position.rows_into_transaction:
             raise CorruptEvent(
@@ -145,6 +151,8 @@ class FilesReader:
                 file=position.file,
                 offset=position.offset,
             )
+        for tail in self._tails:
+            _log.warning("shard=%s %s", name, tail)
         self._listener.caught_up(END_OF_TIME_US)
         self._stopped.wait()
 
@@ -173,6 +181,7 @@ class FilesReader:
             self.position = behind(self.position, chunk, self.server, self.created)
             if self._stopped.is_set():
                 return
+        self._tails = read.tails
 
     @contextlib.contextmanager
     def _lookup(self) -> Iterator[TableLookup]:
@@ -217,18 +226,17 @@ class FilesReader:
     def _sequence(self, files: list[Path], position: Position | None) -> list[Path]:
         """Return the files up to the first missing number behind the position."""
         begin = [path.name for path in files].index(position.file) if position is not None else 0
-        for place in range(begin + 1, len(files)):
-            before, after = files[place - 1], files[place]
-            if file_order(after.name)[1] != file_order(before.name)[1] + 1:
-                if self._source.follow:
-                    return files[:place]
-                name = self._source.name
-                raise SourceUnfit(
-                    f"The files of shard {name} lack what lies between {before.name} and {after.name}.",
-                    hint="Put the missing files back: the changes in them would be lost.",
-                    shard=name,
-                )
-        return files
+        gap = gap_in(files, begin)
+        if gap is None:
+            return files
+        if self._source.follow:
+            return files[:gap]
+        name = self._source.name
+        raise SourceUnfit(
+            f"The files of shard {name} lack what lies between {files[gap - 1].name} and {files[gap].name}.",
+            hint="Put the missing files back: the changes in them would be lost.",
+            shard=name,
+        )
 
 
 def listed(files: str) -> list[Path]:
@@ -246,12 +254,13 @@ def listed(files: str) -> list[Path]:
     found = [Path(each) for each in glob.glob(files)]  # noqa: PTH207 - the pattern may be absolute
     numbered = [each for each in found if each.suffix[1:].isdecimal() and each.is_file()]
     bases = sorted({each.stem for each in numbered})
-    if len(bases) != 1 or len({each.parent for each in numbered}) != 1:
-        names = f": {', '.join(bases)}" if bases else ""
+    require_one_name(files, bases)
+    folders = sorted({str(each.parent) for each in numbered})
+    if len(folders) != 1:
         raise UsageError(
-            f"{files} stands for binlogs of {len(bases)} names{names}.",
-            hint="Expected a file, a folder or a pattern of files such as mysql-bin.000001, of one name.",
-            found=len(bases),
+            f"{files} holds binlogs of {len(folders)} folders: {', '.join(folders)}.",
+            hint="Expected the files of one server, in one folder.",
+            found=len(folders),
         )
     return sorted(numbered, key=lambda each: file_order(each.name))
 

@@ -67,6 +67,11 @@ class EventHeader(NamedTuple):
     flags: int
 
 
+def header_of(data: bytes) -> EventHeader:
+    """Return the header in the first 19 bytes of an event, which may be incomplete."""
+    return EventHeader._make(_HEADER.unpack_from(data))
+
+
 def parse_header(event: bytes) -> EventHeader:
     """Return an event's header.
 
@@ -75,7 +80,7 @@ def parse_header(event: bytes) -> EventHeader:
     """
     if len(event) < HEADER_SIZE:
         raise CorruptEvent(f"An event of {len(event)} bytes is shorter than its header.")
-    header = EventHeader._make(_HEADER.unpack_from(event))
+    header = header_of(event)
     if header.size != len(event):
         raise CorruptEvent(f"An event says {header.size} bytes and has {len(event)}.")
     return header

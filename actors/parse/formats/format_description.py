@@ -83,14 +83,21 @@ def parse_format_description(event: bytes) -> FormatDescription:
 
     Raises:
         CorruptEvent: it is too short, or its checksum does not fit.
-        UnsupportedEvent: a binlog version other than 4, or an unknown checksum.
+        UnsupportedEvent: a binlog version other than 4, event headers of another size than 19 bytes, or an
+            unknown checksum.
     """
     body = event[HEADER_SIZE:]
     if len(body) < _SIZES_AT:
         raise CorruptEvent(f"A format description of {len(body)} bytes is too short.")
     (version,) = struct.unpack_from("<H", body)
-    if version != _BINLOG_VERSION or body[_SIZES_AT - 1] != HEADER_SIZE:
+    if version != _BINLOG_VERSION:
         raise UnsupportedEvent(f"Binlog version {version} is not read.", hint="Expected version 4.")
+    header_size = body[_SIZES_AT - 1]
+    if header_size != HEADER_SIZE:
+        raise UnsupportedEvent(
+            f"Event headers of {header_size} bytes are not read.",
+            hint=f"Servers write {HEADER_SIZE} bytes: the file is damaged here, or of an unknown server.",
+        )
     server_version = body[2:52].split(b"\0", 1)[0].decode("ascii", "replace")
     since = _CHECKSUMS_SINCE["mariadb" in server_version.lower()]
     if version_number(server_version) < since:

@@ -252,6 +252,7 @@ class BinlogDecoder:
         header = parse_header(event)
         kind = header.event_type
         self._last = type_name(kind), self.offset
+        self._relay_log |= self._on_disk and self._in_relay_log_only(header)
         if kind == EventType.FORMAT_DESCRIPTION:
             self._on_format_description(event, header)
             return kind
@@ -303,6 +304,17 @@ class BinlogDecoder:
         """Return whether an event was made for this stream and does not stand in the file."""
         return not self._on_disk and (header.log_pos == 0 or bool(header.flags & ARTIFICIAL_FLAG))
 
+    def _in_relay_log_only(self, header: EventHeader) -> bool:
+        """Return whether only a relay log holds such an event.
+
+        Newer servers mark the format description of a relay log; MySQL 5.0 and 5.1 do not. After it they
+        write what their source sent first: a ROTATE that has no place in any file, or its own description.
+        """
+        if header.event_type == EventType.FORMAT_DESCRIPTION:
+            return bool(header.flags & RELAY_LOG_FLAG) or self.offset != len(MAGIC)
+        sent = header.log_pos == 0 or bool(header.flags & ARTIFICIAL_FLAG)
+        return header.event_type == EventType.ROTATE and sent
+
     def _place(self, header: EventHeader) -> tuple[int, int]:
         """Return where an event begins and ends in the file.
 
@@ -331,8 +343,7 @@ class BinlogDecoder:
         """
         begin = header.log_pos - header.size if header.log_pos else self.offset
         if self._on_disk:
-            begin, self.offset = self.offset, self.offset + header.size
-            self._relay_log = self._relay_log or bool(header.flags & RELAY_LOG_FLAG)
+            begin, self.offset = self._place(header)
         elif self.offset == len(MAGIC) and header.log_pos:
             begin, self.offset = len(MAGIC), header.log_pos
         self._last = type_name(header.event_type), begin

@@ -21,6 +21,8 @@ _COLUMNS = (
     "DATA_TYPE AS plain, DATETIME_PRECISION AS decimals "
     "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
 )
+_VECTOR = re.compile(r"vector\((\d+)\)")
+_FLOAT_SIZE = 4
 _VALUE = re.compile(r"'((?:[^']|'')*)'")
 
 
@@ -61,6 +63,7 @@ class ServerLookup:
 def _facts(row: dict[str, Any]) -> ColumnFacts:
     kind = str(row["type"])
     listed = kind.startswith(("enum(", "set("))
+    vector = _VECTOR.fullmatch(kind)
     return ColumnFacts(
         name=str(row["name"]),
         unsigned="unsigned" in kind and not listed,
@@ -69,4 +72,5 @@ def _facts(row: dict[str, Any]) -> ColumnFacts:
         primary_key=row["used"] == "PRI",
         type=str(row["plain"]).lower(),
         decimals=int(row["decimals"] or 0),
+        size=_FLOAT_SIZE * int(vector[1]) if vector else 0,
     )

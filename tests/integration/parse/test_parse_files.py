@@ -63,5 +63,6 @@ def test_a_server_names_the_columns_of_its_files(own_mariadb, source_address):
     assert values[list(expected).index("vu")] == "日本😀".encode()
     assert values[list(expected).index("en")] == 3
     lines: list[str] = []
-    show([last], lines.append, as_json=True, lookup=server_at(f"root@127.0.0.1:{server.port}", ""))
+    where = server_at(f"root@127.0.0.1:{server.port}", "")
+    show([last], lines.append, note=lines.append, as_json=True, lookup=where)
     assert list(json.loads(lines[0])["before"]) == list(expected)

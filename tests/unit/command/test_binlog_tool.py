@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from itertools import accumulate
 
 import pytest
 from binlog_bytes import File, events_of
-from unit.parse.files.test_parse_files import rows_of
+from unit.parse.files.test_parse_files import IN_USE, INT, rows_of
 from unit.parse.files.test_parse_old_files import transaction
 from unit.parse.grammar.test_parse_binlog import FIXTURES, with_checksum
 
@@ -176,11 +177,104 @@ def test_columns_that_images_do_not_say_are_not_printed(run, options):
         assert '{"id": "1"} -> {"id": "1", "v": "m"}' in text
 
 
-def test_people_are_told_of_what_could_not_be_printed_as_it_is(run):
-    _, lines, _ = run(FIXTURES.parent / "mysql-5.5.9" / "all_types.binlog")
-    assert "3 zero or impossible dates are printed as null" in lines
-    _, lines, _ = run(FIXTURES / "savepoint.binlog")
-    assert not any("as null" in line or "charset" in line or "passed over" in line for line in lines)
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_what_could_not_be_printed_as_it_is_is_said_on_stderr(run, tmp_path, options):
+    status, lines, complaint = run(*options, FIXTURES.parent / "mysql-5.5.9" / "all_types.binlog")
+    assert (status, complaint) == (0, "3 zero or impossible dates are printed as null.\n")
+    assert not any("as null" in line for line in lines)
+    assert run(*options, FIXTURES / "savepoint.binlog")[2] == ""
+    file = rows_of(File("5.5.62"), 1).add(99, b"of a newer server", flags=0x80)
+    _, _, complaint = run(*options, file.write(tmp_path / "mysql-bin.000001"))
+    assert complaint == "1 events of unknown types are ignored, as their server says they may be.\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_tail_is_said_on_stderr_and_is_no_failure(run, tmp_path, options):
+    data = rows_of(rows_of(File("5.5.62", flags=IN_USE), 1), 2).data
+    path = tmp_path / "mysql-bin.000001"
+    path.write_bytes(data[:-3])
+    status, lines, complaint = run(*options, path)
+    assert status == 0
+    assert sum('"@1"' in line for line in lines) == 1
+    begin = len(data) - len(events_of(data)[-1])
+    assert complaint == (
+        f"mysql-bin.000001 is marked in use and ends at {len(data) - 3} inside an event: 24 of the 27 bytes "
+        f"of XID (16) at {begin}. Its server is still writing it, or crashed. "
+        "What is incomplete is left out.\n"
+    )
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_length_that_contradicts_its_place_in_a_file_in_use_is_a_failure(run, tmp_path, options):
+    data = bytearray(rows_of(rows_of(File("5.5.62", flags=IN_USE), 1), 2).data)
+    begin = len(data) - sum(map(len, events_of(data)[-4:]))
+    data[begin + 10] ^= 32
+    path = tmp_path / "mysql-bin.000001"
+    path.write_bytes(data)
+    status, lines, complaint = run(*options, path)
+    assert status == 1
+    assert sum('"@1"' in line for line in lines) == 1
+    assert complaint.startswith("CorruptEvent: The event says that it has 8")
+    assert f"mysql-bin.000001:{begin}" in complaint
+
+
+ROWS_OF_SEVERAL_CHUNKS = 40_000
+
+
+def huge(file):
+    """Append a transaction that is more than a chunk; its rows are 0 to 39,999."""
+    file.query("BEGIN")
+    for begin in range(0, ROWS_OF_SEVERAL_CHUNKS, 1000):
+        rows = [struct.pack("<i", begin + n) for n in range(1000)]
+        file.table_map(INT).insert(INT, rows)
+    return file
+
+
+def test_a_transaction_of_several_chunks_has_one_header(run, tmp_path):
+    file = huge(rows_of(File("5.5.62"), -1)).xid()
+    path = rows_of(file, -2).write(tmp_path / "mysql-bin.000001")
+    status, lines, complaint = run(path)
+    assert (status, complaint) == (0, "")
+    heads = [line for line in lines if line.startswith("mysql-bin.000001:")]
+    assert [line.rpartition("  ")[2] for line in heads] == ["1 changes", "no gtid", "1 changes"]
+    first = lines.index(heads[1]) + 1
+    rows = [f'    INSERT app.t  {{"@1": "{n}"}}' for n in range(ROWS_OF_SEVERAL_CHUNKS)]
+    assert lines[first : first + len(rows)] == rows
+    assert lines[first + len(rows)] == f"    {ROWS_OF_SEVERAL_CHUNKS} changes in this transaction"
+    assert "3 transactions, 91 events" in lines
+
+
+def test_a_transaction_that_is_printed_in_part_is_named(run, tmp_path):
+    """It is larger than a chunk, and the file, which is in use, ends before its end."""
+    file = rows_of(File("5.5.62", flags=IN_USE), -1)
+    begin = len(file.data)
+    status, lines, complaint = run("--json", huge(file).write(tmp_path / "mysql-bin.000001"))
+    assert status == 0
+    assert len(lines) > 1
+    tail, part = complaint.splitlines()
+    assert "ends at" in tail
+    assert part == f"The transaction at mysql-bin.000001:{begin} is printed in part: its end was not read."
+
+
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029"])
+def test_json_lines_hold_no_line_end(run, tmp_path, end):
+    file = File("5.5.62").query(f"CREATE TABLE t (id INT) COMMENT 'a{end}b'")
+    _, lines, _ = run("--json", file.write(tmp_path / "mysql-bin.000001"))
+    (line,) = lines
+    assert f"a\\u{ord(end):04x}b" in line
+    assert f"a{end}b" in json.loads(line)["sql"]
+
+
+def test_a_gap_in_a_folders_numbers_is_refused_before_anything_is_printed(run, tmp_path):
+    for number in (1, 2, 4):
+        rows_of(File("5.5.62"), number).write(tmp_path / f"mysql-bin.00000{number}")
+    status, lines, complaint = run("--json", tmp_path)
+    assert (status, lines) == (1, [])
+    assert complaint.startswith(
+        f"UsageError: {tmp_path} lacks what lies between mysql-bin.000002 and mysql-bin."
+    )
+    files = sorted(tmp_path.iterdir())
+    assert [json.loads(line)["after"]["@1"] for line in run("--json", *files)[1]] == ["1", "2", "4"]
 
 
 def test_xa_transactions_that_are_prepared_and_committed_in_two_files(run, tmp_path):
@@ -193,14 +287,16 @@ def test_xa_transactions_that_are_prepared_and_committed_in_two_files(run, tmp_p
     one.write_bytes(data[:837])
     moved = (each[:13] + bytes(4) + each[17:] for each in events[split:])  # log_pos 0 fits every file
     two.write_bytes(data[:4] + events[0] + b"".join(map(with_checksum, moved)))
-    _, lines, _ = run(one)
-    assert any("1 XA transactions stand prepared" in line for line in lines)
-    assert not any(line.startswith("    INSERT") for line in lines)
+    for options in ([], ["--json"]):
+        status, lines, complaint = run(*options, one)
+        assert status == 0
+        assert complaint == "1 XA transactions are left prepared: their rows are printed where they commit.\n"
+        assert not any("INSERT" in line for line in lines)
     status, lines, _ = run("--json", two)
     changes = [json.loads(line) for line in lines]
     assert status == 0
     assert [(each["op"], each.get("sql"), (each["after"] or {}).get("id")) for each in changes] == [
-        ("QUERY", "XA COMMIT X'7831',X'',1", None),
+        ("STATEMENT", "XA COMMIT X'7831',X'',1", None),
         ("INSERT", None, "21"),
     ]
     _, lines, _ = run("--json", one, two)

@@ -7,6 +7,7 @@ import json
 import pyarrow as pa
 from unit.merge.rows.test_absent import BATCH
 
+from canal_group.command.json_line import json_line
 from canal_group.command.show import print_lines, print_table
 from merge.rows.envelope import envelope
 
@@ -31,3 +32,11 @@ def test_values_in_brackets_and_between_colons_are_printed_as_they_are(capsys, m
     table = envelope(BATCH).slice(0, 1)
     print_table(table.set_column(table.schema.names.index("sql"), "sql", pa.array([said])))
     assert said in capsys.readouterr().out
+
+
+def test_a_json_line_is_one_line_however_it_is_split():
+    value = {"a": "".join(map(chr, range(0x3000))), "b": "\U0001f600"}
+    line = json_line(value)
+    assert line.splitlines() == [line]
+    assert json.loads(line) == value
+    assert "\U0001f600" in line

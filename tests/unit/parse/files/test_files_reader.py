@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from binlog_bytes import events_of
 
 from actors.parse.files.files_reader import FilesReader, FilesSource
 from actors.parse.grammar.chunk_builder import Limits
@@ -178,6 +179,11 @@ def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
     for files in (empty, tmp_path / "nothing.*"):
         with pytest.raises(SourceUnfit, match="are no source"):
             read_all(files)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "mysql-bin.000002", tmp_path / name)
+    with pytest.raises(SourceUnfit, match="binlogs of 2 folders"):
+        read_all(tmp_path / "*" / "mysql-bin.*")
     with pytest.raises(PositionPurged, match=r"does not hold mysql-bin\.000001") as caught:
         read_all(tmp_path, Position("mysql-bin.000001", 4))
     assert caught.value.details["oldest_file"] == "mysql-bin.000002"
@@ -196,3 +202,34 @@ def test_files_that_end_inside_a_transaction_that_was_handed_over_in_part(tmp_pa
     path.write_bytes(whole[:21] + IN_USE + whole[22 : int(fragment["end_offset"]) + 5])
     with pytest.raises(CorruptEvent, match="end inside the transaction"):
         read_all(path, limits=Limits(rows_max=20))
+
+
+def test_a_tail_that_is_left_out_is_logged(shard, tmp_path, caplog):
+    path = tmp_path / "mysql-bin.000003"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:21] + IN_USE + whole[22:-5])
+    assert read_all(tmp_path).promises == [END_OF_TIME_US]
+    (logged,) = caplog.messages
+    assert logged.startswith(
+        f"shard=s0 mysql-bin.000003 is marked in use and ends at {len(whole) - 5} inside"
+    )
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_damaged_length_in_a_file_that_is_in_use_is_no_unfinished_tail(shard, tmp_path, follow):
+    """The event seems to reach beyond the file's end: the shard stops there, after the rows before."""
+    path = tmp_path / "mysql-bin.000002"
+    whole = bytearray(path.read_bytes())
+    last = len(whole) - sum(map(len, events_of(bytes(whole))[-3:]))
+    whole[21] |= IN_USE[0]
+    whole[last + 10] ^= 32
+    path.write_bytes(whole)
+    (tmp_path / "mysql-bin.000003").unlink()
+    with (
+        pytest.raises(CorruptEvent, match=rf"\(.* at mysql-bin\.000002:{last}\)") as caught,
+        reading(path, follow=follow) as told,
+    ):
+        told.wait_for(lambda: told.promises)
+    assert (caught.value.details["file"], caught.value.details["offset"]) == (path.name, last)
+    assert told.rows
+    assert not told.promises

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 
 import pytest
-from binlog_bytes import File, events_of
+from binlog_bytes import SIZES_5_1, File, events_of
 from unit.parse.files.test_parse_fixtures import J, changes_of, id_only, inserts
 from unit.parse.grammar.test_parse_binlog import BIG, FIXTURES, with_checksum
 
@@ -54,7 +55,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(tmp_path):
 
 
 def test_a_folder_of_two_logs_or_of_none_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="0 names"):
+    with pytest.raises(UsageError, match=r"holds no binlogs\."):
         files_in(tmp_path)
     for name in ("mysql-bin.000001", "relay-bin.000001"):
         rows_of(File("5.5.62"), 1).write(tmp_path / name)
@@ -182,6 +183,57 @@ def test_relay_logs_have_places_of_their_own(tmp_path):
     assert isinstance(error, CorruptEvent)
 
 
+def relay_log(version, sizes, *, first):
+    """Return the beginning of a relay log of MySQL 5.0 or 5.1, which do not mark it as one.
+
+    The first one of a connection holds the ROTATE that its source sends and the source's description as it is
+    in the binlog; any later one the description alone, without a place.
+    """
+    file = File(version, sizes)
+    source = events_of(file.data)[0]
+    if first:
+        file.add(EventType.ROTATE, struct.pack("<Q", 4) + b"mysql-bin.000077", log_pos=0)
+    return file.add(EventType.FORMAT_DESCRIPTION, source[19:], log_pos=4 + len(source) if first else 0)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("version", ["5.1.73-log", "5.2.14-MariaDB"])
+def test_relay_logs_of_old_servers_are_not_marked_as_such(tmp_path, version, first):
+    """The events have the source's places; a transaction goes on in the next file."""
+    one = relay_log(version, SIZES_5_1, first=first)
+    begin = len(one.data)
+    one.query("BEGIN", log_pos=5000)
+    one.add(EventType.ROTATE, struct.pack("<Q", 4) + b"relay-bin.000008")
+    two = relay_log(version, SIZES_5_1, first=False)
+    two.data += File(version).table_map(INT).insert(INT, [struct.pack("<i", 5)]).xid().data[4 + 102 :]
+    rows_of(two, 6, 7)
+    files = [one.write(tmp_path / "relay-bin.000007"), two.write(tmp_path / "relay-bin.000008")]
+    assert read(files) == ([5, 6, 7], None)
+    (chunk,) = BinlogFiles(files, TableName)
+    assert int(chunk.headers[0]["begin_offset"]) == begin
+    assert int(chunk.headers[1]["end_offset"]) == len(two.data)
+    start = Position("relay-bin.000008", int(chunk.headers[0]["end_offset"]))
+    assert read(files[1:], start=start) == ([6, 7], None)
+
+
+def test_relay_logs_of_5_0_hold_statements(tmp_path):
+    file = relay_log("5.0.96-log", SIZES_5_1[:18], first=True)
+    file.query("BEGIN", log_pos=700).query("INSERT INTO t VALUES (1)", log_pos=800)
+    file.add(EventType.XID, bytes(8), log_pos=827)
+    file.query("CREATE TABLE u (id INT)", log_pos=900)
+    path = file.write(tmp_path / "relay-bin.000002")
+    (chunk,) = BinlogFiles([path], TableName, verbatim=True)
+    assert [each["op"] for each in chunk.statements.to_pylist()] == ["INSERT", "CREATE"]
+    assert int(chunk.headers[-1]["end_offset"]) == len(file.data)
+
+
+def test_a_place_that_does_not_fit_is_damage_in_whatever_is_no_relay_log(tmp_path):
+    file = rows_of(File("5.1.73-log"), 1).query("BEGIN", log_pos=5000)
+    _, error = read([file.write(tmp_path / "relay-bin.000002")])
+    assert isinstance(error, CorruptEvent)
+    assert "ends at 5000" in error.message
+
+
 @pytest.mark.parametrize("data", [b"", b"\xfe", b"text, not a binlog", bytes(100)])
 def test_what_is_no_binlog_is_said_so(tmp_path, data):
     path = tmp_path / "notes.txt"
@@ -200,6 +252,14 @@ def test_encrypted_files_are_refused(tmp_path):
     mariadb.add(EventType.MARIADB_START_ENCRYPTION, bytes(17)).write(path)
     with pytest.raises(UnsupportedEvent, match="encrypted from here on"):
         changes_of(path)
+
+
+def test_files_compressed_with_gzip_are_named_so(tmp_path):
+    path = tmp_path / "mysql-bin.000001"
+    path.write_bytes(gzip.compress(rows_of(File("5.5.62"), 1).data))
+    with pytest.raises(UnsupportedEvent, match=r"gzip.*mysql-bin\.000001:4") as caught:
+        changes_of(path)
+    assert "gunzip" in caught.value.hint
 
 
 def test_a_file_that_is_not_there(tmp_path):

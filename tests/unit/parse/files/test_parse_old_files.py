@@ -170,6 +170,16 @@ def test_version_three_is_refused(tmp_path):
         changes_of(path)
 
 
+def test_headers_of_another_size_are_refused_as_such(tmp_path):
+    file = File("5.5.62")
+    path = tmp_path / "mysql-bin.000001"
+    size_at = 4 + 19 + 2 + 50 + 4
+    path.write_bytes(file.data[:size_at] + b"\x1b" + file.data[size_at + 1 :])
+    with pytest.raises(UnsupportedEvent, match="Event headers of 27 bytes are not read") as caught:
+        changes_of(path)
+    assert "version" not in str(caught.value)
+
+
 class Altered(Known):
     """Knows a table that becomes another with the first definition that is read."""
 

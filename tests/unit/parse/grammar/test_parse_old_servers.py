@@ -108,37 +108,38 @@ def test_statements_are_refused_by_a_stream_and_printed_by_the_tool(folder):
     assert caught.value.details["file"] == path.name
     assert "binlog_format=ROW" in caught.value.hint
     lines = []
-    show([path], lines.append, as_json=True)
+    show([path], lines.append, note=lines.append, as_json=True)
     printed = [json.loads(line) for line in lines]
     assert [(each["op"], each["table"]) for each in printed] == [
         ("QUERY", ""),
         ("CREATE", "t"),
         ("CREATE", "m"),
-        *[("INSERT", "t")] * 3,
-        ("INSERT", "m"),
-        ("UPDATE", "t"),
-        ("DELETE", "t"),
-        ("INSERT", "t"),
-        ("INSERT", "t"),
+        *[("STATEMENT", "t")] * 3,
+        ("STATEMENT", "m"),
+        *[("STATEMENT", "t")] * 4,
         ("QUERY", ""),
-        ("INSERT", "tmp"),
+        ("STATEMENT", "tmp"),
         ("QUERY", ""),
+        ("STATEMENT", "t"),
+        ("STATEMENT", "m"),
+        ("STATEMENT", ""),  # ROLLBACK
         ("INSERT", "t"),
-        ("INSERT", "m"),
-        ("QUERY", ""),  # ROLLBACK
-        *[("INSERT", "t")] * 3,
+        ("STATEMENT", "t"),
+        ("INSERT", "t"),
     ]
-    texts = [each for each in printed if each["op"] in ("INSERT", "UPDATE", "DELETE") and "sql" in each]
-    assert all(each["before"] is None and each["after"] is None for each in texts)
-    assert texts[7]["sql"].startswith("LOAD DATA INFILE")
+    rows = [each for each in printed if each["op"] == "INSERT"]
+    assert all(each["after"] and "sql" not in each for each in rows)
+    texts = [each["sql"] for each in printed if each["op"] == "STATEMENT"]
+    assert texts[7].startswith("LOAD DATA INFILE")
+    assert texts[-2] == "ROLLBACK"
     assert printed[-1]["after"]["@2"] == "row"
 
 
 @old
 def test_statements_are_counted_apart(folder):
     lines = []
-    show([folder / "statements.binlog"], lines.append, as_json=False)
-    assert any(line.endswith("1 DELETE app.t (statement without rows)") for line in lines)
+    show([folder / "statements.binlog"], lines.append, note=lines.append, as_json=False)
+    assert any(line.endswith("9 STATEMENT app.t") for line in lines)
     assert any(line.endswith("2 INSERT app.t") for line in lines)
 
 

@@ -149,7 +149,7 @@ def test_newer_types_without_metadata_have_places_for_names(tmp_path, version, s
         "@8": 5,
     }
     lines = []
-    show([path], lines.append, as_json=True)
+    show([path], lines.append, note=lines.append, as_json=True)
     assert json.loads(lines[0])["after"] == image(
         "2020-02-29 01:02:03.456", "-01:02:03", "2009-02-13 23:31:30.123456", '{"a": 7}', "513", "é!",
         "12345", "5",

@@ -1,0 +1,91 @@
+"""Binlog changes: what each transaction of a chunk did, one after the other, as text for a printer.
+
+Values are canal's text (`merge.rows.text`). Strings whose charset the file does not say are printed as UTF-8
+where they are, else each byte as the ISO-8859-1 character of its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from actors.parse.grammar import ddl
+from merge.rows.absent import absent_in
+from merge.rows.text import text
+from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName
+
+#: the operation of a statement that is no definition, and whose rows are in no event
+STATEMENT = "STATEMENT"
+
+#: column name -> value as text
+Image = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row change or a statement, as printed."""
+
+    #: INSERT, UPDATE or DELETE of a row; canal's name of a definition's kind; STATEMENT
+    op: str
+    name: TableName
+    before: Image | None = None
+    after: Image | None = None
+    sql: str | None = None
+
+
+def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
+    """Yield each header with its changes in their order."""
+    found: dict[int, list[tuple[int, Change]]] = {}
+    for table in chunk.tables:
+        for header, row, change in _row_changes(table.name, table.rows):
+            found.setdefault(header, []).append((row, change))
+    for each in chunk.statements.to_pylist() if chunk.statements is not None else ():
+        op = each["op"] if ddl.kind_of(each["sql"]) is ddl.Kind.DEFINITION else STATEMENT
+        change = Change(op, TableName(each["schema"], each["table"]), sql=each["sql"])
+        found.setdefault(each["_header"], []).append((each["_row"], change))
+    for index, header in enumerate(chunk.headers):
+        yield header, [change for _, change in sorted(found.get(index, ()), key=lambda each: each[0])]
+
+
+def _row_changes(name: TableName, rows: Any) -> Iterator[tuple[int, int, Change]]:
+    before, after = (_images(rows, image) for image in ("before", "after"))
+    places = zip(*(rows.column(column).to_pylist() for column in ("_header", "_row", "_op")), strict=True)
+    for (header, row, op), old, new in zip(places, before, after, strict=True):
+        yield header, row, Change(Op(op).name, name, old, new)
+
+
+def _images(changes: Any, image: str) -> list[Image | None]:
+    images, absent = changes.column(image), absent_in(changes, image)
+    columns = [_texts(pc.struct_field(images, [place]), column) for place, column in enumerate(images.type)]
+    names = [column.name for column in images.type]
+    rows = zip(*columns, strict=True) if columns else iter([()] * len(images))
+    valid = images.is_valid().to_numpy(zero_copy_only=False)
+    shown: list[Image | None] = [
+        dict(zip(names, row, strict=True)) if is_there else None
+        for row, is_there in zip(rows, np.asarray(valid), strict=True)
+    ]
+    if absent is None:
+        return shown
+    return [
+        whole and {name: value for (name, value), no in zip(whole.items(), gone, strict=True) if not no}
+        for whole, gone in zip(shown, absent, strict=True)
+    ]
+
+
+def _texts(values: Any, column: pa.Field) -> list[str | None]:
+    if column.name.startswith("@") and pa.types.is_binary(values.type):
+        return [None if value is None else _guessed(value) for value in values.to_pylist()]
+    texts: list[str | None] = text(values, (column.metadata or {}).get(MYSQL_TYPE, b"").decode()).to_pylist()
+    return texts
+
+
+def _guessed(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
