@@ -30,7 +30,15 @@ _FLAGS = (
 )
 #: by package, the modules that are compiled
 _NATIVE = {
-    "actors/parse/native": ("file_events", "gathering", "images", "lane", "packets", "partial", "room"),
+    "actors/parse/native": (
+        "accumulator",
+        "fast_path",
+        "file_events",
+        "images",
+        "packets",
+        "partial",
+        "receive_buffer",
+    ),
     "merge/rows/native": ("runs",),
 }
 

@@ -16,7 +16,7 @@ import sys
 
 import benchmarks
 from canal_group.demo.database.engine import Engine
-from canal_group.pages import keep_pages
+from canal_group.malloc_tuning import tune_malloc
 
 
 def names() -> list[str]:
@@ -35,7 +35,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     chosen = parser.parse_args()
-    keep_pages()  # as the actors do: what consumes here is measured with them
+    tune_malloc()  # as the actors do: what consumes here is measured with them
     wanted = names() if chosen.name == "all" else [chosen.name]
     results = {}
     for name in wanted:

@@ -18,7 +18,7 @@ from benchmarks._load import NAME, SCHEMA
 from canal_group.client.client import connect
 from canal_group.client.consumer import Consumer
 from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
 
 DESTINATION = "bench"
@@ -60,7 +60,7 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
 
 def await_followed(running: Instance) -> None:
     """Wait until the group has opened every shard, which then waits for its server."""
-    door = GatewayDoor(running.uri, DESTINATION)
+    door = GatewayClient(running.uri, DESTINATION)
     until_s, pause = time.monotonic() + _WAIT_S, threading.Event()
     try:
         while {shard["state"] for shard in door.ask("status")["shards"]} != {"connecting"}:
@@ -97,7 +97,7 @@ class Passage:
 
 
 def read_all(reader: Consumer, rows: int, since_s: float, outstanding: int = OUTSTANDING) -> Passage:
-    """Read and acknowledge typed rows until so many came, as `Consumer.ahead` reads them.
+    """Read and acknowledge typed rows until so many came, as `Consumer.prefetch` reads them.
 
     Args:
         reader: a subscribed consumer.
@@ -106,8 +106,8 @@ def read_all(reader: Consumer, rows: int, since_s: float, outstanding: int = OUT
         outstanding: batches that are on their way or read and not yet acknowledged, at most.
     """
     passage = Passage()
-    ahead = reader.ahead(lambda batch: batch.table(NAME), depth=outstanding, timeout=_SILENCE_S)
-    for batch, table in ahead:
+    prefetch = reader.prefetch(lambda batch: batch.table(NAME), depth=outstanding, timeout=_SILENCE_S)
+    for batch, table in prefetch:
         reader.ack(batch.batch_id)
         passage.rows += table.num_rows
         passage.batches += 1

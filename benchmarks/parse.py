@@ -35,7 +35,7 @@ from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.native.packets import PacketBuffer
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
-from actors.parse.server.promises import CaughtUp
+from actors.parse.server.low_watermarks import CaughtUp
 from actors.parse.server.source import SourceAddress
 from benchmarks._events import events_of
 from benchmarks._load import Backlog, binlogs, cpus, fill, servers

@@ -53,7 +53,7 @@ def _merged_us(shards: int, total: int) -> float:
     took_s = time.perf_counter() - began_s
     expected = sum(len(run) for _, run in reports)
     for shard in range(shards):
-        timeline.promise(shard, 1 << 60)
+        timeline.low_watermark(shard, 1 << 60)
     out += len(timeline.advance())
     if out != expected:
         raise RuntimeError(f"{out} of {expected} transactions came out")

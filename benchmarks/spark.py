@@ -33,7 +33,7 @@ from actors.driver.instance import Instance
 from benchmarks._load import BULK_ROWS, NAME, SCHEMA, SHARDS, cpu_s, cpus, fill, peak_rss_mib, servers
 from benchmarks._pipeline import DESTINATION, OUTSTANDING, consumer, instance
 from canal_group.demo.database.server_process import DatabaseServer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import CanalGroupError
 
 _ROWS = 8_000_000
@@ -101,13 +101,13 @@ def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
     with instance(made, store=_RINGS) as running:
         _wait_for_rows(running)
         with consumer(running) as reader:
-            ahead = reader.ahead(lambda batch: batch.table(NAME), depth=OUTSTANDING, timeout=_SILENCE_S)
-            batch, table = next(ahead)
+            prefetch = reader.prefetch(lambda batch: batch.table(NAME), depth=OUTSTANDING, timeout=_SILENCE_S)
+            batch, table = next(prefetch)
             reader.ack(batch.batch_id)
             seen = first = table.num_rows
             since_s, clock = time.monotonic(), _clock(running)
             while seen < rows:
-                batch, table = next(ahead)
+                batch, table = next(prefetch)
                 reader.ack(batch.batch_id)
                 seen += table.num_rows
             return _Drained(seen - first, time.monotonic() - since_s, clock())
@@ -181,7 +181,7 @@ def _end_s(progress: Mapping[str, Any]) -> float:
 
 def _wait_for_rows(running: Instance) -> None:
     """Wait until every shard has read rows of the table."""
-    door, deadline_s = GatewayDoor(running.uri, DESTINATION), time.monotonic() + _READY_S
+    door, deadline_s = GatewayClient(running.uri, DESTINATION), time.monotonic() + _READY_S
     while time.monotonic() < deadline_s:
         try:
             full = all(shard["rows"] > 0 for shard in door.ask("status")["shards"])
@@ -231,7 +231,7 @@ def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
 
 def _clock(running: Instance) -> Callable[[], dict[str, float]]:
     """Return what tells the processor time of each kind of process since now, seconds."""
-    door = GatewayDoor(running.uri, DESTINATION)
+    door = GatewayClient(running.uri, DESTINATION)
     status = door.ask("status")
     door.close()
     known = {shard["pid"]: "shards" for shard in status["shards"]}

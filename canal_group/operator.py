@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from canal_group.gateway.door import GatewayDoor, fields
+from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
@@ -29,7 +29,7 @@ class Operator:
 
     def __init__(self, uri: str, destination: str, token: str | None = None, tls: Tls = UNSAID) -> None:
         self.destination = destination
-        self._door = GatewayDoor(uri, destination, find_token if token is None else token, tls)
+        self._gateway_client = GatewayClient(uri, destination, find_token if token is None else token, tls)
 
     def hold(self, shard: str) -> dict[str, Any]:
         """Wait for a shard that brings nothing, whatever the settings say; return its state.
@@ -70,7 +70,7 @@ class Operator:
             UsageError: the name belongs to a shard that is there, or that left.
         """
         begin = None if start is None else start.to_dict()
-        return self._door.ask_for("shard_add", fields, wait_s=20, shard=dict(shard), start=begin)
+        return self._gateway_client.ask_for("shard_add", fields, wait_s=20, shard=dict(shard), start=begin)
 
     def remove(self, shard: str, *, now: bool = False) -> dict[str, Any]:
         """Let a shard leave, and return its state, or what was dropped.
@@ -84,7 +84,7 @@ class Operator:
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
         """
-        return self._door.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
+        return self._gateway_client.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
 
     def joined(self, shard: str, timeout_s: float) -> bool:
         """Wait until a shard is a member that every cursor holds; return whether it is one in time."""
@@ -96,10 +96,10 @@ class Operator:
 
     def close(self) -> None:
         """Close the connection."""
-        self._door.close()
+        self._gateway_client.close()
 
     def _policy(self, shard: str, policy: str) -> dict[str, Any]:
-        return self._door.ask_for("shard_policy", _state, shard=shard, policy=policy)
+        return self._gateway_client.ask_for("shard_policy", _state, shard=shard, policy=policy)
 
     def _became(self, shard: str, role: str, timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -112,10 +112,10 @@ class Operator:
 
     def _is(self, shard: str, role: str) -> bool:
         try:
-            settled, roles = self._door.ask_for("status", _roles)
+            reconciled, roles = self._gateway_client.ask_for("status", _roles)
         except ServerUnavailable:
             return False
-        return settled and roles.get(shard, "left") == role
+        return reconciled and roles.get(shard, "left") == role
 
 
 def _state(value: Any) -> dict[str, Any]:
@@ -132,4 +132,4 @@ def _dropped(value: Any) -> dict[str, Any]:
 def _roles(value: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
     """Return whether an instance's group is settled, and the roles of its shards."""
     group = value["group"]
-    return bool(group.get("settled")), {one["shard"]: one["role"] for one in group.get("shards", [])}
+    return bool(group.get("reconciled")), {one["shard"]: one["role"] for one in group.get("shards", [])}

@@ -1,9 +1,9 @@
-"""Merged rows as a dataset of Ray Data: its tasks read the parts of a span straight from the gateway.
+"""Merged rows as a dataset of Ray Data: its tasks read the parts of a range straight from the gateway.
 
     with canal_group.connect("grpc://...", destination="shop", client_id="lake") as consumer:
-        span = consumer.span(consumer.cursor, rows_max=1_000_000)
-        ray_data.dataset(consumer, span, "shop.orders").write_parquet("orders")
-        consumer.ack(span.batch_id)
+        offset_range = consumer.offset_range(consumer.cursor, rows_max=1_000_000)
+        ray_data.dataset(consumer, offset_range, "shop.orders").write_parquet("orders")
+        consumer.ack(offset_range.batch_id)
 
 Rows do not pass through this process. Needs `pip install canal-group[ray-data]`; nothing else of
 `canal_group` imports this module.
@@ -20,7 +20,7 @@ from ray.data.datasource import Datasource, ReadTask
 
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from canal_group.client.span_rows import SpanRows
+from canal_group.client.range_rows import RangeRows
 from merge.errors import UsageError
 
 #: rows of a part where nobody says how many parts there are
@@ -29,22 +29,23 @@ PART_ROWS = 65_536
 
 def dataset(
     consumer: Consumer,
-    span: Batch,
+    offset_range: Batch,
     table: str | None = None,
     *,
     before: bool = False,
     parts: int | None = None,
 ) -> ray.data.Dataset:
-    """Return a span's rows as a dataset, read when it is used, again each time.
+    """Return an offset range's rows as a dataset, read when it is used, again each time.
 
-    The consumer has to stay, and the span unacknowledged, until the dataset was used. Tasks wait for a
-    gateway or a shard that is away; rows that were lost with one are read again from the sources, and are the
-    same. They are in merged order where the dataset keeps its order (`preserve_order` of Ray Data's
+    The consumer has to stay, and the offset range unacknowledged, until the dataset was used. Tasks wait for
+    a gateway or a shard that is away; rows that were lost with one are read again from the sources, and are
+    the same. They are in merged order where the dataset keeps its order (`preserve_order` of Ray Data's
     `execution_options`), else sort by `_seq` (`seq` of the envelope).
 
     Args:
-        consumer: whose span it is. Its token and the names of its certificates' files travel to the tasks.
-        span: what `Consumer.span` returned.
+        consumer: whose offset range it is. Its token and the names of its certificates' files travel to the
+            tasks.
+        offset_range: what `Consumer.offset_range` returned.
         table: "schema.table", after routes: its own typed columns, see `Batch.table`; None: all tables, see
             `Batch.envelope`.
         before: add the before image of a table's rows as a struct `_before`.
@@ -57,22 +58,24 @@ def dataset(
     Using it raises, inside of Ray's own errors, FencedError (another consumer took over) and RetryableError
     (no server answered for the consumer's `retry_s`).
     """
-    count = parts if parts is not None else max(1, -(-span.rows // PART_ROWS))
+    count = parts if parts is not None else max(1, -(-offset_range.rows // PART_ROWS))
     if count < 1:
-        raise UsageError(f"A span is read in 1 part or more, not in {count}.")
+        raise UsageError(f"An offset range is read in 1 part or more, not in {count}.")
     typed = {"format": "typed", "table": table, "before": before}
-    source = SpanDatasource(SpanRows.of(consumer, span, {"format": "envelope"} if table is None else typed))
+    source = RangeDatasource(
+        RangeRows.of(consumer, offset_range, {"format": "envelope"} if table is None else typed)
+    )
     return ray.data.read_datasource(source, override_num_blocks=count)
 
 
-class SpanDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
-    """A span for `ray.data.read_datasource`; `dataset` is the friendlier way.
+class RangeDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
+    """An offset range for `ray.data.read_datasource`; `dataset` is the friendlier way.
 
     Args:
-        rows: of which span and table.
+        rows: of which offset range and table.
     """
 
-    def __init__(self, rows: SpanRows) -> None:
+    def __init__(self, rows: RangeRows) -> None:
         super().__init__()
         self._rows = rows
 
@@ -85,7 +88,7 @@ class SpanDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
     ) -> list[ReadTask]:
         """Return as many parts."""
         del data_context
-        # An upper bound would be taken for the number itself: a table's rows are some of the span's.
+        # An upper bound would be taken for the number itself: a table's rows are some of the offset range's.
         unknown = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
         return [
             ReadTask(_Part(self._rows, index, parallelism), unknown, per_task_row_limit=per_task_row_limit)
@@ -96,7 +99,7 @@ class SpanDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
 class _Part:
     """Reads one part, in a task."""
 
-    def __init__(self, rows: SpanRows, index: int, count: int) -> None:
+    def __init__(self, rows: RangeRows, index: int, count: int) -> None:
         self._rows, self._index, self._count = rows, index, count
 
     def __call__(self) -> Iterator[pa.Table]:
@@ -114,4 +117,4 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(plain))
 
 
-__all__ = ["SpanDatasource", "dataset"]
+__all__ = ["RangeDatasource", "dataset"]

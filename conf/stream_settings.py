@@ -106,7 +106,7 @@ class ConsumerSettings(Settings):
 
     lease_s: Seconds = 10.0
     #: whether the rings are kept for a client id that has no consumer, though others fill up with it
-    away: Literal["hold", "drop"] = "hold"
+    inactive: Literal["hold", "drop"] = "hold"
     #: only with `drop`: how long
     drop_after_s: Seconds | None = None
     #: how far before the others, in commit time, a consumer may have the sources read again for itself
@@ -114,8 +114,8 @@ class ConsumerSettings(Settings):
 
     @model_validator(mode="after")
     def _one_policy(self) -> ConsumerSettings:
-        if self.away == "drop" and self.drop_after_s is None:
-            raise unfit("be given with `away: drop`", key="drop_after_s", found="is missing")
-        if self.away == "hold" and self.drop_after_s is not None:
-            raise unfit("stand with `away: drop` only", key="drop_after_s", found="away is 'hold'")
+        if self.inactive == "drop" and self.drop_after_s is None:
+            raise unfit("be given with `inactive: drop`", key="drop_after_s", found="is missing")
+        if self.inactive == "hold" and self.drop_after_s is not None:
+            raise unfit("stand with `inactive: drop` only", key="drop_after_s", found="inactive is 'hold'")
         return self

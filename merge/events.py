@@ -14,8 +14,8 @@ from typing import TypeAlias
 from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
 from merge.values.member import Policy
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,8 @@ class GetRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanRequested:
-    """The consumer wants a span, and waits for it until `GetTimedOut`.
+class RangeRequested:
+    """The consumer wants an offset range, and waits for it until `GetTimedOut`.
 
     Everything before its start is done with: where the subscriber stands elsewhere, it is stood there.
     """
@@ -167,7 +167,7 @@ class SpanRequested:
     call: int
     client_id: str
     epoch: int
-    span: Span
+    offset_range: OffsetRange
     #: whether shards may be opened again for it, should it be before the cursor
     may_rewind: bool
     at_us: int
@@ -318,7 +318,7 @@ ClientEvent: TypeAlias = (
     | LeaseFailed
     | ConsumerTouched
     | GetRequested
-    | SpanRequested
+    | RangeRequested
     | GetTimedOut
     | PlanRequested
     | AckRequested

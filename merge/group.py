@@ -22,6 +22,7 @@ from merge.errors import CanalGroupError, PositionPurged, PositionRefused, Usage
 from merge.events import (
     ConsumerLeased,
     Event,
+    RangeRequested,
     ReleaseRequested,
     ShardAdded,
     ShardFailed,
@@ -30,7 +31,6 @@ from merge.events import (
     ShardPolicyGiven,
     ShardRemoved,
     ShardReported,
-    SpanRequested,
     Started,
     Ticked,
     UnsubscribeRequested,
@@ -88,7 +88,7 @@ class Group:
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: what is done when every cursor has the shards of the moment
-        self._settling: list[Instruction] = []
+        self._reconciling: list[Instruction] = []
 
     @property
     def generation(self) -> int:
@@ -98,23 +98,23 @@ class Group:
     def handle(self, event: Event) -> list[Instruction]:
         """Take an event and return what has to be done, in order."""
         try:
-            return [*self._on(event), *self._settle()]
+            return [*self._on(event), *self._reconcile()]
         except CanalGroupError as error:
             call = getattr(event, "call", None)
             if call is None:
                 raise
             return [Refuse(call, error)]
 
-    def _settle(self) -> list[Instruction]:
+    def _reconcile(self) -> list[Instruction]:
         """Let shards go that are drained, and do what waited until every cursor has the shards it should."""
         instructions: list[Instruction] = []
         for shard in self._stream.drained() if self._stream.draining else ():
             self._stream.retire(self._stream.shards[shard])
-            self._settling.append(CloseShard(shard))
-            instructions += self._subscribers.settle()
-        if self._settling and self._subscribers.settled:
-            instructions += self._settling
-            self._settling = []
+            self._reconciling.append(CloseShard(shard))
+            instructions += self._subscribers.reconcile()
+        if self._reconciling and self._subscribers.reconciled:
+            instructions += self._reconciling
+            self._reconciling = []
         return instructions
 
     def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911 - one case an event
@@ -125,7 +125,7 @@ class Group:
             case ShardOpened():
                 was_merging = self._stream.merging
                 joined = self._stream.opened(event)
-                return [*(self._subscribers.settle() if joined else ()), *self._went_on(was_merging)]
+                return [*(self._subscribers.reconcile() if joined else ()), *self._went_on(was_merging)]
             case ShardReported():
                 was_merging = self._stream.merging
                 self._stream.reported(event)
@@ -145,7 +145,7 @@ class Group:
                 return self._ticked(event)
             case ConsumerLeased():
                 return self._leased(event)
-            case SpanRequested() | ReleaseRequested() | UnsubscribeRequested():
+            case RangeRequested() | ReleaseRequested() | UnsubscribeRequested():
                 return self._consumers.handle(event) + self._rewind_if_sought(event.at_us)
             case _:
                 return self._consumers.handle(event)
@@ -177,15 +177,15 @@ class Group:
         was_merging = self._stream.merging
         if self._stream.skip_silent(event.at_us) or self._subscribers.seeking:
             return [*released, *self._rewind(event.at_us)]
-        settled = () if self._subscribers.settled else self._subscribers.settle()
-        return [*released, *settled, *self._went_on(was_merging)]
+        reconciled = () if self._subscribers.reconciled else self._subscribers.reconcile()
+        return [*released, *reconciled, *self._went_on(was_merging)]
 
     def _set_purged_aside(self, at_us: int) -> list[Instruction]:
         """Go on without the clients that need what a source has purged, and nobody else does."""
         instructions: list[Instruction] = []
         for shard in self._stream.purged():
-            name, standing = self._stream.shards[shard], self._stream.standings[shard]
-            position, error, since_us = standing.asked_at, standing.error, standing.purged_us
+            name, state = self._stream.shards[shard], self._stream.states[shard]
+            position, error, since_us = state.asked_at, state.error, state.purged_us
             assert position is not None, "a shard without a position begins where its settings say"
             assert isinstance(error, PositionRefused), "it says why"
             waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US
@@ -227,9 +227,9 @@ class Group:
             )
         if self._stream.members[shard].role is Role.JOINING:
             self._stream.retire(event.name)
-            self._settling.append(CloseShard(shard))
-            self._settling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
-            return self._subscribers.settle()
+            self._reconciling.append(CloseShard(shard))
+            self._reconciling.append(Reply(event.call, {"shard": event.name, "role": Role.LEFT.value}))
+            return self._subscribers.reconcile()
         if not event.now:
             self._stream.drain(shard, event.at_us)
             return [Reply(event.call, self._describe_shard(shard, event.at_us))]
@@ -240,8 +240,8 @@ class Group:
             "left_at": self._subscribers.places_of(event.name),
         }
         self._stream.retire(event.name)
-        self._settling += [CloseShard(shard), Reply(event.call, dropped)]
-        return [*self._subscribers.settle(), *self._rewind(event.at_us)]
+        self._reconciling += [CloseShard(shard), Reply(event.call, dropped)]
+        return [*self._subscribers.reconcile(), *self._rewind(event.at_us)]
 
     def _remove_orphan(self, event: ShardRemoved) -> list[Instruction]:
         """Let go of a shard that the cursors hold and the settings lack."""
@@ -253,8 +253,8 @@ class Group:
         left_at = self._subscribers.places_of(event.name)
         self._stream.retire(event.name)
         dropped = {"shard": event.name, "role": Role.LEFT.value, "rows_dropped": 0, "left_at": left_at}
-        self._settling.append(Reply(event.call, dropped))
-        return [*self._subscribers.settle(), *self._rewind(event.at_us)]
+        self._reconciling.append(Reply(event.call, dropped))
+        return [*self._subscribers.reconcile(), *self._rewind(event.at_us)]
 
     def _describe_shard(self, shard: int, at_us: int) -> dict[str, Any]:
         found: dict[str, Any] = self.describe(at_us)["shards"][shard]
@@ -273,7 +273,7 @@ class Group:
     @property
     def gone(self) -> list[str]:
         """Names of the shards that left and that no cursor holds any more, as far as that is known."""
-        return self._stream.retired if self._stream.merging and self._subscribers.settled else []
+        return self._stream.retired if self._stream.merging and self._subscribers.reconciled else []
 
     def check_name(self, shard: str) -> None:
         """Return if a shard of this name can be added; raises as `Stream.check_name`."""
@@ -285,7 +285,7 @@ class Group:
             "destination": self.settings.destination,
             "epoch": self.epoch,
             **describe_stream(self._stream, at_us),
-            "settled": self._subscribers.settled,
+            "reconciled": self._subscribers.reconciled,
             "clients": self._subscribers.describe(),
         }
 

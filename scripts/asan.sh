@@ -30,5 +30,5 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" tests/fuzz.py "${MINUTES:-1}" "$seed"
 "$python" -m pytest -q -p no:cacheprovider tests/unit/parse/columns/test_parse_rows.py tests/unit/parse/columns/test_parse_columns.py \
     tests/unit/parse/columns/test_parse_partial_images.py \
-    tests/property/test_rows.py tests/property/test_lane.py tests/property/test_partial_images.py \
+    tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
     tests/property/test_ranges.py tests/property/test_assemble.py

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".cache" / "audit"
 PIP_AUDIT = "2.10.1"
 #: how long a database has to answer about everything, seconds
-PATIENCE_S = 180
+TIMEOUT_S = 180
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def installed(home: Path) -> Path:
     if not program.exists():
         venv.create(home, with_pip=True)
         pip = [home / "bin" / "pip", "install", "--quiet", f"pip-audit=={PIP_AUDIT}"]
-        subprocess.run(pip, check=True, capture_output=True, timeout=PATIENCE_S)
+        subprocess.run(pip, check=True, capture_output=True, timeout=TIMEOUT_S)
     return program
 
 
@@ -73,7 +73,7 @@ def asked(program: Path) -> list[Version]:
     """Return what is known of each version; nothing, if what pip-audit prints is not understood."""
     options = ["--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
     command = [program, "--requirement", ROOT / "constraints.txt", *options]
-    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
+    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
     try:
         return [Version.of(one) for one in json.loads(told.stdout)["dependencies"]]
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):

@@ -20,8 +20,8 @@ from merge.group import Group, GroupSettings
 from merge.values.chunk import Chunk
 from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.member import Policy
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 #: bytes of binlog that each transaction takes, and transactions of one binlog file
@@ -93,7 +93,7 @@ class Source:
         headers["sequence"] = np.arange(first_sequence, first_sequence + len(headers))
         return HeaderRun(headers, self.names)
 
-    def latest_promise(self, index: int) -> int:
+    def latest_low_watermark(self, index: int) -> int:
         """Return the greatest true promise after the first `index` headers; in a transaction, its time."""
         return int(self.headers["commit_us"][index:].min(initial=2**60))
 
@@ -278,7 +278,7 @@ class World:
         self,
         shard: int,
         count: int | None = None,
-        promise_us: int | None = None,
+        low_watermark_us: int | None = None,
         source_us: int | None = None,
     ) -> int:
         """Let a shard report its next headers (`count` None: all), as its ring allows; return how many."""
@@ -288,7 +288,9 @@ class World:
             end = min(end, ring.freed + self.ring_size)
         run = ring.source.run(ring.at, end, ring.sequence(ring.at)) if end > ring.at else None
         moved, ring.at = end - ring.at, end
-        report = ev.ShardReported(shard, ring.generation, run, promise_us, self.now_us, source_us=source_us)
+        report = ev.ShardReported(
+            shard, ring.generation, run, low_watermark_us, self.now_us, source_us=source_us
+        )
         self.tell(report)
         return moved
 
@@ -302,7 +304,7 @@ class World:
         for shard, source in enumerate(self.sources):
             self.report(shard)
             if self.rings[shard].at == len(source.headers):
-                self.report(shard, 0, source.latest_promise(len(source.headers)))
+                self.report(shard, 0, source.latest_low_watermark(len(source.headers)))
 
     def lose(self, shard: int, reason: str = "gone") -> None:
         """Let a shard's ring be lost."""
@@ -422,17 +424,24 @@ class World:
         assert batch is None or isinstance(batch, Batch)
         return batch
 
-    def request_span(
-        self, span: Span, client: str = "c", *, may_rewind: bool = True, may_disturb: bool = True
+    def request_range(
+        self,
+        offset_range: OffsetRange,
+        client: str = "c",
+        *,
+        may_rewind: bool = True,
+        may_disturb: bool = True,
     ) -> int:
-        """Ask for a span; return the call."""
+        """Ask for an offset range; return the call."""
         call, epoch = self.call(), self.epochs.get(client, 0)
-        self.tell(ev.SpanRequested(call, client, epoch, span, may_rewind, self.now_us, may_disturb))
+        self.tell(ev.RangeRequested(call, client, epoch, offset_range, may_rewind, self.now_us, may_disturb))
         return call
 
-    def span(self, span: Span, client: str = "c", *, may_rewind: bool = True) -> Batch | None:
-        """Get a span without waiting for what is not there."""
-        call = self.request_span(span, client, may_rewind=may_rewind)
+    def offset_range(
+        self, offset_range: OffsetRange, client: str = "c", *, may_rewind: bool = True
+    ) -> Batch | None:
+        """Get an offset range without waiting for what is not there."""
+        call = self.request_range(offset_range, client, may_rewind=may_rewind)
         self.tell(ev.GetTimedOut(call, client))
         batch = self.result(call)
         assert batch is None or isinstance(batch, Batch)

@@ -15,7 +15,7 @@ from pyarrow import flight
 from actors.admission.access import Grant, Grants
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_door import TokenDoor, grant_of
+from actors.admission.token_middleware import TokenMiddleware, grant_of
 
 DEADLINE_S = 20.0
 
@@ -55,7 +55,7 @@ class Guarded(flight.FlightServerBase):
         self.busy, self.go_on = threading.Semaphore(0), threading.Event()
         known = Grants.of([("s3cret", Grant("reader"))]) if grants is None else grants
         options = {} if tls is None else tls.server_options()
-        super().__init__(location, middleware=TokenDoor(known, calls_max).middleware, **options)
+        super().__init__(location, middleware=TokenMiddleware(known, calls_max).middleware, **options)
         if watched:
             self.guard.start(self.port)
 

@@ -13,7 +13,7 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 
 from actors.coordination.embedded import EmbeddedZooKeeper
-from actors.driver.roster import Roster
+from actors.driver.actor_registry import ActorRegistry
 from actors.driver.zookeepers import ZooKeepers
 from actors.gateway.address import GatewayAddress
 from conf.settings import InstanceSettings
@@ -33,7 +33,7 @@ class Instance:
     address: GatewayAddress
     group: ActorHandle
     gateway: ActorHandle
-    roster: Roster
+    actor_registry: ActorRegistry
     #: where the shards are placed
     places: PlacementGroup
     zookeeper: EmbeddedZooKeeper | None
@@ -61,7 +61,7 @@ class Instance:
             ConfigError: something else changed, or a shard's place or definition; nothing was done.
             ServerUnavailable: this server is not the active one, or does not answer.
         """
-        return self.roster.adopt(self.settings, changed)
+        return self.actor_registry.adopt(self.settings, changed)
 
     def stop(self) -> None:
         """Hand over, end the actors, and what was started for them."""
@@ -70,8 +70,8 @@ class Instance:
 
     def end(self) -> None:
         """End the actors, and what was started for them, as they are."""
-        self.roster.close()
-        for actor in (self.gateway, self.group, *self.roster.actors):
+        self.actor_registry.close()
+        for actor in (self.gateway, self.group, *self.actor_registry.actors):
             ray.kill(actor, no_restart=True)
         self.address.close()
         remove_placement_group(self.places)

@@ -16,8 +16,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from actors.admission.gateway_tls import GatewayTls
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver import local_ray
+from actors.driver.actor_registry import ActorRegistry
 from actors.driver.instance import Instance
-from actors.driver.roster import Roster
 from actors.driver.zookeepers import ZooKeepers
 from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import Gateway, GatewayWiring
@@ -151,7 +151,7 @@ def launch(
         address=address,
         group=group,
         gateway=gateway,
-        roster=Roster(group, shards, lambda shard: _late_shard(settings, names, shard)),
+        actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard)),
         places=places,
         zookeeper=zookeeper,
         zookeepers=started_by,

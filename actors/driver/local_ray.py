@@ -14,7 +14,7 @@ import ray
 from ray._private import ray_constants
 
 from actors.driver.ray_private import private_folder, require_token
-from canal_group import pages
+from canal_group import malloc_tuning
 
 LOOPBACK = "127.0.0.1"
 
@@ -30,7 +30,7 @@ def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = 
         log_to_driver: whether the actors' logs come to our stderr, too.
     """
     require_token()
-    with loopback_kept(), pages.inherited():
+    with loopback_kept(), malloc_tuning.inherited():
         ray.init(
             address="local",
             namespace=namespace,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from actors.store.rows import Wanted
 from actors.transport.row_client import RowClient
-from actors.transport.row_door import RowAddress
+from actors.transport.row_server import RowAddress
 from actors.transport.row_ticket import RowTicket
 from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, UsageError
@@ -37,8 +37,8 @@ FETCHES_MAX = 32
 class Part:
     """One of several contiguous runs that a batch is parted into, of about equally many rows.
 
-    A part ends where a transaction does, so that parts of a span that is read again are the same ones,
-    however its transactions came in fragments.
+    A part ends where a transaction does, so that parts of an offset range that is read again are the same
+    ones, however its transactions came in fragments.
 
     Raises:
         UsageError: there is no such part.

@@ -26,14 +26,14 @@ from actors.admission.access import Grant, Grants
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
 from actors.admission.request_values import client_id, whole
-from actors.admission.token_door import CALLS_MAX, TokenDoor, grant_of
+from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
+from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.group_handle import GroupHandle
-from actors.gateway.permit import Permit
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
-from actors.process.imports import settle
-from actors.store.rows import Parcel
+from actors.process.imports import freeze_imports
+from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.near_door import NearDoor, Offer
 from merge.errors import UsageError
@@ -82,7 +82,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         self._guard = ConnectionGuard(wiring.connections)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
-        tokens = TokenDoor(wiring.grants, wiring.calls_max)
+        tokens = TokenMiddleware(wiring.grants, wiring.calls_max)
         super().__init__(wiring.location, middleware=tokens.middleware, **tls)
         self._guard.start(self.port)
 
@@ -139,26 +139,26 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         try:
             named = json.loads(ticket.ticket)
             self._check_allowed(grant, named)
-            permit, table, batches = self._leaving(named)
-            permit.check()
+            delivery_lease, table, batches = self._leaving(named)
+            delivery_lease.check()
         except Exception as error:
             raise flight_error(refusal(error, "The ticket")) from error
-        return flight.GeneratorStream(table.schema, _messages(permit.guarded(batches)))
+        return flight.GeneratorStream(table.schema, _messages(delivery_lease.guarded(batches)))
 
     def _offer(self, grant: Grant, ticket: Mapping[str, Any]) -> Offer:
         """Lend the rows of an outstanding batch to a consumer on this machine."""
         self._check_allowed(grant, ticket)
-        permit, table, batches = self._leaving(ticket)
+        delivery_lease, table, batches = self._leaving(ticket)
         if not batches:
             batches = [pa.RecordBatch.from_pylist([], table.schema)]
-        return Offer([Parcel(None, batches)], permit.check)
+        return Offer([Payload(None, batches)], delivery_lease.check)
 
-    def _leaving(self, ticket: Mapping[str, Any]) -> tuple[Permit, pa.Table, list[pa.RecordBatch]]:
+    def _leaving(self, ticket: Mapping[str, Any]) -> tuple[DeliveryLease, pa.Table, list[pa.RecordBatch]]:
         """Return the rows that a ticket names, in messages of `reply_bytes_max`, and what lets them out."""
-        permit = self._group.permit(*_key(ticket))
+        delivery_lease = self._group.delivery_lease(*_key(ticket))
         table = self._table(ticket).unify_dictionaries()
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
-        return permit, table, table.to_batches(rows_max)
+        return delivery_lease, table, table.to_batches(rows_max)
 
     def _table(self, ticket: Mapping[str, Any]) -> pa.Table:
         key = _key(ticket)
@@ -180,7 +180,7 @@ class Gateway:
     """The door in an actor of its own; a plain class that `actors.driver.launch` turns into one."""
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
-        settle()
+        freeze_imports()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._door = Door(wiring, group, shard_actors, shards)
         threading.Thread(target=self._door.serve, name="flight", daemon=True).start()

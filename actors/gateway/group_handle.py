@@ -8,7 +8,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from actors.gateway.permit import Permit
+from actors.gateway.delivery_lease import DeliveryLease
 from actors.process.loop_thread import LoopThread
 from actors.transport.line import LineAddress
 from actors.transport.line_caller import KeptLine
@@ -59,13 +59,13 @@ class GroupHandle:
             return {"active": False, "error": str(error)}
         return status
 
-    def permit(self, client_id: str, epoch: int, batch_id: int) -> Permit:
+    def delivery_lease(self, client_id: str, epoch: int, batch_id: int) -> DeliveryLease:
         """Return the group's word that the rows of an outstanding batch may leave."""
 
         def ask() -> Future[float]:
             return self._loop.run(self._line.ask("confirm", client_id, epoch, batch_id))
 
-        return Permit(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
+        return DeliveryLease(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
 
     async def _find(self) -> LineAddress:
         with translated("The group"):

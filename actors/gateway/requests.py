@@ -25,15 +25,15 @@ from merge.delivery.ledger import Batch
 from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.rows.table_filter import TableFilter
+from merge.values.offset_range import OffsetRange, order_of
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span, order_of
 
 #: requests that change nothing of what is served to others; whatever else there is, or will be, operates
 READING = frozenset(
     {
         "subscribe",
         "get",
-        "span",
+        "offset_range",
         "describe",
         "locate",
         "ack",
@@ -42,7 +42,7 @@ READING = frozenset(
         "release",
         "unsubscribe",
         "outstanding",
-        "standing",
+        "lease_state",
         "status",
         "near",
     }
@@ -74,7 +74,7 @@ class Requests:
         #: those that may roll other clients back, if their caller's grant says so
         self._disturbing: dict[str, Callable[[dict[str, Any], bool], Any]] = {
             "subscribe": self._subscribe,
-            "span": self._span,
+            "offset_range": self._offset_range,
         }
         self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "get": self._get,
@@ -86,7 +86,7 @@ class Requests:
             "release": lambda body: group.call("release", *_key(body)),
             "unsubscribe": lambda body: group.call("unsubscribe", *_key(body)),
             "outstanding": self._outstanding,
-            "standing": lambda body: group.call("standing", body["client_id"]),
+            "lease_state": lambda body: group.call("lease_state", body["client_id"]),
             "status": lambda _: self.status(),
             "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
             "shard_add": self._add_shard,
@@ -178,9 +178,9 @@ class Requests:
             return None
         return self._delivered(key, batch)
 
-    def _span(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any] | None:
+    def _offset_range(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any] | None:
         timeout_s, key, until = wait_s(body), _key(body), body.get("until")
-        span = Span(
+        offset_range = OffsetRange(
             GroupPosition.from_json(body["start"]),
             GroupPosition.from_json(until) if until is not None else None,
             rows_max=max(1, whole(body, "rows_max")),
@@ -190,9 +190,9 @@ class Requests:
         )
         may_rewind = bool(body.get("may_rewind"))
         batch: Batch | None = self._group.call(
-            "span",
+            "offset_range",
             *key,
-            span,
+            offset_range,
             may_rewind=may_rewind,
             may_disturb=may_disturb,
             timeout_s=timeout_s,

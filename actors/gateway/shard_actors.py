@@ -9,7 +9,7 @@ import ray
 from ray.actor import ActorHandle
 
 from actors.transport.ray_errors import translated
-from actors.transport.row_door import RowAddress
+from actors.transport.row_server import RowAddress
 from merge.errors import CanalGroupError, ShardUnavailable
 
 #: how long a shard may take to tell its state, seconds

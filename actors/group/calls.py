@@ -13,13 +13,13 @@ from typing import Any
 
 from actors.group.active_group import ActiveGroup
 from actors.group.candidate import Candidate
-from actors.group.enrolment import Enrolment
+from actors.group.registration import ShardRegistration
 from actors.ports import Host
 from merge import events as ev
 from merge.delivery.ledger import Batch
 from merge.values.member import Policy
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 _log = logging.getLogger(__name__)
 
@@ -28,14 +28,14 @@ class GroupCalls:
     """One destination's group, as it is called; its methods run on one loop.
 
     Args:
-        enrolment: the shards of the destination.
+        registration: the shards of the destination.
         candidate: the server.
         host: that it runs on.
     """
 
-    def __init__(self, enrolment: Enrolment, candidate: Candidate, host: Host) -> None:
-        self._destination = enrolment.settings.destination
-        self._enrolment = enrolment
+    def __init__(self, registration: ShardRegistration, candidate: Candidate, host: Host) -> None:
+        self._destination = registration.settings.destination
+        self._registration = registration
         self._candidate = candidate
         self._host = host
         #: durable calls of a client follow each other
@@ -105,17 +105,17 @@ class GroupCalls:
         )
         return batch
 
-    async def span(
+    async def offset_range(
         self,
         client_id: str,
         epoch: int,
-        span: Span,
+        offset_range: OffsetRange,
         *,
         may_rewind: bool,
         timeout_s: float,
         may_disturb: bool = True,
     ) -> Batch | None:
-        """Deliver a span, waiting so long until it is there; None: it is not.
+        """Deliver an offset range, waiting so long until it is there; None: it is not.
 
         Raises:
             RolledBack: it begins before the cursor, and may not rewind.
@@ -126,8 +126,8 @@ class GroupCalls:
         batch: Batch | None = await self._candidate.serving().ask_within(
             timeout_s,
             client_id,
-            lambda call: ev.SpanRequested(
-                call, client_id, epoch, span, may_rewind, self._host.now_us(), may_disturb
+            lambda call: ev.RangeRequested(
+                call, client_id, epoch, offset_range, may_rewind, self._host.now_us(), may_disturb
             ),
         )
         return batch
@@ -144,7 +144,7 @@ class GroupCalls:
         await self.plan(client_id, epoch, batch_id)
         return self._candidate.serving().check_active()
 
-    async def standing(self, client_id: str) -> dict[str, Any] | None:
+    async def lease_state(self, client_id: str) -> dict[str, Any] | None:
         """Return a client's state as `status` shows it, with every acknowledgement before this call in it.
 
         None: there is no such subscription.
@@ -212,7 +212,7 @@ class GroupCalls:
         """
         group = self._candidate.serving()
         group.check_active()
-        return await self._enrolment.want(definition, start, group)
+        return await self._registration.want(definition, start, group)
 
     async def remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
         """Let a shard leave when what it has committed by now is acknowledged, or at once.

@@ -14,8 +14,8 @@ from typing import Any, NoReturn, Protocol
 
 from actors.group import wiring
 from actors.group.active_group import ActiveGroup
-from actors.group.enrolment import ENROL_WAIT_S, Enrolment
 from actors.group.leases import Leases
+from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
 from actors.group.standby import Standby
 from actors.ports import ConsumerLease, Coordinator, CursorStore, Host, Subscription
 from conf.settings import InstanceSettings
@@ -50,7 +50,7 @@ class Candidate:
     """One server that may become the active one of a destination; its methods run on one loop.
 
     Args:
-        enrolment: the shards of the destination.
+        registration: the shards of the destination.
         identity: of this server.
         reachable: says whether consumers have a way to it.
         host: that it runs on.
@@ -59,7 +59,7 @@ class Candidate:
 
     def __init__(
         self,
-        enrolment: Enrolment,
+        registration: ShardRegistration,
         identity: wiring.ServerIdentity,
         reachable: Callable[[], bool],
         host: Host,
@@ -67,12 +67,12 @@ class Candidate:
     ) -> None:
         #: what it serves; None: it stands by
         self.group: ActiveGroup | None = None
-        self._enrolment = enrolment
+        self._registration = registration
         self._identity = identity
         self._reachable = reachable
         self._host = host
         self._parts = parts
-        self._destination = enrolment.settings.destination
+        self._destination = registration.settings.destination
         self._standby = Standby(self._destination, identity.address)
         self._coordinator: Coordinator | None = None
         self._store: CursorStore | None = None
@@ -119,10 +119,12 @@ class Candidate:
     async def _live(self) -> None:
         """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
         try:
-            self._coordinator = self._parts.coordinator(self._enrolment.settings, self._identity, self._host)
+            self._coordinator = self._parts.coordinator(
+                self._registration.settings, self._identity, self._host
+            )
             self._standby = Standby(self._destination, self._identity.address, self._coordinator)
             leases = Leases(self._coordinator, self._host)
-            self._store = self._parts.cursor_store(self._enrolment.settings, self._coordinator, self._host)
+            self._store = self._parts.cursor_store(self._registration.settings, self._coordinator, self._host)
             while True:
                 epoch = await self._host.blocking(self._coordinator.campaign)
                 _log.info("destination=%s epoch=%d active", self._destination, epoch)
@@ -188,8 +190,8 @@ class Candidate:
         subscriptions = await self._host.blocking(store.load)
         held = await leases.restore([found.client_id for found in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
-        shards = self._enrolment.keep_those_with_actors()
-        machine = Group(self._parts.group_settings(self._enrolment.settings), epoch)
+        shards = self._registration.keep_those_with_actors()
+        machine = Group(self._parts.group_settings(self._registration.settings), epoch)
         self.group = ActiveGroup(
             machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
         )
@@ -202,9 +204,9 @@ class Candidate:
 
         The cursors hold them and they have actors, but nobody has told this process of them yet.
         """
-        until_s = self._loop.time() + ENROL_WAIT_S
+        until_s = self._loop.time() + REGISTRATION_WAIT_S
         held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
-        while self._loop.time() < until_s and self._enrolment.untold(held):
+        while self._loop.time() < until_s and self._registration.untold(held):
             await asyncio.sleep(TICK_S)
             coordinator.check_active()
 

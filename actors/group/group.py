@@ -14,9 +14,9 @@ from typing import Any
 from actors.group import wiring
 from actors.group.calls import GroupCalls
 from actors.group.candidate import Candidate
-from actors.group.enrolment import Enrolment
+from actors.group.registration import ShardRegistration
 from actors.process.host import OS_HOST
-from actors.process.imports import settle
+from actors.process.imports import freeze_imports
 from actors.shard.channel import RayShards
 from actors.transport.line import LineAddress
 from actors.transport.line_door import LineDoor
@@ -30,10 +30,10 @@ _CALLS = (
     "subscribe",
     "touch",
     "get",
-    "span",
+    "offset_range",
     "plan",
     "confirm",
-    "standing",
+    "lease_state",
     "ack",
     "rollback",
     "unsubscribe",
@@ -56,32 +56,32 @@ class GroupActor(GroupCalls):
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
     ) -> None:
-        settle()
+        freeze_imports()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._address = identity.address
         self._loop = asyncio.get_running_loop()
         self._door = LineDoor({call: getattr(self, call) for call in _CALLS})
         # The gateway is on our node.
         self._line_address = await self._door.open()
-        enrolment = Enrolment(settings, RayShards(shard_actors))
-        candidate = Candidate(enrolment, identity, lambda: self._door.lines > 0, OS_HOST)
-        super().__init__(enrolment, candidate, OS_HOST)
+        registration = ShardRegistration(settings, RayShards(shard_actors))
+        candidate = Candidate(registration, identity, lambda: self._door.lines > 0, OS_HOST)
+        super().__init__(registration, candidate, OS_HOST)
 
     # ---- the driver ------------------------------------------------------------------------------------
 
-    async def roster(self) -> tuple[list[ShardSettings], list[str], list[str]]:
+    async def actor_registry(self) -> tuple[list[ShardSettings], list[str], list[str]]:
         """Return the shards that wait for an actor, the names of those that are known, and who is gone."""
         group = self._candidate.group
         gone = group.machine.gone if group is not None else []
-        return self._enrolment.wanted, self._enrolment.known, gone
+        return self._registration.wanted, self._registration.known, gone
 
-    async def enrol(self, shard: ShardSettings) -> None:
+    async def register(self, shard: ShardSettings) -> None:
         """Take note that a shard has an actor; telling it again is harmless.
 
         Raises:
             UsageError: the group refuses it; nothing was changed.
         """
-        await self._enrolment.enrol(shard, self._candidate.group)
+        await self._registration.register(shard, self._candidate.group)
 
     async def line_at(self) -> LineAddress:
         """Return where the gateway can open its line."""

@@ -64,7 +64,7 @@ class GroupShards:
     def close(self, shard: int) -> str:
         """Let a shard that left leave its source; return its name.
 
-        Who made its actor ends it (see `actors.driver.roster`).
+        Who made its actor ends it (see `actors.driver.actor_registry`).
         """
         self._unfollow(shard)
         name, channel = self._channels[shard]

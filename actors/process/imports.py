@@ -29,7 +29,7 @@ class _NotHere:
             raise ModuleNotFoundError(f"{_PANDAS} is left out", name=name)
 
 
-def settle() -> None:
+def freeze_imports() -> None:
     """Make a process ready to serve: called first, by who serves in it.
 
     What is imported by now stays, hence is no garbage: the collector, which would look at all of it again and

@@ -86,7 +86,7 @@ class Intake:
         self._known = host.event()
         self._closing = host.event()
         #: a promise, and the ring's put cursor when it was made
-        self._promise: tuple[int, int] | None = None
+        self._low_watermark: tuple[int, int] | None = None
         self._thread = host.start(self._run, f"reader-{shard}")
 
     # ---- for the shard -------------------------------------------------------------------------------------
@@ -146,12 +146,12 @@ class Intake:
         known = self._reader.created
         return {name: known[name] for name in names if name in known}
 
-    def promise_us(self) -> int | None:
+    def low_watermark_us(self) -> int | None:
         """Return what the source's quiet promises, if every header before the promise was handed out."""
-        promise = self._promise
-        if promise is None:
+        low_watermark = self._low_watermark
+        if low_watermark is None:
             return None
-        frontier_us, put = promise
+        frontier_us, put = low_watermark
         _, handed_out, stored = self.ring.cursors
         return frontier_us if handed_out == stored == put else None
 
@@ -195,7 +195,7 @@ class Intake:
 
     def caught_up(self, frontier_us: int) -> None:
         """Note the source's promise, and wake whoever waits for headers."""
-        self._promise = frontier_us, self.ring.cursors[2]
+        self._low_watermark = frontier_us, self.ring.cursors[2]
         if frontier_us == END_OF_TIME_US and self.state is not IntakeState.FINISHED:
             self.state = IntakeState.FINISHED
             _log.info("shard=%s finished rows=%d", self._shard, self.rows)

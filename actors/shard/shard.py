@@ -29,18 +29,18 @@ from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.start import StartBy, earliest_position, latest_position
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
-from actors.process.imports import settle
+from actors.process.imports import freeze_imports
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
-from actors.store.rows import Parcel, gather
-from actors.transport.door_ground import certificate_where_reached, node_host
+from actors.store.rows import Payload, gather
+from actors.transport.bind_address import certificate_where_reached, node_host
 from actors.transport.line import LineAddress
 from actors.transport.line_door import LineDoor
-from actors.transport.row_door import RowAddress, RowDoor
+from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
@@ -74,7 +74,7 @@ class _Held:
     term: tuple[int, int]
     intake: Intake
     #: of the ring under this term; a later term rolls it back
-    turn: int
+    rollback_generation: int
     polling: Lock
     #: the promise that was reported last, and when, seconds
     reported_us: int | None = None
@@ -137,7 +137,7 @@ class Shard:
         #: (epoch, generation) of the group that is obeyed, whether or not anything is read for it
         self._term = (0, 0)
         self._asking = host.lock()
-        self._door: RowDoor | None = None
+        self._door: RowServer | None = None
         self._line_address: LineAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
 
@@ -191,7 +191,7 @@ class Shard:
                 self._leave()
 
     def _hold(self, intake: Intake) -> None:
-        self._held = _Held(self._term, intake, intake.ring.turn, self._host.lock())
+        self._held = _Held(self._term, intake, intake.ring.rollback_generation, self._host.lock())
 
     def _leave(self) -> None:
         held, self._held = self._held, None
@@ -239,20 +239,23 @@ class Shard:
         held = self._current(epoch, generation)
         self._asked_at_s = self._host.clock_s()
         if done != NOTHING:
-            held.intake.ring.ack(done, held.turn)
+            held.intake.ring.ack(done, held.rollback_generation)
         with held.polling:
             return self._report(held, items_max, wait_s)
 
     def _report(self, held: _Held, items_max: int, wait_s: float) -> ShardReport:
         intake = held.intake
-        promise_us = intake.promise_us()
-        news = (promise_us is not None and promise_us != held.reported_us) or (
+        low_watermark_us = intake.low_watermark_us()
+        news = (low_watermark_us is not None and low_watermark_us != held.reported_us) or (
             intake.state is IntakeState.STOPPED
         )
         gather_s = GATHER_S if held.busy else 0.0
         # A rollback that comes meanwhile ends this poll's right to read.
         run = intake.ring.get_within(
-            0.0 if news else wait_s, items_max=items_max, turn=held.turn, gather_s=gather_s
+            0.0 if news else wait_s,
+            items_max=items_max,
+            rollback_generation=held.rollback_generation,
+            gather_s=gather_s,
         )
         held.busy = intake.ring.is_much(run)
         error = intake.error if intake.state is IntakeState.STOPPED else None
@@ -273,11 +276,11 @@ class Shard:
 
         That of a source that has ended is its last: a group that did not hear it would wait for ever.
         """
-        promise_us, now_s = held.intake.promise_us(), self._host.clock_s()
-        if promise_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
+        low_watermark_us, now_s = held.intake.low_watermark_us(), self._host.clock_s()
+        if low_watermark_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
             return None
-        held.reported_us, held.reported_at_s = promise_us, now_s
-        return promise_us
+        held.reported_us, held.reported_at_s = low_watermark_us, now_s
+        return low_watermark_us
 
     def line_at(self) -> LineAddress:
         """Return where a group can open the line by which it polls and frees."""
@@ -303,10 +306,10 @@ class Shard:
         """Return where rows are handed out."""
         with self._asking:
             if self._door is None:
-                self._door = RowDoor(self._rows)
+                self._door = RowServer(self._rows)
             return self._door.address
 
-    def _rows(self, ticket: RowTicket) -> Iterator[Parcel]:
+    def _rows(self, ticket: RowTicket) -> Iterator[Payload]:
         """Yield the rows that a ticket names, see `actors.store.rows`.
 
         Raises:
@@ -358,7 +361,7 @@ class Shard:
         """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""
         held = self._held
         if held is not None and held.term == (epoch, generation):
-            held.intake.ring.ack(sequence, held.turn)
+            held.intake.ring.ack(sequence, held.rollback_generation)
 
     def status(self) -> dict[str, Any]:
         """Return the shard's state as a JSON object."""
@@ -388,6 +391,6 @@ class ShardActor(Shard):
     """One shard in a process of its own; a plain class that `actors.driver.launch` turns into an actor."""
 
     def __init__(self, wiring: ShardWiring) -> None:
-        settle()
+        freeze_imports()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         super().__init__(wiring)

@@ -102,7 +102,7 @@ class RingStore:
         self._short = False
         self._wakes = 0
         #: grows with each rollback
-        self._turn = 0
+        self._rollback_generation = 0
         self._payload: deque[Stored] = deque()
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
@@ -215,7 +215,7 @@ class RingStore:
         timeout_s: float,
         items_max: int | None = None,
         memunits_max: int | None = None,
-        turn: int | None = None,
+        rollback_generation: int | None = None,
         gather_s: float = 0.0,
     ) -> HeaderRun:
         """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
@@ -224,12 +224,13 @@ class RingStore:
             timeout_s: how long to wait; 0: not at all.
             items_max: bound on headers.
             memunits_max: bound on bytes, in units of `memunit_bytes`.
-            turn: `turn` as it was when the caller learned that it may read; None: whatever it is.
+            rollback_generation: `rollback_generation` as it was when the caller learned that it may read;
+                None: whatever it is.
             gather_s: how long to wait, beyond the first header, until there are many, or no room for more.
 
         Raises:
-            ShardUnavailable: the ring was closed, or rolled back for somebody else since `turn`; nothing was
-                handed out.
+            ShardUnavailable: the ring was closed, or rolled back for somebody else since
+                `rollback_generation`; nothing was handed out.
         """
         with self._lock:
             wakes = self._wakes
@@ -240,7 +241,7 @@ class RingStore:
                 self._not_empty.wait_for(
                     lambda: self._closed or self._gathered() or self._wakes != wakes, gather_s
                 )
-            if turn is not None and turn != self._turn:
+            if rollback_generation is not None and rollback_generation != self._rollback_generation:
                 raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
             if self._get == self._put:
                 self._check_open()
@@ -277,20 +278,20 @@ class RingStore:
 
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
-    def ack(self, sequence: int, turn: int | None = None) -> None:
+    def ack(self, sequence: int, rollback_generation: int | None = None) -> None:
         """Forget everything up to and with `sequence`, which was handed out.
 
         A sequence that is forgotten already changes nothing, and neither does one of an earlier turn.
 
         Args:
             sequence: of a header.
-            turn: `turn` when the header was handed out; None: whatever it is.
+            rollback_generation: `rollback_generation` when the header was handed out; None: whatever it is.
 
         Raises:
             UsageError: it was not handed out; nothing was changed.
         """
         with self._lock:
-            if turn not in (None, self._turn):
+            if rollback_generation not in (None, self._rollback_generation):
                 return
             if sequence > self._get:
                 raise UsageError(
@@ -309,7 +310,7 @@ class RingStore:
     def rollback(self) -> None:
         """Hand out again everything that is not acknowledged."""
         with self._lock:
-            self._turn += 1
+            self._rollback_generation += 1
             self._get, self._get_bytes = self._ack, self._ack_bytes
             self._not_empty.notify_all()
 
@@ -354,10 +355,10 @@ class RingStore:
         return found
 
     @property
-    def turn(self) -> int:
+    def rollback_generation(self) -> int:
         """Grows with each rollback: whose turn it is to read."""
         with self._lock:
-            return self._turn
+            return self._rollback_generation
 
     @property
     def cursors(self) -> tuple[int, int, int]:

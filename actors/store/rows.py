@@ -1,12 +1,12 @@
 """Rows on their way from a ring to the gateway: a range of a shard's sequences as Arrow IPC streams.
 
-A parcel is an IPC stream of just the range, and one table in one schema version. Its rows are as in a chunk,
+A payload is an IPC stream of just the range, and one table in one schema version. Its rows are as in a chunk,
 but
 
 - `_sequence` (int64, the ring's) stands in place of `_header`;
 - `before` is left out where no row's image before the change is wanted.
 
-It is written into memory that both ends see, or travels: all parcels of a range as the rows of one table,
+It is written into memory that both ends see, or travels: all payloads of a range as the rows of one table,
 `STREAMS`, each a message of its own.
 """
 
@@ -62,7 +62,7 @@ class Wanted:
         return TableFilter.of_reader(self.table_filter).matches
 
 
-class Parcel(NamedTuple):
+class Payload(NamedTuple):
     """Rows of one table in one schema version; or statements, without a name."""
 
     name: TableName | None
@@ -85,7 +85,7 @@ class Parcel(NamedTuple):
                 writer.write_batch(batch)
 
 
-def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Parcel]:
+def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Payload]:
     """Yield the wanted rows of consecutive parts of chunks.
 
     Raises:
@@ -105,19 +105,19 @@ def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Parcel]:
             if len(said.sequence):
                 statements.append(said)
     for (name, _), slices in versions.items():
-        yield Parcel(name, _sequenced(_thinned(slices, wanted)))
+        yield Payload(name, _sequenced(_thinned(slices, wanted)))
     if statements:
-        yield Parcel(None, _sequenced(statements))
+        yield Payload(None, _sequenced(statements))
 
 
-def message(parcel: Parcel) -> pa.RecordBatch:
-    """Return a parcel as one row of `STREAMS`."""
+def message(payload: Payload) -> pa.RecordBatch:
+    """Return a payload as one row of `STREAMS`."""
     # Written once, into a block that fits: a sink that grows would copy its bytes again and again.
-    block = pa.allocate_buffer(parcel.size())
-    parcel.write(block)
+    block = pa.allocate_buffer(payload.size())
+    payload.write(block)
     offsets = pa.py_buffer(np.array([0, block.size], dtype=np.int64))
     stream = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, block])
-    schema, table = parcel.name or (None, None)
+    schema, table = payload.name or (None, None)
     return pa.RecordBatch.from_arrays(
         [pa.array([schema], pa.utf8()), pa.array([table], pa.utf8()), stream], schema=STREAMS
     )
@@ -131,7 +131,7 @@ def read_message(message: pa.RecordBatch) -> tuple[TableName | None, pa.Buffer]:
 
 
 def opened(streams: Iterable[tuple[TableName | None, pa.Buffer]]) -> ShardRows:
-    """Return the rows of parcels, by whose they are and their streams, without copying them."""
+    """Return the rows of payloads, by whose they are and their streams, without copying them."""
     tables: list[ShardTable] = []
     statements: pa.Table | None = None
     for name, stream in streams:

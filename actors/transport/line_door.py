@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from actors.admission.held_connections import HeldConnections
-from actors.transport.door_ground import DoorCertificate
+from actors.transport.bind_address import RowServerCertificate
 from actors.transport.line import (
     GREETING_TIMEOUT_S,
     LOOPBACK,
@@ -60,7 +60,7 @@ class LineDoor:
         #: lines that are open: whose callers have proved who they are
         self.lines = 0
 
-    async def open(self, host: str = LOOPBACK, proof: DoorCertificate | None = None) -> LineAddress:
+    async def open(self, host: str = LOOPBACK, proof: RowServerCertificate | None = None) -> LineAddress:
         """Listen on a free port of `host`; return how to call.
 
         Args:
@@ -178,7 +178,7 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _context(proof: DoorCertificate) -> ssl.SSLContext:
+def _context(proof: RowServerCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # The library reads files only, and the key is on no disk.
     with os.fdopen(os.memfd_create("line"), "wb") as file:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.store.rows import Parcel
+from actors.store.rows import Payload
 from actors.store.segments import Segments
 from actors.transport.flight_errors import MALFORMED
 from canal_group.shared_memory.near import (
@@ -60,7 +60,7 @@ _ALIGNMENT = 64
 class Offer:
     """What a ticket names."""
 
-    parcels: Sequence[Parcel]
+    payloads: Sequence[Payload]
     #: called before anything is written where its reader could see it, and once more when all is written,
     #: before the reader is told; raises a CanalGroupError: it may not leave
     check: Callable[[], None] = lambda: None
@@ -175,13 +175,13 @@ class NearDoor:
         segment = None
         try:
             offer = self._offer(whom, request["ticket"])
-            places, size = _places(offer.parcels)
+            places, size = _places(offer.payloads)
             segment = segments.lend(size) if places else None
             block = bytearray(size) if segment is None else segment.bytes
-            for parcel, (begin, length) in zip(offer.parcels, places, strict=True):
+            for payload, (begin, length) in zip(offer.payloads, places, strict=True):
                 # A segment that was lent before is mapped by its reader: what is written is seen.
                 offer.check()
-                parcel.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
+                payload.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
             offer.check()
         except CanalGroupError as error:
             if segment is not None:
@@ -189,7 +189,7 @@ class NearDoor:
             refusal = {"error": error.to_dict(), "dropped": segments.take_dropped()}
             send(connection, refusal, deadline_s())
             return
-        names = [parcel.name for parcel in offer.parcels]
+        names = [payload.name for payload in offer.payloads]
         answer = {"names": names, "places": places, "dropped": segments.take_dropped()}
         until_s = deadline_s()
         if segment is None:
@@ -222,11 +222,11 @@ def _send_pieces(connection: socket.socket, block: memoryview, offer: Offer, unt
         send_block(connection, block[begin : begin + PIECE_BYTES], until_s)
 
 
-def _places(parcels: Sequence[Parcel]) -> tuple[list[tuple[int, int]], int]:
-    """Return where each parcel's stream stands in a segment, (begin, bytes), and how long that is."""
+def _places(payloads: Sequence[Payload]) -> tuple[list[tuple[int, int]], int]:
+    """Return where each payload's stream stands in a segment, (begin, bytes), and how long that is."""
     places, end = [], 0
-    for parcel in parcels:
-        size = parcel.size()
+    for payload in payloads:
+        size = payload.size()
         places.append((end, size))
         end += -(-size // _ALIGNMENT) * _ALIGNMENT
     return places, end

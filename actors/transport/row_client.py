@@ -13,7 +13,7 @@ from pyarrow import flight
 
 from actors.store.rows import opened, read_message
 from actors.transport.flight_errors import our_error
-from actors.transport.row_door import RowAddress
+from actors.transport.row_server import RowAddress
 from actors.transport.row_ticket import RowTicket
 from canal_group.shared_memory.near_client import NearClient
 from merge.errors import ShardUnavailable

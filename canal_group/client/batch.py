@@ -25,7 +25,7 @@ class Batch:
         self.ack_position = GroupPosition.from_json(value["ack"])
         #: where the stream stands behind it
         self.end = GroupPosition.from_json(value["end"])
-        #: of a span: which transactions it has in which order, as a digest; empty: it has no rows
+        #: of an offset range: which transactions it has in which order, as a digest; empty: it has no rows
         self.order = str(value.get("order", ""))
         self._envelope: pa.Table | None = None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from canal_group.client.consumer import Consumer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import ConfigError
@@ -84,8 +84,8 @@ def connect(
     where = uri if uri is not None or directory is None else directory.gateways
     assert where is not None
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))
-    door = GatewayDoor(where, destination, token, tls, shared_memory=shared_memory)
-    consumer = Consumer(door, client_id, filter, wait_s, retry_s=retry_s, node=directory)
+    gateway_client = GatewayClient(where, destination, token, tls, shared_memory=shared_memory)
+    consumer = Consumer(gateway_client, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
         consumer.subscribe(resume=resume)
     except BaseException:

@@ -17,12 +17,12 @@ from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
 
-from canal_group.client.ahead import Ahead
 from canal_group.client.batch import Batch
 from canal_group.client.lease import Lease, NodeKeeper
+from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
-from canal_group.gateway.door import GatewayDoor, fields
-from canal_group.gateway.patience import keep_trying
+from canal_group.gateway.gateway_client import GatewayClient, fields
+from canal_group.gateway.retry import keep_trying
 from merge.errors import (
     CanalGroupError,
     CoordinatorUnavailable,
@@ -52,7 +52,7 @@ class Consumer:
 
     def __init__(
         self,
-        door: GatewayDoor,
+        gateway_client: GatewayClient,
         client_id: str,
         table_filter: str,
         wait_s: float | None,
@@ -60,8 +60,8 @@ class Consumer:
         retry_s: float = 60.0,
         node: NodeKeeper | None = None,
     ) -> None:
-        self._door = door
-        self._lease = Lease(door, client_id, node)
+        self._gateway_client = gateway_client
+        self._lease = Lease(gateway_client, client_id, node)
         self._retry_s = retry_s
         self._filter = table_filter
         self._wait_s = wait_s
@@ -70,7 +70,7 @@ class Consumer:
         self._seen_id = 0
         self._unfinished = Unfinished()
         #: grows whenever outstanding batches are known to be taken back
-        self.turn = 0
+        self.rollback_generation = 0
         #: durable place at subscription
         self.cursor = GroupPosition()
 
@@ -99,7 +99,7 @@ class Consumer:
             self._lease.closed.wait,
         )
         self._seen_id = 0
-        self.turn += 1
+        self.rollback_generation += 1
         self._unfinished.forget()
         self.cursor = cursor
         self._lease.keep()
@@ -116,9 +116,9 @@ class Consumer:
         return self._lease.holder
 
     @property
-    def door(self) -> GatewayDoor:
+    def gateway_client(self) -> GatewayClient:
         """The way to the gateways; a copy of it serves tasks in other processes."""
-        return self._door
+        return self._gateway_client
 
     @property
     def retry_s(self) -> float:
@@ -211,7 +211,7 @@ class Consumer:
                 batch_id=lost[0],
             )
 
-    def span(
+    def offset_range(
         self,
         start: GroupPosition,
         until: GroupPosition | None = None,
@@ -230,13 +230,14 @@ class Consumer:
         in between. Do not mix with `get`.
 
         Args:
-            start: where a span ended, or the cursor at subscription.
-            until: where a span ended that began at `start`; None: what is there, within the bounds.
-            rows_max: bound on row changes of a span without `until`; one transaction always belongs to it.
+            start: where an offset range ended, or the cursor at subscription.
+            until: where an offset range ended that began at `start`; None: what is there, within the bounds.
+            rows_max: bound on row changes of an offset range without `until`; one transaction always belongs
+                to it.
             bytes_max: bound on their bytes.
             rows_min: how many rows it waits for, as far as the bounds let it have them; what holds more
                 rows than the rings never comes.
-            key_us_max: greatest key of a span without `until`, microseconds since 1970 UTC.
+            key_us_max: greatest key of an offset range without `until`, microseconds since 1970 UTC.
             timeout: seconds to wait for it.
 
         Returns:
@@ -257,7 +258,9 @@ class Consumer:
             "may_rewind": True,
         }
         batch = self._patiently(
-            lambda: self._lease.ask_for("span", self._batch, wait_s=timeout, timeout_s=timeout, **named)
+            lambda: self._lease.ask_for(
+                "offset_range", self._batch, wait_s=timeout, timeout_s=timeout, **named
+            )
         )
         if batch is None:
             return None
@@ -297,27 +300,27 @@ class Consumer:
 
     def _ack_once(self, batch_id: int) -> GroupPosition:
         """Acknowledge, after asking what became of an acknowledgement that was not answered."""
-        standing = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
-        if standing is not None and self._unfinished.moved(batch_id, self.cursor, standing):
-            return standing
+        lease_state = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
+        if lease_state is not None and self._unfinished.moved(batch_id, self.cursor, lease_state):
+            return lease_state
         self._unfinished.doubt(batch_id)
         try:
             return self._lease.ask_for("ack", _cursor, batch_id=batch_id)
         except RetryableError:
             raise
         except RolledBack:
-            self.turn += 1
+            self.rollback_generation += 1
             self._unfinished.forget(batch_id)
             raise
         except CanalGroupError as error:
             self._unfinished.refuse(batch_id)
-            if standing is not None and isinstance(error, UnknownBatch):
+            if lease_state is not None and isinstance(error, UnknownBatch):
                 # The server that delivered it says that it is acknowledged: our first attempt came through.
-                return standing
+                return lease_state
             raise
 
     def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
-        """Return where the sources' binlogs begin or end now, for `span`; its sequence is 0.
+        """Return where the sources' binlogs begin or end now, for `offset_range`; its sequence is 0.
 
         Raises:
             UsageError: a shard is files, which cannot say.
@@ -327,17 +330,19 @@ class Consumer:
     def rollback(self, batch_id: int | None = None) -> int:
         """Give back a batch and every later one, or all outstanding ones; return how many."""
         count = self._patiently(lambda: self._lease.ask_for("rollback", int, batch_id=batch_id))
-        self.turn += 1
+        self.rollback_generation += 1
         self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
         """Return the ids of the delivered and not acknowledged batches, oldest first."""
-        return self._patiently(lambda: self._door.ask_for("standing", _outstanding, client_id=self.client_id))
+        return self._patiently(
+            lambda: self._gateway_client.ask_for("lease_state", _outstanding, client_id=self.client_id)
+        )
 
     def status(self) -> dict[str, Any]:
         """Return the state of the instance: group, shards, subscribers."""
-        return self._door.ask_for("status", fields)
+        return self._gateway_client.ask_for("status", fields)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches for ever, each outstanding until it is acknowledged.
@@ -358,7 +363,7 @@ class Consumer:
             if batch is not None:
                 yield batch
 
-    def ahead(
+    def prefetch(
         self,
         read: Callable[[Batch], pa.Table],
         *,
@@ -378,7 +383,7 @@ class Consumer:
             depth: batches that are on their way at once. Their rows are held in memory.
             timeout: seconds to wait for a batch before the iteration ends; None: for ever.
         """
-        yield from Ahead(self, read, batch_size, depth, timeout)
+        yield from Prefetch(self, read, batch_size, depth, timeout)
 
     def resubscribe(self) -> bool:
         """Become the active consumer again; False, and nothing was done, if this one is closed."""
@@ -395,7 +400,9 @@ class Consumer:
         """Return an outstanding batch's rows; `Batch` is the friendlier way."""
         try:
             return self._patiently(
-                lambda: self._door.rows(client_id=self.client_id, epoch=self.epoch, batch_id=batch_id, **how)
+                lambda: self._gateway_client.rows(
+                    client_id=self.client_id, epoch=self.epoch, batch_id=batch_id, **how
+                )
             )
         except RolledBack:
             self._unfinished.forget(batch_id)
@@ -408,7 +415,7 @@ class Consumer:
         try:
             self._lease.close()
         finally:
-            self._door.close()
+            self._gateway_client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -423,8 +430,8 @@ class Consumer:
             until = deadline if until is None else min(until, deadline)
         return keep_trying(attempt, _AWAY, until, self._lease.closed.wait)
 
-    def _deadline_s(self, patience_s: float | None) -> float | None:
-        return None if patience_s is None else time.monotonic() + patience_s
+    def _deadline_s(self, timeout_s: float | None) -> float | None:
+        return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _cursor(value: Mapping[str, Any]) -> GroupPosition:

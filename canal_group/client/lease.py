@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
 from merge.values.position import GroupPosition
 
@@ -45,7 +45,7 @@ class _Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _LeaseState:
     """What the gateway says of a subscription."""
 
     epoch: int
@@ -77,13 +77,13 @@ class Lease:
     """The hold of one consumer on its client id.
 
     Args:
-        door: the way to the gateways.
+        gateway_client: the way to the gateways.
         client_id: what is held.
         node: keeps its running node; None: the gateway's server does.
     """
 
-    def __init__(self, door: GatewayDoor, client_id: str, node: NodeKeeper | None) -> None:
-        self._door = door
+    def __init__(self, gateway_client: GatewayClient, client_id: str, node: NodeKeeper | None) -> None:
+        self._gateway_client = gateway_client
         self._node = node
         self.client_id = client_id
         #: how others see us when they ask who holds the client id
@@ -100,7 +100,7 @@ class Lease:
         body: dict[str, Any] = {"holder": self.holder, "filter": table_filter, "resume": resume}
         if self._node is not None:
             body["session"] = self._node.take(self.client_id, self.holder)
-        taken = self._door.ask_for("subscribe", _Taken.read, client_id=self.client_id, **body)
+        taken = self._gateway_client.ask_for("subscribe", _Taken.read, client_id=self.client_id, **body)
         self.epoch = taken.epoch
         every_s = min(_TOUCH_EVERY_S, taken.lease_s * _TOUCH_EVERY_PART)
         self._touch_every_s = max(every_s, _TOUCH_EVERY_MIN_S)
@@ -113,13 +113,15 @@ class Lease:
             self._toucher.start()
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
-        """Ask the gateway for something in its name; see `GatewayDoor.ask`."""
-        return self._door.ask(request, wait_s=wait_s, client_id=self.client_id, epoch=self.epoch, **body)
+        """Ask the gateway for something in its name; see `GatewayClient.ask`."""
+        return self._gateway_client.ask(
+            request, wait_s=wait_s, client_id=self.client_id, epoch=self.epoch, **body
+        )
 
     def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
-        """Ask the gateway for something in its name; see `GatewayDoor.ask_for`."""
+        """Ask the gateway for something in its name; see `GatewayClient.ask_for`."""
         named: dict[str, Any] = {"client_id": self.client_id, "epoch": self.epoch}
-        return self._door.ask_for(request, read, wait_s=wait_s, **named, **body)
+        return self._gateway_client.ask_for(request, read, wait_s=wait_s, **named, **body)
 
     def cursor(self) -> GroupPosition:
         """Return the cursor, with all acknowledgements in it that any server has accepted.
@@ -127,17 +129,17 @@ class Lease:
         Raises:
             NotSubscribed, FencedError: the lease is over.
         """
-        standing = self._door.ask_for("standing", _Standing.read, client_id=self.client_id)
-        if standing is None or standing.cursor is None:
+        lease_state = self._gateway_client.ask_for("lease_state", _LeaseState.read, client_id=self.client_id)
+        if lease_state is None or lease_state.cursor is None:
             raise NotSubscribed(f"Client {self.client_id} is not subscribed.", hint="Subscribe again.")
-        if standing.epoch != self.epoch:
+        if lease_state.epoch != self.epoch:
             raise FencedError(
                 f"Epoch {self.epoch} of client {self.client_id} is over.",
                 hint="Another consumer took over. Stop this one.",
                 our_epoch=self.epoch,
-                current_epoch=standing.epoch,
+                current_epoch=lease_state.epoch,
             )
-        return standing.cursor
+        return lease_state.cursor
 
     def close(self) -> None:
         """Give it up for good; once more does nothing."""

@@ -219,13 +219,13 @@ def status(
     It is laid out for 80 columns; --wide adds sources, acknowledged positions and rings.
     """
     from canal_group.command.status_page import print_status
-    from canal_group.gateway.door import GatewayDoor
+    from canal_group.gateway.gateway_client import GatewayClient
     from canal_group.gateway.tls import Tls
 
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     with _gateways(gateway, destination, zookeeper, login) as where:
         token, tls = secret(token_env, "--token-env"), Tls(tls_ca, tls_cert, tls_key)
-        door = GatewayDoor(where, destination, token, tls)
+        gateway_client = GatewayClient(where, destination, token, tls)
 
         def show(state: dict[str, Any]) -> None:
             if as_json:
@@ -234,7 +234,7 @@ def status(
                 print_status(state, wide=wide)
 
         # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
-        door.ask_for("status", show)
+        gateway_client.ask_for("status", show)
 
 
 @app.command()
@@ -258,9 +258,9 @@ def binlog(
 ) -> None:
     """Print what binlog files hold: transactions, row changes, definitions, and counts."""
     from canal_group.command.binlog_tool import server_at, show
-    from canal_group.pages import keep_pages
+    from canal_group.malloc_tuning import tune_malloc
 
-    keep_pages()
+    tune_malloc()
     password = secret(password_env, "--password-env")
     server = server_at(lookup, password or "", ssl_ca) if lookup is not None else None
     with _quiet_interrupt():

@@ -27,7 +27,7 @@ _OUTSTANDING_MAX = 4
 _ROLLBACK_EVERY = 40
 _FIRST_ROLLBACK = 5
 #: how long rows or an acknowledgement may be refused for the moment, seconds
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 _T = TypeVar("_T")
 
@@ -97,7 +97,7 @@ class Reading:
 
     def _patiently(self, call: Callable[[], _T]) -> _T:
         """Call until it is not refused for the moment; the same call again is harmless."""
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + _TIMEOUT_S
         while True:
             try:
                 return call()

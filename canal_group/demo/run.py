@@ -47,7 +47,7 @@ _GET_S: Final = 0.5
 #: with everything there, silence for so long says that nothing comes behind it, seconds
 _QUIET_S: Final = 1.0
 #: with something missing, silence for so long says that it will not come, seconds
-_PATIENCE_S: Final = 30.0
+_TIMEOUT_S: Final = 30.0
 
 
 def run(options: DemoOptions) -> DemoReport:
@@ -181,7 +181,7 @@ def _read(reading: Reading, records: Sequence[Record], writers: Sequence[Writer]
             continue
         quiet_s = time.monotonic() - quiet_since_s
         written = sum(record.rows for record in records)
-        if quiet_s > _PATIENCE_S or (quiet_s > _QUIET_S and reading.delivered.distinct() >= written):
+        if quiet_s > _TIMEOUT_S or (quiet_s > _QUIET_S and reading.delivered.distinct() >= written):
             return
 
 

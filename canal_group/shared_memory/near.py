@@ -79,7 +79,7 @@ class NearAddress:
         return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
 
 
-def prove_as_caller(door: socket.socket, key: bytes, secret: bytes) -> None:
+def prove_as_caller(gateway_client: socket.socket, key: bytes, secret: bytes) -> None:
     """Prove to a door that we know the secret of a key, once it has proved the same to us.
 
     Raises:
@@ -87,10 +87,12 @@ def prove_as_caller(door: socket.socket, key: bytes, secret: bytes) -> None:
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
     mine = proof.new_nonce()
-    _send(door, key + mine, until_s)
-    theirs = _exactly(door, proof.NONCE_BYTES, until_s)
-    proof.check(_exactly(door, proof.PROOF_BYTES, until_s), proof.proof_of_door(secret, mine, theirs))
-    _send(door, proof.proof_of_caller(secret, mine, theirs), until_s)
+    _send(gateway_client, key + mine, until_s)
+    theirs = _exactly(gateway_client, proof.NONCE_BYTES, until_s)
+    proof.check(
+        _exactly(gateway_client, proof.PROOF_BYTES, until_s), proof.proof_of_door(secret, mine, theirs)
+    )
+    _send(gateway_client, proof.proof_of_caller(secret, mine, theirs), until_s)
 
 
 def prove_as_door(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:

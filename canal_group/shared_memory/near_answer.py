@@ -19,9 +19,9 @@ _NEEDED_SEALS = fcntl.F_SEAL_SHRINK
 class NearAnswer:
     """Where the rows of an answer are."""
 
-    #: of each parcel: schema and table; None: statements
+    #: of each payload: schema and table; None: statements
     names: tuple[tuple[str, str] | None, ...]
-    #: of each parcel: where its stream begins, and how many bytes it has
+    #: of each payload: where its stream begins, and how many bytes it has
     places: tuple[tuple[int, int], ...]
     #: of the memory that they are lent in; None: they follow the message
     segment: int | None

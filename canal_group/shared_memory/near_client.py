@@ -62,7 +62,7 @@ class NearClient:
             raise
 
     def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
-        """Return what a ticket names: the name of each parcel, and its stream.
+        """Return what a ticket names: the name of each payload, and its stream.
 
         It is read in place, or, where more would be lent than may be, was sent.
 

@@ -27,7 +27,7 @@ def new_nonce() -> bytes:
 
 def proof_of_door(secret: bytes, callers: bytes, doors: bytes) -> bytes:
     """Return the door's proof for the nonces of both."""
-    return hmac.digest(secret, b"door" + callers + doors, "sha256")
+    return hmac.digest(secret, b"gateway_client" + callers + doors, "sha256")
 
 
 def proof_of_caller(secret: bytes, callers: bytes, doors: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A bounded read: what stands between two places, walked span by span by one consumer for each of its tasks.
+"""A bounded read: what is between two places, walked range by range by one consumer for each of its tasks.
 
 Several tasks take turns: the range is parted into stretches of the merged order, each read by one task and
 passed by the others without its rows. A stretch ends behind a key, so that it does not matter which of equal
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from canal_group.client.batch import Batch
 from canal_group.spark.limit import crossed, reached
 from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
-from canal_group.spark.reading import SpanPart, parts
+from canal_group.spark.reading import RangePart, parts
 from canal_group.spark.session import Session
 from merge.errors import CanalGroupError, ConfigError, DataError, UsageError
 from merge.values.position import GroupPosition
@@ -79,14 +79,14 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
         """Return the client id of each task; the first one's is the read's own."""
         return [f"{options.client}.{task + 1}" if task else options.client for task in range(self.tasks)]
 
-    def walk(self, session: Session, options: Options) -> Iterator[SpanPart]:
-        """Yield the spans of this task's stretches."""
+    def walk(self, session: Session, options: Options) -> Iterator[RangePart]:
+        """Yield the offset ranges of this task's stretches."""
         place, limit = GroupPosition.from_json(self.start), self._limit()
         for number, stretch in enumerate(self.stretches):
-            for epoch, span in self._spans(session, options, place, stretch):
-                place = span.end
+            for epoch, offset_range in self._offset_ranges(session, options, place, stretch):
+                place = offset_range.end
                 if number % self.tasks == self.task:
-                    (part,) = parts(options, epoch, span, 1)
+                    (part,) = parts(options, epoch, offset_range, 1)
                     beyond = limit is not None and crossed(limit, place)
                     yield replace(part, limit=self.until) if beyond else part
                 if self.tasks == 1 and limit is not None and reached(limit, place):
@@ -104,31 +104,31 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
         place, (whole,) = GroupPosition.from_json(self.start), self.stretches
         limit = self._limit()
         while limit is None or not reached(limit, place):
-            first = next(self._spans(session, options, place, whole), None)
+            first = next(self._offset_ranges(session, options, place, whole), None)
             if first is None:
                 return
             place = first[1].end
             stretch = Stretch(min(place.passed_us, whole.key_us_max), None)
-            for _, span in self._spans(session, options, place, stretch):
-                place = span.end
+            for _, offset_range in self._offset_ranges(session, options, place, stretch):
+                place = offset_range.end
             yield replace(stretch, sequence=place.sequence)
 
-    def _spans(
+    def _offset_ranges(
         self, session: Session, options: Options, place: GroupPosition, stretch: Stretch
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield the spans from a place to the end of a stretch, each with the epoch to read it under."""
+        """Yield the ranges from a place to the end of a stretch, each with the epoch to read it under."""
         share = options.partitions
         session.end_at(stretch.key_us_max)
         while stretch.sequence is None or place.sequence < stretch.sequence:
-            span = session.next_batch(
+            offset_range = session.next_batch(
                 place,
                 max(1, options.max_rows_per_batch // share),
                 max(1, options.max_bytes_per_batch // share),
             )
-            if span is None:
+            if offset_range is None:
                 return
-            place = span.end
-            yield session.plan(span.start, place)
+            place = offset_range.end
+            yield session.plan(offset_range.start, place)
 
     def _limit(self) -> GroupPosition | None:
         return GroupPosition.from_json(self.until) if self.until else None

@@ -1,7 +1,8 @@
-"""A limit: the group position that a bounded read ends at, where that is not the end of a span.
+"""A limit: the group position that a bounded read ends at, where that is not the end of an offset range.
 
-Spans are runs of the merged log and end where that does. A position is a place in each shard's binlog,
-wherever those are, so the last spans may reach beyond it in some shards: rows behind its places are left out.
+Offset ranges are runs of the merged log and end where that does. A position is a place in each shard's
+binlog, wherever those are, so the last offset ranges may reach beyond it in some shards: rows behind its
+places are left out.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from canal_group.spark.shapes import encoded
+from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition, Position, file_order
-from merge.values.span import reaches_back
 
 #: of `merge.rows.typed.TYPED`, what tells on which side of a limit a row stands
 COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
@@ -30,7 +31,7 @@ def reached(limit: GroupPosition, place: GroupPosition) -> bool:
 
 
 def crossed(limit: GroupPosition, end: GroupPosition) -> bool:
-    """Return whether a span that ends there may have rows beyond a limit."""
+    """Return whether an offset range that ends there may have rows beyond a limit."""
     return not (end.shards.keys() <= limit.shards.keys() and reaches_back(end.shards, limit.shards))
 
 

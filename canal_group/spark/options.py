@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from canal_group.client.consumer import Consumer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from merge.errors import ConfigError
 from merge.values.position import GroupPosition
@@ -132,15 +132,15 @@ class Options:
                 hint="A micro-batch would wait for rows that it may not have.",
             )
 
-    def door(self) -> GatewayDoor:
+    def gateway_client(self) -> GatewayClient:
         """Return a connection to the gateway."""
         tls = Tls(self.tls_ca, self.tls_cert, self.tls_key)
         shared_memory = self.shared_memory
-        return GatewayDoor(self.gateway, self.destination, self.token, tls, shared_memory=shared_memory)
+        return GatewayClient(self.gateway, self.destination, self.token, tls, shared_memory=shared_memory)
 
     def consumer(self) -> Consumer:
         """Return the consumer that this query is, not subscribed yet."""
-        return Consumer(self.door(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
+        return Consumer(self.gateway_client(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
 
 
 def _text(_option: str, text: str) -> str:

@@ -1,8 +1,8 @@
-"""The executors' end of a query: reads one part of a span straight from the gateway, piece by piece.
+"""The executors' end of a query: reads one part of an offset range straight from the gateway, piece by piece.
 
-A span is cut into pieces of about `PIECE_ROWS` rows, between transactions, and a part is a run of them. While
-Spark takes the rows of one piece the next one is on its way: the gateway assembles, this process reshapes and
-the JVM makes its rows at the same time.
+An offset range is cut into pieces of about `PIECE_ROWS` rows, between transactions, and a part is a run of
+them. While Spark takes the rows of one piece the next one is on its way: the gateway assembles, this process
+reshapes and the JVM makes its rows at the same time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from canal_group.client.batch import Batch
-from canal_group.client.span_rows import SpanRows
-from canal_group.pages import keep_pages
+from canal_group.client.range_rows import RangeRows
+from canal_group.malloc_tuning import tune_malloc
 from canal_group.spark.limit import COLUMNS, within
 from canal_group.spark.options import Options
 from canal_group.spark.shapes import CHANGE, added_columns
@@ -30,14 +30,14 @@ PIECE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class SpanPart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
-    """A contiguous run of a span; carries what any executor needs to read it."""
+class RangePart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
+    """A contiguous run of an offset range; carries what any executor needs to read it."""
 
     options: Options = field(repr=False)
     #: fencing epoch of the driver's consumer
     epoch: int
     batch_id: int
-    #: the span as JSON texts of its positions
+    #: the offset range as JSON texts of its positions
     start: str
     end: str
     #: which transactions it has in which order, see `Batch.order`
@@ -45,29 +45,37 @@ class SpanPart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
     #: which pieces of how many
     pieces: range
     count: int
-    #: JSON of a position that rows of the span stand behind, which are not wanted; empty: none do
+    #: JSON of a position that rows of the offset range stand behind, which are not wanted; empty: none do
     limit: str = ""
 
 
-def parts(options: Options, epoch: int, span: Batch, partitions: int) -> list[SpanPart]:
-    """Return a span as so many parts, of about as many rows each.
+def parts(options: Options, epoch: int, offset_range: Batch, partitions: int) -> list[RangePart]:
+    """Return an offset range as so many parts, of about as many rows each.
 
     Args:
         options: of the query.
-        epoch: fencing epoch of the consumer that the span is outstanding for.
-        span: what is read.
+        epoch: fencing epoch of the consumer that the offset range is outstanding for.
+        offset_range: what is read.
         partitions: how many.
     """
-    each = max(1, -(-span.rows // (partitions * PIECE_ROWS)))
+    each = max(1, -(-offset_range.rows // (partitions * PIECE_ROWS)))
     count = each * partitions
-    positions = span.start.to_json(), span.end.to_json()
+    positions = offset_range.start.to_json(), offset_range.end.to_json()
     return [
-        SpanPart(options, epoch, span.batch_id, *positions, span.order, range(first, first + each), count)
+        RangePart(
+            options,
+            epoch,
+            offset_range.batch_id,
+            *positions,
+            offset_range.order,
+            range(first, first + each),
+            count,
+        )
         for first in range(0, count, each)
     ]
 
 
-def read_part(part: SpanPart, shape: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
+def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of a part in merged order, in the shape that is wanted.
 
     A gateway or a group that was restarted meanwhile has the same rows under another batch id.
@@ -78,10 +86,10 @@ def read_part(part: SpanPart, shape: Callable[[pa.Table], pa.Table]) -> Iterator
 
     Raises:
         FencedError: the query has another driver by now.
-        RolledBack: the span is done with.
+        RolledBack: the offset range is done with.
         RetryableError: no server answered for `retrySeconds`.
     """
-    _settle()
+    _reconcile()
     source, kept = _rows_of(part), _kept_of(part)
     pool = ThreadPoolExecutor(1, thread_name_prefix="piece")
 
@@ -97,20 +105,20 @@ def read_part(part: SpanPart, shape: Callable[[pa.Table], pa.Table]) -> Iterator
         yield coming.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-        source.door.close()
+        source.gateway_client.close()
 
 
 @cache
-def _settle() -> None:
+def _reconcile() -> None:
     """Make a worker process one that rows pass through: once, it serves many tasks.
 
     Freed memory stays with it, and what it has imported is not looked through for garbage after every task.
     """
-    keep_pages()
+    tune_malloc()
     gc.freeze()
 
 
-def _rows_of(part: SpanPart) -> SpanRows:
+def _rows_of(part: RangePart) -> RangeRows:
     options = part.options
     wanted: dict[str, Any] = {"format": "envelope"}
     if options.format == "typed":
@@ -121,10 +129,10 @@ def _rows_of(part: SpanPart) -> SpanRows:
         added = added_columns(options.columns)
         wanted["added"] = sorted({*added, *COLUMNS}) if part.limit else added
     where = part.batch_id, part.start, part.end, part.order
-    return SpanRows(options.door(), options.client, part.epoch, *where, wanted, options.retry_s)
+    return RangeRows(options.gateway_client(), options.client, part.epoch, *where, wanted, options.retry_s)
 
 
-def _kept_of(part: SpanPart) -> Callable[[pa.Table], pa.Table]:
+def _kept_of(part: RangePart) -> Callable[[pa.Table], pa.Table]:
     """Return what takes the rows of a part that are wanted."""
     if not part.limit:
         return lambda rows: rows

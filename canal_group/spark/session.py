@@ -1,8 +1,8 @@
-"""The driver's end of a query: plans spans, and says which are done with.
+"""The driver's end of a query: plans offset ranges, and says which are done with.
 
-Spark keeps the truth: a span that it asks for begins where everything before is in its commit log. So a span
-is acknowledged when the one behind it is asked for, and the gateway's cursor only says what rings and binlogs
-have to keep. Whatever Spark asks for after a restart is asked of the gateway as it is.
+Spark keeps the truth: an offset range that it asks for begins where everything before is in its commit log.
+So an offset range is acknowledged when the one behind it is asked for, and the gateway's cursor only says
+what rings and binlogs have to keep. Whatever Spark asks for after a restart is asked of the gateway as it is.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from merge.errors import (
     ServerUnavailable,
     UnknownBatch,
 )
+from merge.values.offset_range import same_places
 from merge.values.position import GroupPosition
-from merge.values.span import same_places
 
 #: how long one look for new rows lasts, seconds; Spark looks again
 LOOK_S = 0.5
@@ -50,11 +50,12 @@ class Session:
         self._options = options
         self._beside = beside
         self._consumer: Consumer | None = None
-        #: spans that were planned and are not done with, oldest first; two at most while all goes well
+        #: offset ranges that were planned and are not done with, oldest first; two at most while all goes
+        #: well
         self._planned: list[Batch] = []
         #: greatest key of a query that ends, microseconds since 1970 UTC; None: it goes on
         self._target_us: int | None = None
-        #: when the last span was planned, seconds
+        #: when the last offset range was planned, seconds
         self._planned_at_s = time.monotonic()
         #: where the sources' binlogs ended, and when they were asked, seconds
         self._latest: GroupPosition | None = None
@@ -135,17 +136,17 @@ class Session:
         return replace(self._latest, sequence=self._planned[-1].end.sequence if self._planned else 0)
 
     def next(self, start: GroupPosition, rows_max: int, bytes_max: int) -> GroupPosition:
-        """Plan the next span and return its end; `start` if nothing is there."""
+        """Plan the next offset range and return its end; `start` if nothing is there."""
         batch = self.next_batch(start, rows_max, bytes_max)
         return start if batch is None else batch.end
 
     def next_batch(self, start: GroupPosition, rows_max: int, bytes_max: int) -> Batch | None:
-        """Plan the next span; None: nothing is there, and where the query ends nothing will be."""
+        """Plan the next offset range; None: nothing is there, and where the query ends nothing will be."""
         self.finish(start)
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
             passed = self._passed()
-            batch = self._span(
+            batch = self._offset_range(
                 start,
                 None,
                 rows_max=rows_max,
@@ -165,7 +166,7 @@ class Session:
             self._check_time(deadline_s, "what was committed before the query ends", start)
 
     def _rows_min(self) -> int:
-        """Return how many rows the next span waits for; a query that ends waits for none."""
+        """Return how many rows the next offset range waits for; a query that ends waits for none."""
         waited = time.monotonic() >= self._planned_at_s + self._options.max_delay_s
         least = self._options.min_rows_per_batch
         return 0 if least == 1 or waited or self._target_us is not None else least
@@ -177,7 +178,7 @@ class Session:
                 return self._connected().epoch, batch
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
-            found = self._span(start, end)
+            found = self._offset_range(start, end)
             if found is not None:
                 self._planned = [found]
                 return self._connected().epoch, found
@@ -216,8 +217,9 @@ class Session:
                 try:
                     self._patiently(partial(self._acknowledge, batch.batch_id))
                 except AckOutOfOrder:
-                    # A span that was taken back, and that an executor had planned again for itself, stands
-                    # before it under an id that nobody else knows. Whoever reads still plans again likewise.
+                    # An offset range that was taken back, and that an executor had planned again for itself,
+                    # stands before it under an id that nobody else knows. Whoever reads still plans again
+                    # likewise.
                     self._planned = []
                     self._patiently(lambda: self._connected().rollback())
                     return
@@ -225,9 +227,9 @@ class Session:
     def _acknowledge(self, batch_id: int) -> None:
         self._connected().ack(batch_id)
 
-    def _span(self, start: GroupPosition, until: GroupPosition | None, **bounds: Any) -> Batch | None:
+    def _offset_range(self, start: GroupPosition, until: GroupPosition | None, **bounds: Any) -> Batch | None:
         found: Batch | None = self._patiently(
-            lambda: self._connected().span(start, until, **{"timeout": LOOK_S, **bounds}), RolledBack
+            lambda: self._connected().offset_range(start, until, **{"timeout": LOOK_S, **bounds}), RolledBack
         )
         return found
 

@@ -23,10 +23,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from canal_group.gateway.patience import keep_trying
+from canal_group.gateway.retry import keep_trying
 from canal_group.spark.bounded import Bounds, bounded
 from canal_group.spark.options import Options, as_offset, first_of, from_offset
-from canal_group.spark.reading import SpanPart, parts, read_part
+from canal_group.spark.reading import RangePart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
 from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
 from merge.errors import RetryableError
@@ -69,9 +69,9 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
     def _typed_schema(self) -> pa.Schema:
         chosen = self._chosen
         table = chosen.table
-        with closing(chosen.door()) as door:
+        with closing(chosen.gateway_client()) as gateway_client:
             columns = keep_trying(
-                lambda: door.ask_for("describe", _columns, table=table, client_id=chosen.client),
+                lambda: gateway_client.ask_for("describe", _columns, table=table, client_id=chosen.client),
                 (RetryableError,),
                 time.monotonic() + chosen.retry_s,
                 threading.Event().wait,
@@ -162,13 +162,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part in merged order."""
-        assert isinstance(partition, SpanPart), "Spark hands back what `partitions` returned"
+        assert isinstance(partition, RangePart), "Spark hands back what `partitions` returned"
         for rows in read_part(partition, partial(shape, self._options, self._schema)):
             yield from rows.to_batches(BATCH_ROWS)
 
 
 class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
-    """Reads what stands between two places, span by span; tasks take turns in stretches of the merged order.
+    """Reads what is between two places, range by range; tasks take turns in stretches of the merged order.
 
     Args:
         options: of the query.

@@ -9,7 +9,7 @@ import numpy as np
 from merge.errors import DataError
 from merge.values.cut import cut
 from merge.values.header import WHOLE, Flag, Headers
-from merge.values.span import Span, whole
+from merge.values.offset_range import OffsetRange, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class BatchLimits:
     #: headers without rows that are gathered before they are delivered as an empty batch. At most the slots
     #: of a ring: one that is full of such headers would wait for its consumer, and the consumer for it.
     empty_headers_max: int = 1_024
-    #: what the ring of a shard holds at most, headers and bytes: a transaction of a span has to fit
+    #: what the ring of a shard holds at most, headers and bytes: a transaction of an offset range has to fit
     ring_headers_max: int | None = None
     ring_bytes_max: int | None = None
 
@@ -48,26 +48,28 @@ class BatchLimits:
             ddl_isolation=self.ddl_isolation,
         )
 
-    def count_span(self, headers: Headers, span: Span) -> int:
-        """Return how many of the first headers make a span whose end is not given; 0: it has to wait.
+    def count_range(self, headers: Headers, offset_range: OffsetRange) -> int:
+        """Return how many of the first headers make a range whose end is not given; 0: it has to wait.
 
         Args:
             headers: (n,) HEADER, in merged order.
-            span: what is asked for.
+            offset_range: what is asked for.
 
         Raises:
             DataError: the first transaction cannot become whole.
         """
-        if span.key_us_max is not None:
-            headers = headers[: int(np.searchsorted(headers["key_us"], span.key_us_max, side="right"))]
+        if offset_range.key_us_max is not None:
+            headers = headers[
+                : int(np.searchsorted(headers["key_us"], offset_range.key_us_max, side="right"))
+            ]
         if not len(headers):
             return 0
         lead = _lead(headers)
-        count = lead + cut(headers[lead:], rows_max=span.rows_max, bytes_max=span.bytes_max)
+        count = lead + cut(headers[lead:], rows_max=offset_range.rows_max, bytes_max=offset_range.bytes_max)
         count = whole(headers, lead, count)
         if not count:
             self._check_fits(headers[lead:])
-        enough = count < len(headers) or int(headers["rows"].sum()) >= span.rows_min
+        enough = count < len(headers) or int(headers["rows"].sum()) >= offset_range.rows_min
         return count if enough else 0
 
     def may_wait(self, headers: Headers) -> bool:
@@ -78,31 +80,33 @@ class BatchLimits:
         """Return if more of a transaction that has not ended can come into its shard's ring.
 
         Raises:
-            DataError: it is larger than the ring, which nothing frees before a span has all of it.
+            DataError: it is larger than the ring, which nothing frees before an offset range has all of it.
         """
         most = self._full(fragments)
         if most:
             raise DataError(
-                f"A transaction is larger than the ring of its shard, {most}: no span can have it whole.",
+                f"A transaction is larger than the ring of its shard, {most}: no offset range can have it"
+                f" whole.",
                 hint="Raise store.size of the instance, and restart it.",
                 offset=int(fragments["begin_offset"][0]),
             )
 
     def check_brings(self, shard: str, headers: Headers) -> None:
-        """Return if a shard, which holds back the rest of a span, can bring more while the span waits.
+        """Return if a shard, which holds back the rest of a range, can bring more while the range waits.
 
         Args:
             shard: its name.
-            headers: what it brought that only the reader of the span keeps in the ring.
+            headers: what it brought that only the reader of the offset range keeps in the ring.
 
         Raises:
-            DataError: its ring is full of them, and is not freed before the span is read.
+            DataError: its ring is full of them, and is not freed before the offset range is read.
         """
         most = self._full(headers)
         if most:
             raise DataError(
-                f"The ring of shard {shard}, {most}, is full before all of the span is there: no row of the"
-                " span comes any more.",
+                f"The ring of shard {shard}, {most}, is full before all of the offset range is there: no row"
+                f" of the"
+                " offset range comes any more.",
                 hint="Raise store.size of the instance, and restart it; or begin the query anew.",
                 shard=shard,
             )

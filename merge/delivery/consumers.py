@@ -32,16 +32,16 @@ from merge.events import (
     GetTimedOut,
     LeaseFailed,
     PlanRequested,
+    RangeRequested,
     ReleaseRequested,
     Resume,
     RollbackRequested,
-    SpanRequested,
     SubscribeRequested,
     UnsubscribeRequested,
 )
 from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from merge.order.stream import Stream
-from merge.values.span import Span
+from merge.values.offset_range import OffsetRange
 
 
 class Consumers:
@@ -82,8 +82,8 @@ class Consumers:
                 return [Reply(event.call, None)]
             case GetRequested():
                 return self._get(event)
-            case SpanRequested():
-                return self._span(event)
+            case RangeRequested():
+                return self._offset_range(event)
             case GetTimedOut():
                 return self._timed_out(event)
             case PlanRequested():
@@ -179,21 +179,23 @@ class Consumers:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         return [*subscriber.get(event), *self._subscribers.serve()]
 
-    def _span(self, event: SpanRequested) -> list[Instruction]:
+    def _offset_range(self, event: RangeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
-        event.span.check()
-        event = replace(event, span=self._said(event.span))
+        event.offset_range.check()
+        event = replace(event, offset_range=self._said(event.offset_range))
         if event.may_rewind:
-            self._subscribers.check_apart(event.client_id, event.span.start)
+            self._subscribers.check_apart(event.client_id, event.offset_range.start)
         if not event.may_disturb and subscriber.would_rewind(event, self._stream):
             self._subscribers.check_alone(event.client_id)
-        return [*subscriber.get_span(event, self._stream), *self._subscribers.serve()]
+        return [*subscriber.get_range(event, self._stream), *self._subscribers.serve()]
 
-    def _said(self, span: Span) -> Span:
-        """Return a span whose positions say nothing of who belongs to the group."""
-        until = span.until
+    def _said(self, offset_range: OffsetRange) -> OffsetRange:
+        """Return an offset range whose positions say nothing of who belongs to the group."""
+        until = offset_range.until
         said = self._stream.said
-        return replace(span, start=said(span.start), until=None if until is None else said(until))
+        return replace(
+            offset_range, start=said(offset_range.start), until=None if until is None else said(until)
+        )
 
     def _timed_out(self, event: GetTimedOut) -> list[Instruction]:
         subscriber = self._subscribers.find(event.client_id)

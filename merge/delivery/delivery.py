@@ -5,7 +5,7 @@ Rules:
 1. Gets are answered in the order in which they came, each with the next batch.
 2. Where batches were lost, the next get is refused with `RolledBack`, once: that refusal is the notice, and
    the only one that changes something.
-3. A span is given from where it begins, or refused.
+3. An offset range is given from where it begins, or refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, assert_never
 
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.ledger import Batch, Ledger
-from merge.delivery.place import Place
+from merge.delivery.read_position import ReadPosition
 from merge.errors import CanalGroupError, RolledBack
-from merge.events import GetRequested, SpanRequested
+from merge.events import GetRequested, RangeRequested
 from merge.instructions import Instruction, Refuse, Reply
 from merge.order.stream import Stream
+from merge.values.offset_range import OffsetRange, same_places
 from merge.values.position import GroupPosition
-from merge.values.span import Span, same_places
 
 
 class Delivery:
@@ -36,9 +36,9 @@ class Delivery:
 
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
         self.ledger = Ledger(server_epoch, limits.outstanding_max, after_id)
-        self.place = Place(limits)
+        self.place = ReadPosition(limits)
         #: gets that wait for data, by call
-        self.waiting: dict[int, GetRequested | SpanRequested] = {}
+        self.waiting: dict[int, GetRequested | RangeRequested] = {}
         self._client_id = client_id
         #: told to the consumer with its next get: its outstanding batches were lost
         self._notice: RolledBack | None = None
@@ -90,11 +90,11 @@ class Delivery:
                 self.rollback(batch.batch_id)
                 return
 
-    def find_span(self, span: Span) -> Batch | None:
-        """Return the span if it is outstanding: who asks again is answered again."""
+    def find_range(self, offset_range: OffsetRange) -> Batch | None:
+        """Return the offset range if it is outstanding: who asks again is answered again."""
         for batch in self.ledger.outstanding:
-            if same_places(batch.start, span.start) and (
-                span.until is None or same_places(batch.end, span.until)
+            if same_places(batch.start, offset_range.start) and (
+                offset_range.until is None or same_places(batch.end, offset_range.until)
             ):
                 return batch
         return None
@@ -106,7 +106,7 @@ class Delivery:
 
         Args:
             stream: one that merges.
-            readable: whether what follows may be given; spans that are outstanding are in any case.
+            readable: whether what follows may be given; offset ranges that are outstanding are in any case.
         """
         instructions: list[Instruction] = []
         for call, request in list(self.waiting.items()):
@@ -121,14 +121,16 @@ class Delivery:
             instructions.append(self._reply(call, batch))
         return instructions
 
-    def _next(self, request: GetRequested | SpanRequested, stream: Stream, *, readable: bool) -> Batch | None:
+    def _next(
+        self, request: GetRequested | RangeRequested, stream: Stream, *, readable: bool
+    ) -> Batch | None:
         """Deliver what a waiting get asks for; None: it waits on."""
-        found = self.find_span(request.span) if isinstance(request, SpanRequested) else None
+        found = self.find_range(request.offset_range) if isinstance(request, RangeRequested) else None
         if found is not None or not readable:
             return found
         match request:
-            case SpanRequested():
-                batch = self.place.next_span(self.ledger.next_id, request.span, stream)
+            case RangeRequested():
+                batch = self.place.next_range(self.ledger.next_id, request.offset_range, stream)
             case GetRequested():
                 batch = self.place.next_batch(self.ledger.next_id, stream, request.rows_max)
             case _:
@@ -145,14 +147,16 @@ class Delivery:
         """Refuse the gets that wait."""
         return [self._refuse(call, error) for call in list(self.waiting)]
 
-    def refuse_spans(self) -> list[Instruction]:
-        """Refuse the spans that wait: another one is asked for, which begins elsewhere."""
+    def refuse_ranges(self) -> list[Instruction]:
+        """Refuse the offset ranges that wait: another one is asked for, which begins elsewhere."""
         over = RolledBack(
             f"Client {self._client_id} reads from another position by now.",
             hint="A later call asked for rows that do not follow these.",
         )
-        spans = [call for call, request in self.waiting.items() if isinstance(request, SpanRequested)]
-        return [self._refuse(call, over) for call in spans]
+        offset_ranges = [
+            call for call, request in self.waiting.items() if isinstance(request, RangeRequested)
+        ]
+        return [self._refuse(call, over) for call in offset_ranges]
 
     def _reply(self, call: int, value: Batch | None) -> Reply:
         del self.waiting[call]

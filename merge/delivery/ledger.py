@@ -46,7 +46,8 @@ class Batch:
     generation: int
     #: names of the shards by shard_index, as the server that delivered it knew them
     shards: tuple[str, ...] = ()
-    #: of a span: what its subscriber had behind it before, by shard_index; None: a run of the merged log
+    #: of an offset range: what its subscriber had behind it before, by shard_index; None: a run of the merged
+    #: log
     behind: Mapping[int, Position] | None = None
 
     @property

@@ -35,16 +35,16 @@ from merge.events import (
     ConsumerLeased,
     ConsumerState,
     GetRequested,
+    RangeRequested,
     Resume,
     RollbackRequested,
-    SpanRequested,
     SubscribeRequested,
     UnsubscribeRequested,
 )
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.order.stream import Stream
+from merge.values.offset_range import reaches_back, same_places
 from merge.values.position import GroupPosition, Position
-from merge.values.span import reaches_back, same_places
 
 
 class Subscriber:
@@ -271,7 +271,7 @@ class Subscriber:
         """Write subscription and cursor; with a batch, the cursor behind it."""
         self.writes.begin(saving)
         self._written_filter = self.filter
-        cursor = self.cursor if saving.batch is None else stream.settled(saving.batch.ack)
+        cursor = self.cursor if saving.batch is None else stream.reconciled(saving.batch.ack)
         dropped = self.phase is Phase.DROPPED
         return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped)]
 
@@ -285,27 +285,27 @@ class Subscriber:
             return []
         return self._save(Saving(call, None), stream)
 
-    def settle(self, stream: Stream) -> None:
+    def reconcile(self, stream: Stream) -> None:
         """Take note that shards joined or left; those that joined stand where they did."""
         if self.cursor is None:
             return
-        settled = stream.settled(self.cursor)
-        self.writes.unsaved |= not self.cursor.knows_shards_of(settled)
-        self.cursor = settled
+        reconciled = stream.reconciled(self.cursor)
+        self.writes.unsaved |= not self.cursor.knows_shards_of(reconciled)
+        self.cursor = reconciled
 
     def _acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch: the cursor store has it."""
         self.new = False
         if self.delivery.acked(batch, stream):
-            self.cursor = stream.settled(batch.ack)
+            self.cursor = stream.reconciled(batch.ack)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
             # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
             self.delivery.place.go_behind(batch)
-            self.cursor = stream.settled(batch.ack)
+            self.cursor = stream.reconciled(batch.ack)
         elif stream.merging and self.kept:
             self.stand_at(batch.ack, stream)
         else:
-            self.cursor = stream.settled(batch.ack)
+            self.cursor = stream.reconciled(batch.ack)
 
     # ---- place in the stream ---------------------------------------------------------------------------
 
@@ -319,10 +319,10 @@ class Subscriber:
         self._go(Step.PLACE)
         if self._gave_up_at is not None:
             cursor, self._gave_up_at = cursor.further(self._gave_up_at), None
-        settled = stream.settled(cursor)
-        self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(settled)
-        self.cursor = settled
-        self.delivery.place.stand_at(settled, stream)
+        reconciled = stream.reconciled(cursor)
+        self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(reconciled)
+        self.cursor = reconciled
+        self.delivery.place.stand_at(reconciled, stream)
 
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
         """Take note that the cursor store has what was written, and answer who waited for it."""
@@ -353,7 +353,7 @@ class Subscriber:
         elif self.writes.subscribing == call:
             answers += [Refuse(call, error), *self._refused_subscription()]
         answers += self.save_subscription(stream)
-        # Not at once: the store may be away for a while. `settle` writes it.
+        # Not at once: the store may be away for a while. `reconcile` writes it.
         self.writes.unsaved |= saving.unsaved
         return answers
 
@@ -381,12 +381,12 @@ class Subscriber:
         base = stream.base
         return self._reads(stream) and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
 
-    def would_rewind(self, request: SpanRequested, stream: Stream) -> bool:
-        """Return whether the shards have to be opened again for a span, with all that follows for others."""
-        start = request.span.start
-        if self.delivery.find_span(request.span) is not None or self._stands_at(start, stream):
+    def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
+        """Return whether the shards have to be opened again for a range, with all that follows for others."""
+        start = request.offset_range.start
+        if self.delivery.find_range(request.offset_range) is not None or self._stands_at(start, stream):
             return False
-        sought = stream.settled(start)
+        sought = stream.reconciled(start)
         forward = self._is_forward(sought)
         if self._holds(sought, stream) or not (forward or request.may_rewind):
             return False
@@ -395,21 +395,21 @@ class Subscriber:
     def _seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
         """Stand at `start`: everything before it is done with, whatever the cursor says.
 
-        Other spans that wait are refused: they begin elsewhere.
+        Other offset ranges that wait are refused: they begin elsewhere.
 
         Raises:
             RolledBack: it is before the cursor, and that may not be; nothing was changed.
         """
         if self._stands_at(start, stream):
             return []
-        sought = stream.settled(start)
+        sought = stream.reconciled(start)
         forward, held = self._is_forward(sought), self._holds(sought, stream)
         if not forward and not may_rewind:
             raise RolledBack(
                 f"Client {self.client_id} has consumed what is asked for.",
                 hint="It was finished, or belongs to a run of the consumer that is over.",
             )
-        refusals = self.delivery.refuse_spans()
+        refusals = self.delivery.refuse_ranges()
         self.new = False
         self.delivery.give_back()
         before, self.cursor = (self.cursor, self._purged), sought
@@ -449,19 +449,19 @@ class Subscriber:
         self.delivery.check_get(request.seen_id)
         return self.delivery.get(request)
 
-    def get_span(self, request: SpanRequested, stream: Stream) -> list[Instruction]:
-        """Let a call wait for a span; who asks again is answered again.
+    def get_range(self, request: RangeRequested, stream: Stream) -> list[Instruction]:
+        """Let a call wait for an offset range; who asks again is answered again.
 
         Raises:
             RetryableError: a write is under way, or too many batches are outstanding; nothing was changed.
             RolledBack: as `_seek`.
         """
-        found = self.delivery.find_span(request.span)
+        found = self.delivery.find_range(request.offset_range)
         if found is not None:
             return [Reply(request.call, found)]
         self.writes.check_none()
         self.delivery.ledger.check_room()
-        refusals = self._seek(request.span.start, stream, may_rewind=request.may_rewind)
+        refusals = self._seek(request.offset_range.start, stream, may_rewind=request.may_rewind)
         self.delivery.waiting[request.call] = request
         return refusals
 

@@ -19,8 +19,8 @@ from merge.errors import AccessDenied, DataError, UsageError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.order.stream import Stream
+from merge.values.offset_range import reaches_back
 from merge.values.position import ANY_SERVER, GroupPosition, Position
-from merge.values.span import reaches_back
 
 
 class Subscribers:
@@ -101,7 +101,7 @@ class Subscribers:
         return any(subscriber.phase is Phase.SEEKING for subscriber in self._by_id.values())
 
     @property
-    def settled(self) -> bool:
+    def reconciled(self) -> bool:
         """Whether every stored cursor has the shards of this moment."""
         stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
         return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
@@ -177,11 +177,11 @@ class Subscribers:
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 
-    def settle(self) -> list[Instruction]:
+    def reconcile(self) -> list[Instruction]:
         """Let every cursor follow shards that joined or left; also where that could not be written before."""
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
-            subscriber.settle(self._stream)
+            subscriber.reconcile(self._stream)
             instructions += subscriber.save_subscription(self._stream)
         return instructions
 

@@ -30,7 +30,7 @@ class ShardKeys:
     #: key of the last header that came in
     last_key_us: int
     #: what the shard promised; headers that commit before it are late
-    promised_us: int
+    low_watermark_us: int
     #: how far its own word goes: its greatest commit time or promise
     heard_us: int
     #: the greatest promise that it gave itself
@@ -51,7 +51,7 @@ class ShardKeys:
     @property
     def frontier_us(self) -> int:
         """No later transaction has a smaller key."""
-        return max(self.last_key_us, self.promised_us)
+        return max(self.last_key_us, self.low_watermark_us)
 
     def give(self, headers: Headers, out_us: int) -> None:
         """Set the keys and flags of the next headers, in place.
@@ -60,7 +60,7 @@ class ShardKeys:
             headers: (n,) HEADER of the shard, n > 0, in its order.
             out_us: greatest key that went out of any shard.
         """
-        floor_us = self.promised_us if self.counts else max(self.promised_us, out_us)
+        floor_us = self.low_watermark_us if self.counts else max(self.low_watermark_us, out_us)
         late = _of_transaction(headers, headers["commit_us"] < floor_us, carried=self.late)
         self.late = bool(late[-1])
         self.late_transactions += int((late & _begins(headers)).sum())
@@ -84,22 +84,22 @@ class ShardKeys:
         first = int(np.searchsorted(waiting["key_us"], believed_us, side="right"))
         if first < len(waiting):
             self.last_key_us = int(waiting["key_us"][first - 1]) if first else out_us
-            lowest_us = max(out_us, self.promised_us, self.last_key_us)
+            lowest_us = max(out_us, self.low_watermark_us, self.last_key_us)
             self._give(waiting[first:], lowest_us, believed_us, carried=False)
             self.heard_us = min(self.heard_us, self.frontier_us)
 
-    def promise(self, frontier_us: int) -> bool:
+    def low_watermark(self, frontier_us: int) -> bool:
         """Take a promise; return whether it is more than the last one. A smaller one changes nothing."""
         more = frontier_us > self.told_us
         self.told_us = max(self.told_us, frontier_us)
-        self.promised_us = max(self.promised_us, frontier_us)
+        self.low_watermark_us = max(self.low_watermark_us, frontier_us)
         self.heard_us = max(self.heard_us, frontier_us)
         return more
 
-    def take_promise_back(self, believed_us: int, source_us: int, out_us: int) -> None:
+    def take_low_watermark_back(self, believed_us: int, source_us: int, out_us: int) -> None:
         """Lower a promise that lies after `believed_us`: a clock made it that was set right since."""
-        if max(believed_us, out_us) < self.promised_us < END_OF_TIME_US:
-            self.promised_us = self.told_us = max(out_us, source_us)
+        if max(believed_us, out_us) < self.low_watermark_us < END_OF_TIME_US:
+            self.low_watermark_us = self.told_us = max(out_us, source_us)
             self.heard_us = min(self.heard_us, self.frontier_us)
 
     def _give(self, headers: Headers, lowest_us: int, believed_us: int, *, carried: bool) -> None:

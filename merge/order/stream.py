@@ -26,7 +26,7 @@ from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
-from merge.order.standing import ShardStanding, ShardState
+from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.timeline import AHEAD_MAX_US, Timeline
 from merge.order.waiting import Waiting, at_end
 from merge.values.member import Member, Policy, Role
@@ -55,13 +55,13 @@ class Stream(Membership):
         #: where the log begins; its positions are those of the members
         self.base = Progress.at(GroupPosition())
         #: by shard_index
-        self.standings = [ShardStanding() for _ in shards]
+        self.states = [ShardState() for _ in shards]
         #: late transactions of earlier generations
         self.late_before = 0
         #: likewise those of which the commit time was not believed
         self.future_before = 0
         #: looks at both lists, which are changed in place
-        self._waiting = Waiting(self.members, self.standings, skip_after_us)
+        self._waiting = Waiting(self.members, self.states, skip_after_us)
         self._timeline: Timeline | None = None
         #: shards that leave and of which nothing more is taken
         self._drained: set[int] = set()
@@ -80,17 +80,17 @@ class Stream(Membership):
     def held_by_full(self) -> int | None:
         """The shard for which headers of others wait, and whose ring is full; None: there is none."""
         holding = self._timeline.held_by() if self._timeline is not None else None
-        return holding if holding is not None and self.standings[holding].full else None
+        return holding if holding is not None and self.states[holding].full else None
 
     @property
     def crowded(self) -> bool:
         """Whether a ring is full of what came out: its shard brings no more until some of it is freed."""
-        return any(standing.full and self._all_out(shard) for shard, standing in enumerate(self.standings))
+        return any(state.full and self._all_out(shard) for shard, state in enumerate(self.states))
 
     def _all_out(self, shard: int) -> bool:
         kept = self.log.slice(self.log.base, self.log.tip)
         mine = kept["sequence"][kept["shard"] == shard]
-        return len(mine) > 0 and int(mine[-1]) == self.standings[shard].taken
+        return len(mine) > 0 and int(mine[-1]) == self.states[shard].taken
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,12 +100,12 @@ class Stream(Membership):
     @property
     def servers(self) -> tuple[str, ...]:
         """Identities of the servers that the log's headers are of, by shard_index."""
-        return tuple(standing.server for standing in self.standings)
+        return tuple(state.server for state in self.states)
 
     @property
     def created(self) -> tuple[Mapping[str, int], ...]:
         """When the binlog files that the log's headers name were created, by shard_index."""
-        return tuple(standing.created for standing in self.standings)
+        return tuple(state.created for state in self.states)
 
     @property
     def draining(self) -> bool:
@@ -125,12 +125,12 @@ class Stream(Membership):
                 f"canal-group shard remove --now {self.orphans[0]}.",
                 shard=self.orphans[0],
             )
-        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
             skipped = self._timeline is not None and self._timeline.excluded(index)
-            needed = cursor is None or cursor.shards.get(member.name) in (None, standing.asked_at)
-            own = standing.purged_us is None or needed
-            if member.counted and standing.state is ShardState.FAILED and not skipped and own:
-                return standing.error
+            needed = cursor is None or cursor.shards.get(member.name) in (None, state.asked_at)
+            own = state.purged_us is None or needed
+            if member.counted and state.phase is ShardPhase.FAILED and not skipped and own:
+                return state.error
         return None
 
     # ---- recovery --------------------------------------------------------------------------------------
@@ -149,12 +149,12 @@ class Stream(Membership):
         self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
         opening: list[OpenShard] = []
         for index, member in enumerate(self.members):
-            before = self.standings[index]
+            before = self.states[index]
             known = [cursor.shards[member.name] for cursor in cursors if member.name in cursor.shards]
             asked_at = oldest(known) if known else self.base.ack.shards.get(member.name)
             asked_at = asked_at or before.opened_at or before.asked_at or member.start
             moved_us = before.moved_us if index in skipped else at_us
-            self.standings[index] = ShardStanding(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
+            self.states[index] = ShardState(since_us=at_us, moved_us=moved_us, asked_at=asked_at)
             if member.role is not Role.LEFT:
                 opening.append(OpenShard(index, self.generation, asked_at))
         return opening
@@ -169,59 +169,59 @@ class Stream(Membership):
     def purged(self) -> list[int]:
         """Return the members that bring nothing because their sources have purged what follows `asked_at`."""
         counted = (index for index, member in enumerate(self.members) if member.counted)
-        return [index for index in counted if self.standings[index].purged_us is not None]
+        return [index for index in counted if self.states[index].purged_us is not None]
 
     def give_up_position(self, shard: int) -> None:
         """Let a shard begin where its settings say, by the rewind that has to follow: nobody needs more."""
         member = self.members[shard]
         member.start = None
-        self.standings[shard] = ShardStanding()
+        self.states[shard] = ShardState()
         kept = {name: position for name, position in self.base.ack.shards.items() if name != member.name}
         self.base = Progress.at(replace(self.base.ack, shards=kept))
 
     def note_loss(self, shard: int, reason: str) -> None:
         """Note, for people, why a shard is being opened again."""
-        self.standings[shard].reason = reason
+        self.states[shard].reason = reason
 
     def _begin_if_known(self, at_us: int, dead: set[int]) -> bool:
         """Start merging if it is known of every member where it stands; `dead` ones need not be open."""
         if self.orphans or self._timeline is not None:
             return False
-        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
-            may_lack = standing.asked_at is not None and (index in dead or member.policy is Policy.SKIP)
-            if member.counted and standing.opened_at is None and not may_lack:
+        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+            may_lack = state.asked_at is not None and (index in dead or member.policy is Policy.SKIP)
+            if member.counted and state.opened_at is None and not may_lack:
                 return False
         self._begin(at_us)
         return True
 
     def _begin(self, at_us: int) -> None:
         positions: dict[str, Position] = {}
-        for member, standing in zip(self.members, self.standings, strict=True):
-            position = standing.opened_at or standing.asked_at
+        for member, state in zip(self.members, self.states, strict=True):
+            position = state.opened_at or state.asked_at
             if member.counted:
                 assert position is not None, "merging begins at known positions"
                 positions[member.name] = position
-            if standing.opened_at is not None:
-                standing.moved_us = at_us
+            if state.opened_at is not None:
+                state.moved_us = at_us
         self.base = Progress.at(replace(self.base.ack, shards=positions))
         timeline = self._timeline = Timeline(
             [positions[name].key_us if name in positions else 0 for name in self.shards],
             self._ahead_max_us,
         )
-        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
+        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
             if not member.counted or member.policy is Policy.SKIP or member.catching_up:
                 timeline.exclude(index)
-            if member.role is Role.JOINING and standing.opened_at is not None:
-                self._join(timeline, index, standing.opened_at)
-        for standing in self.standings:
-            early, standing.early = standing.early, []
+            if member.role is Role.JOINING and state.opened_at is not None:
+                self._join(timeline, index, state.opened_at)
+        for state in self.states:
+            early, state.early = state.early, []
             for report in early:
                 self._take(timeline, report)
         self._advance()
 
     # ---- members ---------------------------------------------------------------------------------------
 
-    def settled(self, cursor: GroupPosition) -> GroupPosition:
+    def reconciled(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor with the shards of this moment: who joined, where it did, and nobody who left."""
         members = self.base.ack.shards
         lacking = (members.keys() - cursor.shards.keys()) | (
@@ -237,14 +237,14 @@ class Stream(Membership):
     def add(self, name: str, start: Position | None) -> int:
         """Enter a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
         index = super().add(name, start)
-        self.standings.append(ShardStanding())
+        self.states.append(ShardState())
         return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
         """Open a shard that was added while the others are being merged."""
         assert self._timeline is not None, "there is something to join"
         start = self.members[shard].start
-        self.standings[shard] = ShardStanding(since_us=at_us, moved_us=at_us, asked_at=start)
+        self.states[shard] = ShardState(since_us=at_us, moved_us=at_us, asked_at=start)
         self._timeline.join(shard, 0)
         return OpenShard(shard, self.generation, start)
 
@@ -255,8 +255,8 @@ class Stream(Membership):
         self.joined[member.name] = position
         self.base = replace(
             self.base,
-            ack=self.settled(self.base.ack.with_shard(member.name, position)),
-            end=self.settled(self.base.end.with_shard(member.name, position)),
+            ack=self.reconciled(self.base.ack.with_shard(member.name, position)),
+            end=self.reconciled(self.base.end.with_shard(member.name, position)),
         )
         timeline.join(shard, position.key_us)
 
@@ -265,21 +265,21 @@ class Stream(Membership):
         member = self.members[shard]
         if member.role is not Role.LEAVING:
             member.role, member.leaves_since_us = Role.LEAVING, at_us
-            self._know_until(member, self.standings[shard])
+            self._know_until(member, self.states[shard])
             if self._timeline is not None and at_end(self._timeline, shard):
                 self._drained.add(shard)
                 self._timeline.exclude(shard)
 
     def drained(self) -> list[int]:
         """Return the shards of which everything that was taken is freed."""
-        standings = self.standings
-        return [shard for shard in sorted(self._drained) if standings[shard].taken == standings[shard].freed]
+        states = self.states
+        return [shard for shard in sorted(self._drained) if states[shard].taken == states[shard].freed]
 
     def retire(self, name: str) -> None:
         """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
         index = self.leave(name)
         if index is not None:
-            self.standings[index] = ShardStanding()
+            self.states[index] = ShardState()
             self._drained.discard(index)
             if self._timeline is not None:
                 self._timeline.exclude(index)
@@ -348,12 +348,12 @@ class Stream(Membership):
         Returns:
             Whether it joined.
         """
-        standing, member = self.standings[event.shard], self.members[event.shard]
-        if event.generation != self.generation or standing.opened_at is not None or member.role is Role.LEFT:
+        state, member = self.states[event.shard], self.members[event.shard]
+        if event.generation != self.generation or state.opened_at is not None or member.role is Role.LEFT:
             return False
-        standing.state, standing.since_us, standing.moved_us = ShardState.OPEN, event.at_us, event.at_us
-        standing.opened_at, standing.error, standing.reason = event.position, None, ""
-        standing.purged_us = None
+        state.phase, state.since_us, state.moved_us = ShardPhase.OPEN, event.at_us, event.at_us
+        state.opened_at, state.error, state.reason = event.position, None, ""
+        state.purged_us = None
         if self._timeline is None:
             self._begin_if_known(event.at_us, set())
         elif member.role is Role.JOINING:
@@ -365,40 +365,40 @@ class Stream(Membership):
         """Take what a shard brings, and let out what may go out."""
         if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
             return
-        standing = self.standings[event.shard]
-        standing.full = event.full
+        state = self.states[event.shard]
+        state.full = event.full
         if event.full:
-            standing.full_us = event.at_us
+            state.full_us = event.at_us
         if event.run is None and event.frontier_us is None:
             if self._timeline is not None:
                 self._read_clock(self._timeline, event)
                 self._advance()
             return
         if self._timeline is None:
-            standing.early.append(event)
-            standing.goes_on(event.at_us)
+            state.early.append(event)
+            state.goes_on(event.at_us)
             return
         self._take(self._timeline, event)
         self._advance()
 
     def failed(self, event: ShardFailed) -> None:
         """Take note that a shard stopped at its data."""
-        standing = self.standings[event.shard]
+        state = self.states[event.shard]
         if event.generation != self.generation:
             return
-        if standing.state is not ShardState.FAILED:
-            standing.state, standing.since_us = ShardState.FAILED, event.at_us
-        standing.error = event.error
-        if standing.taken >= 0 or standing.asked_at is None:
+        if state.phase is not ShardPhase.FAILED:
+            state.phase, state.since_us = ShardPhase.FAILED, event.at_us
+        state.error = event.error
+        if state.taken >= 0 or state.asked_at is None:
             return
         if not isinstance(event.error, PositionRefused):
-            standing.purged_us = None
-        elif standing.purged_us is None:
-            standing.purged_us = event.at_us
+            state.purged_us = None
+        elif state.purged_us is None:
+            state.purged_us = event.at_us
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
         """Enter a shard's headers, then its promise, which was made after them."""
-        member, standing = self.members[event.shard], self.standings[event.shard]
+        member, state = self.members[event.shard], self.states[event.shard]
         if event.shard in self._drained:
             return
         self._read_clock(timeline, event)
@@ -409,43 +409,43 @@ class Stream(Membership):
             if more or (event.frontier_us or 0) >= member.until_us:
                 self._drained.add(event.shard)
         moved = False
-        standing.server = event.server
-        standing.created |= event.created
+        state.server = event.server
+        state.created |= event.created
         if run is not None and len(run):
             timeline.append(event.shard, run)
-            standing.taken = int(run.headers["sequence"][-1])
+            state.taken = int(run.headers["sequence"][-1])
             moved = True
         if event.shard in self._drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
-            moved |= timeline.promise(event.shard, event.frontier_us)
+            moved |= timeline.low_watermark(event.shard, event.frontier_us)
         if not moved:
             return
-        standing.goes_on(event.at_us)
+        state.goes_on(event.at_us)
         if timeline.excluded(event.shard) and self._begins_again(timeline, event.shard, event.at_us):
             timeline.include(event.shard)
 
     def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
         """Take a reading of the source's clock; a promise is one where there is no better."""
-        member, standing = self.members[event.shard], self.standings[event.shard]
+        member, state = self.members[event.shard], self.states[event.shard]
         # An answer may have been long on its way: its clock was read at some time after it was asked.
         asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
             timeline.read_clock(event.shard, event.source_us)
-            standing.clock = event.source_us, asked_us
+            state.clock = event.source_us, asked_us
         elif event.frontier_us is not None:
-            standing.clock = event.frontier_us, asked_us
+            state.clock = event.frontier_us, asked_us
         if member.role is Role.LEAVING and member.until_us is None:
-            self._know_until(member, standing)
+            self._know_until(member, state)
 
     @staticmethod
-    def _know_until(member: Member, standing: ShardStanding) -> None:
+    def _know_until(member: Member, state: ShardState) -> None:
         """Find what the source's clock said when the shard was asked to leave.
 
         A reading from before that does not tell: the clock may have been set since.
         """
-        if standing.clock is not None and standing.clock[1] >= member.leaves_since_us:
-            source_us, at_us = standing.clock
+        if state.clock is not None and state.clock[1] >= member.leaves_since_us:
+            source_us, at_us = state.clock
             member.until_us = source_us + member.leaves_since_us - at_us
 
     def _advance(self) -> None:
@@ -463,20 +463,20 @@ class Stream(Membership):
         self.base = self.base.past(gone, self.names, self.shards, self.servers, self.created)
         freed: list[FreeRing] = []
         for shard in np.unique(gone["shard"]).tolist():
-            sequence = self.standings[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
+            sequence = self.states[shard].freed = int(gone["sequence"][gone["shard"] == shard][-1])
             freed.append(FreeRing(shard, self.generation, sequence))
         return freed
 
     def validate(self) -> None:
         """Assert what holds between two events."""
-        assert len(self.members) == len(self.standings) == len(self.shards)
+        assert len(self.members) == len(self.states) == len(self.shards)
         if self._timeline is None:
             assert self.log.tip == self.log.base, "nothing goes out before merging has begun"
             return
         assert not self.orphans, "merging waits until it is decided what becomes of orphans"
-        for index, (member, standing) in enumerate(zip(self.members, self.standings, strict=True)):
-            assert not standing.early, "what came early was taken when merging began"
-            assert -1 <= standing.freed <= standing.taken, "only what was taken is freed"
+        for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
+            assert not state.early, "what came early was taken when merging began"
+            assert -1 <= state.freed <= state.taken, "only what was taken is freed"
             assert member.role is not Role.LEFT or self._timeline.excluded(index), "nobody waits for who left"
             assert not member.counted or member.name in self.base.ack.shards, (
                 "the log begins at known positions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from merge.order.shard_keys import END_OF_TIME_US
-from merge.order.standing import ShardState
+from merge.order.shard_state import ShardPhase
 from merge.order.stream import Stream
 from merge.values.member import Policy, Role
 
@@ -37,14 +37,14 @@ def _held(stream: Stream, at_us: int) -> dict[str, Any]:
     """Say which shard keeps the group from going on."""
     timeline = stream.timeline
     if stream.orphans:
-        since_us = min((standing.since_us for standing in stream.standings), default=at_us)
+        since_us = min((state.since_us for state in stream.states), default=at_us)
         return _holder(stream.orphans[0], at_us - since_us, "the cursors hold it, the settings do not")
     if timeline is None:
         held = next(
             (
                 index
                 for index, member in enumerate(stream.members)
-                if member.counted and stream.standings[index].opened_at is None
+                if member.counted and stream.states[index].opened_at is None
             ),
             None,
         )
@@ -52,8 +52,8 @@ def _held(stream: Stream, at_us: int) -> dict[str, Any]:
         held = timeline.held_by()
     if held is None:
         return {"held_by": None, "held_since_s": None, "held_why": None}
-    standing = stream.standings[held]
-    return _holder(stream.shards[held], at_us - standing.moved_us, _why(stream, held))
+    state = stream.states[held]
+    return _holder(stream.shards[held], at_us - state.moved_us, _why(stream, held))
 
 
 def _holder(name: str, since_us: int, why: str) -> dict[str, Any]:
@@ -61,11 +61,11 @@ def _holder(name: str, since_us: int, why: str) -> dict[str, Any]:
 
 
 def _why(stream: Stream, shard: int) -> str:
-    standing, member, timeline = stream.standings[shard], stream.members[shard], stream.timeline
+    state, member, timeline = stream.states[shard], stream.members[shard], stream.timeline
     policy = ", and an operator holds the group for it" if member.policy is Policy.HOLD else ""
-    if standing.state is ShardState.FAILED:
-        return f"it stopped: {standing.error}{policy}"
-    if standing.opened_at is None:
+    if state.phase is ShardPhase.FAILED:
+        return f"it stopped: {state.error}{policy}"
+    if state.opened_at is None:
         return f"it has not told yet where it stands{policy}"
     if timeline is not None and timeline.open_shard == shard:
         return f"its transaction is out in part{policy}"
@@ -73,7 +73,7 @@ def _why(stream: Stream, shard: int) -> str:
 
 
 def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
-    standing, member, timeline = stream.standings[index], stream.members[index], stream.timeline
+    state, member, timeline = stream.states[index], stream.members[index], stream.timeline
     known = timeline is not None and member.role is not Role.LEFT
     position = stream.base.ack.shards.get(member.name) if timeline is not None else None
     late, late_rows = timeline.late_of(index) if timeline is not None else (0, 0)
@@ -86,14 +86,14 @@ def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
         "catching_up": member.catching_up,
         "policy": member.policy.value if member.policy is not Policy.RESUME else None,
         "policy_since_s": given_s if member.policy is not Policy.RESUME else None,
-        "state": standing.state.value if member.role is not Role.LEFT else Role.LEFT.value,
-        "state_since_s": (at_us - standing.since_us) / 1e6,
+        "state": state.phase.value if member.role is not Role.LEFT else Role.LEFT.value,
+        "state_since_s": (at_us - state.since_us) / 1e6,
         "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
-        "frontier_still_s": (at_us - standing.moved_us) / 1e6,
+        "frontier_still_s": (at_us - state.moved_us) / 1e6,
         "skipped": timeline.excluded(index) if timeline is not None and known else False,
         "late": late,
         "late_rows": late_rows,
         "future": timeline.future_of(index) if timeline is not None else 0,
         "acked_position": str(position) if position is not None else None,
-        "error": str(standing.error) if standing.error is not None else standing.reason or None,
+        "error": str(state.error) if state.error is not None else state.reason or None,
     }

@@ -48,12 +48,12 @@ class Timeline:
         passed_us = max(start_keys_us)
         self._ahead_max_us = ahead_max_us
         # A shard whose own last key is smaller had promised that much before the start, or did not count.
-        self._lanes = [
-            ShardKeys(last_key_us=key, promised_us=passed_us if key < passed_us else 0, heard_us=key)
+        self._shards = [
+            ShardKeys(last_key_us=key, low_watermark_us=passed_us if key < passed_us else 0, heard_us=key)
             for key in start_keys_us
         ]
         #: frontiers of the shards that count, the end of time for those that do not
-        self._frontiers_us = np.array([lane.frontier_us for lane in self._lanes], dtype=np.int64)
+        self._frontiers_us = np.array([keys.frontier_us for keys in self._shards], dtype=np.int64)
         self._pending = Pending()
         #: shard_index of the transaction that is out in part; its fragments go first
         self._open: int | None = None
@@ -71,35 +71,35 @@ class Timeline:
             shard: the next shard_index, or one that has brought nothing so far.
             key_us: of the last transaction before the shard's start; 0 unknown.
         """
-        lane = ShardKeys(last_key_us=key_us, promised_us=self._out_us, heard_us=key_us, counts=False)
-        if shard == len(self._lanes):
-            self._lanes.append(lane)
+        keys = ShardKeys(last_key_us=key_us, low_watermark_us=self._out_us, heard_us=key_us, counts=False)
+        if shard == len(self._shards):
+            self._shards.append(keys)
             self._frontiers_us = np.append(self._frontiers_us, END_OF_TIME_US)
-        self._lanes[shard] = lane
+        self._shards[shard] = keys
         self._moved(shard)
 
     @property
     def late(self) -> int:
         """Transactions flagged LATE so far."""
-        return sum(lane.late_transactions for lane in self._lanes)
+        return sum(keys.late_transactions for keys in self._shards)
 
     @property
     def future(self) -> int:
         """Transactions flagged FUTURE so far."""
-        return sum(lane.future_transactions for lane in self._lanes)
+        return sum(keys.future_transactions for keys in self._shards)
 
     def late_of(self, shard: int) -> tuple[int, int]:
         """Return how many transactions of a shard were flagged LATE so far, and their row changes."""
-        lane = self._lanes[shard]
-        return lane.late_transactions, lane.late_rows
+        keys = self._shards[shard]
+        return keys.late_transactions, keys.late_rows
 
     def future_of(self, shard: int) -> int:
         """Return how many transactions of a shard were flagged FUTURE so far."""
-        return self._lanes[shard].future_transactions
+        return self._shards[shard].future_transactions
 
     def believed_us(self, shard: int) -> int:
         """Return up to which commit time a shard is believed, microseconds since 1970 UTC."""
-        return self._lanes[shard].believed_us
+        return self._shards[shard].believed_us
 
     def read_clock(self, shard: int, source_us: int) -> None:
         """Take a reading of the source's clock, made after everything that the shard has brought so far.
@@ -108,18 +108,18 @@ class Timeline:
             shard: its shard_index.
             source_us: microseconds since 1970 UTC.
         """
-        self._lanes[shard].believed_us = source_us + self._ahead_max_us
+        self._shards[shard].believed_us = source_us + self._ahead_max_us
         self._reconsider(shard, source_us)
 
     def _reconsider(self, shard: int, source_us: int) -> None:
         """Take back what lies ahead of the source's clock and is not out: a promise, and headers' keys."""
-        lane, believed_us = self._lanes[shard], source_us + self._ahead_max_us
-        if not lane.disbelieves(believed_us, self._out_us):
+        keys, believed_us = self._shards[shard], source_us + self._ahead_max_us
+        if not keys.disbelieves(believed_us, self._out_us):
             return
-        lane.take_promise_back(believed_us, source_us, self._out_us)
-        if lane.last_key_us > max(believed_us, self._out_us):
+        keys.take_low_watermark_back(believed_us, source_us, self._out_us)
+        if keys.last_key_us > max(believed_us, self._out_us):
             waiting = self._pending.remove(shard)
-            lane.give_again(waiting, believed_us, self._out_us)
+            keys.give_again(waiting, believed_us, self._out_us)
             self._pending.add(waiting)
         self._moved(shard)
 
@@ -132,7 +132,7 @@ class Timeline:
             return
         headers = self.names.adopt(run)
         headers["shard"] = shard
-        self._lanes[shard].give(headers, self._out_us)
+        self._shards[shard].give(headers, self._out_us)
         self._moved(shard)
         if shard == self._open:
             headers = self._continued(headers)
@@ -148,47 +148,47 @@ class Timeline:
         return headers[stop:]
 
     def _moved(self, shard: int) -> None:
-        lane = self._lanes[shard]
-        self._frontiers_us[shard] = lane.frontier_us if lane.counts else END_OF_TIME_US
+        keys = self._shards[shard]
+        self._frontiers_us[shard] = keys.frontier_us if keys.counts else END_OF_TIME_US
 
-    def promise(self, shard: int, frontier_us: int) -> bool:
+    def low_watermark(self, shard: int, frontier_us: int) -> bool:
         """Take a shard's word that no later transaction of it commits before `frontier_us`.
 
         Returns:
             Whether that is more than was known; a smaller promise than the last one changes nothing.
         """
-        lane = self._lanes[shard]
-        if lane.believed_us == END_OF_TIME_US != frontier_us > lane.told_us:
+        keys = self._shards[shard]
+        if keys.believed_us == END_OF_TIME_US != frontier_us > keys.told_us:
             # No clock is known but this: it stood there when all of the shard's headers had come in.
             self._reconsider(shard, frontier_us)
-        more = lane.promise(frontier_us)
+        more = keys.low_watermark(frontier_us)
         self._moved(shard)
         return more
 
     def exclude(self, shard: int) -> None:
         """Go on without waiting for this shard; what it brings later may be late."""
-        self._lanes[shard].counts = False
+        self._shards[shard].counts = False
         self._moved(shard)
 
     def include(self, shard: int) -> None:
         """Wait for this shard again, from what is out by now."""
-        lane = self._lanes[shard]
-        if not lane.counts:
-            lane.counts = True
-            lane.promised_us = max(lane.promised_us, self._out_us)
+        keys = self._shards[shard]
+        if not keys.counts:
+            keys.counts = True
+            keys.low_watermark_us = max(keys.low_watermark_us, self._out_us)
             self._moved(shard)
 
     def excluded(self, shard: int) -> bool:
         """Return whether the group goes on without this shard."""
-        return not self._lanes[shard].counts
+        return not self._shards[shard].counts
 
     def lag_us(self, shard: int) -> int:
         """Return how far the shard's own word is behind what is out, microseconds; 0: it is not."""
-        return max(0, self._out_us - self._lanes[shard].heard_us)
+        return max(0, self._out_us - self._shards[shard].heard_us)
 
     def frontier_us(self, shard: int) -> int:
         """Return the shard's frontier, microseconds since 1970 UTC."""
-        return self._lanes[shard].frontier_us
+        return self._shards[shard].frontier_us
 
     @property
     def open_shard(self) -> int | None:
@@ -211,15 +211,15 @@ class Timeline:
             return None
         if self._open is not None:
             return self._open
-        counting = [shard for shard, lane in enumerate(self._lanes) if lane.counts]
-        return min(counting, key=lambda shard: self._lanes[shard].frontier_us, default=None)
+        counting = [shard for shard, keys in enumerate(self._shards) if keys.counts]
+        return min(counting, key=lambda shard: self._shards[shard].frontier_us, default=None)
 
     def validate(self) -> None:
         """Assert what holds between two calls."""
-        for shard, lane in enumerate(self._lanes):
-            counted_us = lane.frontier_us if lane.counts else END_OF_TIME_US
+        for shard, keys in enumerate(self._shards):
+            counted_us = keys.frontier_us if keys.counts else END_OF_TIME_US
             assert self._frontiers_us[shard] == counted_us, "the watermark is made of the shards' frontiers"
-            assert lane.heard_us <= lane.frontier_us or not lane.counts, "a shard's word is in its frontier"
+            assert keys.heard_us <= keys.frontier_us or not keys.counts, "a shard's word is in its frontier"
         assert self._open is not None or not self._rest, "only an open transaction has a rest"
 
     def advance(self) -> Headers:

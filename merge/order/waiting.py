@@ -15,13 +15,13 @@ from collections.abc import Sequence
 
 from merge.errors import UsageError
 from merge.order.shard_keys import END_OF_TIME_US
-from merge.order.standing import ShardStanding
+from merge.order.shard_state import ShardState
 from merge.order.timeline import Timeline
 from merge.values.member import CAUGHT_UP_US, Member, Policy
 
 #: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
 #: microseconds
-PATIENCE_US = 5_000_000
+SILENCE_MAX_US = 5_000_000
 
 
 class Waiting:
@@ -29,15 +29,15 @@ class Waiting:
 
     Args:
         members: by shard_index; the stream's, which grow and change.
-        standings: by shard_index, likewise.
+        states: by shard_index, likewise.
         skip_after_us: go on without a shard that is silent for longer; None: wait for ever.
     """
 
     def __init__(
-        self, members: Sequence[Member], standings: Sequence[ShardStanding], skip_after_us: int | None
+        self, members: Sequence[Member], states: Sequence[ShardState], skip_after_us: int | None
     ) -> None:
         self._members = members
-        self._standings = standings
+        self._states = states
         self._skip_after_us = skip_after_us
 
     def check_skip(self, shard: int) -> None:
@@ -90,9 +90,9 @@ class Waiting:
         if timeline.open_shard is None or not timeline.excluded(timeline.open_shard):
             return False
         by_settings = self._members[timeline.open_shard].policy is Policy.RESUME
-        patience_us = self._skip_after_us if by_settings else None
+        silence_max_us = self._skip_after_us if by_settings else None
         silent_us = self._silent_us(timeline.open_shard, at_us)
-        return silent_us > (PATIENCE_US if patience_us is None else patience_us)
+        return silent_us > (SILENCE_MAX_US if silence_max_us is None else silence_max_us)
 
     def _is_silent(self, timeline: Timeline | None, shard: int, at_us: int) -> bool:
         """Return whether a shard is silent for too long; one that is at its end has nothing more to say."""
@@ -102,8 +102,8 @@ class Waiting:
 
     def _silent_us(self, shard: int, at_us: int) -> int:
         """Return for how long a shard has brought nothing though it could, microseconds."""
-        standing = self._standings[shard]
-        return at_us - max(standing.moved_us, standing.full_us)
+        state = self._states[shard]
+        return at_us - max(state.moved_us, state.full_us)
 
 
 def at_end(timeline: Timeline, shard: int) -> bool:

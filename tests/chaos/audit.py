@@ -2,7 +2,7 @@
 
 Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by
 their own clock, and what the servers hold. Each client id is judged by itself: one that takes batches, and
-one that reads spans and keeps its place itself.
+one that reads offset ranges and keeps its place itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chaos.ends import End, stalls
 from chaos.journal import Delivery
 from chaos.lateness import Arrival, Oracle
 from chaos.places import Places
-from chaos.spans import Span, broken, done_with, not_the_same, rereads
+from chaos.ranges import OffsetRange, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
 from merge.values.position import file_order
 
@@ -55,10 +55,10 @@ class Findings:
     late_beyond: int = 0
     #: shards that a client id had not acknowledged to their end when it should have
     stalled: int = 0
-    #: spans that were other rows when they were read again, or do not follow each other
-    span_faults: int = 0
-    #: readings of spans that were read before
-    span_rereads: int = 0
+    #: offset ranges that were other rows when they were read again, or do not follow each other
+    range_faults: int = 0
+    #: readings of offset ranges that were read before
+    range_rereads: int = 0
     #: distinct row changes and statements, and batches
     rows: int = 0
     batches: int = 0
@@ -70,7 +70,7 @@ class Findings:
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
-        order = self.reordered + self.late_beyond + self.span_faults
+        order = self.reordered + self.late_beyond + self.range_faults
         owners = self.cursor_regressions + self.double_active
         return not (self.lost + self.duplicated + order + owners + self.stalled)
 
@@ -92,8 +92,8 @@ class Findings:
             "late_bound": self.late_bound,
             "late_beyond": self.late_beyond,
             "stalled": self.stalled,
-            "span_faults": self.span_faults,
-            "span_rereads": self.span_rereads,
+            "range_faults": self.range_faults,
+            "range_rereads": self.range_rereads,
             "recovery_s_p50": round(median(self.recovery_s), 1) if self.recovery_s else None,
             "recovery_s_max": round(max(self.recovery_s), 1) if self.recovery_s else None,
         }
@@ -150,31 +150,31 @@ def audit(
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, acked_us, truth)
 
 
-def audit_spans(
-    client_id: str, spans: Sequence[Span], writes: Sequence[CursorWrite], truth: Truth
+def audit_ranges(
+    client_id: str, offset_ranges: Sequence[OffsetRange], writes: Sequence[CursorWrite], truth: Truth
 ) -> Findings:
     """Judge what a client id has read that keeps its place itself: each row once, and each time the same.
 
     Args:
         client_id: its name.
-        spans: what its processes read.
+        offset_ranges: what its processes read.
         writes: every write of its cursor.
         truth: what it is held against.
     """
     places = Places(truth.records)
-    taken = done_with(spans)
-    rows = [places.placed(span.rows()) for span in taken]
+    taken = done_with(offset_ranges)
+    rows = [places.placed(offset_range.rows()) for offset_range in taken]
     delivered = Delivered()
-    for number, (span, table) in enumerate(zip(taken, rows, strict=True)):
-        delivered.add(number, table, span.done_us)
-    wrong, chain = list(not_the_same(spans, places.placed)), list(broken(taken))
+    for number, (offset_range, table) in enumerate(zip(taken, rows, strict=True)):
+        delivered.add(number, table, offset_range.done_us)
+    wrong, chain = list(not_the_same(offset_ranges, places.placed)), list(broken(taken))
     ours = Findings(
-        span_faults=len(wrong) + len(chain),
-        span_rereads=rereads(spans),
+        range_faults=len(wrong) + len(chain),
+        range_rereads=rereads(offset_ranges),
         batches=len(taken),
         words=_first(wrong, chain),
     )
-    done_us = [span.done_us for span in taken]
+    done_us = [offset_range.done_us for offset_range in taken]
     return ours + _proven(delivered, truth) + _cursors(writes) + _in_time(client_id, rows, done_us, truth)
 
 

@@ -154,10 +154,10 @@ class Faults:
             case "zookeeper":
                 member = self._member(happening)
                 return f"zookeeper {member.number}", member.pid, member.restart
-            case "spans":
-                spanner = self._world.spanners[0]
-                done.away = spanner
-                return spanner.log.stem, spanner.pid, None
+            case "offset_ranges":
+                range_consumer = self._world.range_consumers[0]
+                done.away = range_consumer
+                return range_consumer.log.stem, range_consumer.pid, None
             case "mariadb":
                 assert done.source is not None
                 server = done.source.server

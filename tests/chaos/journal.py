@@ -24,7 +24,7 @@ def now_us() -> int:
 class Step:
     """One step of a consumer."""
 
-    #: subscribed, delivered, acking, acked, refused, anew, fenced, error; of spans: read, done, acked
+    #: subscribed, delivered, acking, acked, refused, anew, fenced, error; of offset ranges: read, done, acked
     what: str
     batch_id: int = 0
     consumer_epoch: int = 0
@@ -33,7 +33,7 @@ class Step:
     #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done:
     #: the end
     cursor: str = ""
-    #: read: where the span begins
+    #: read: where the offset range begins
     start: str = ""
     error: str = ""
     at_us: int = field(default_factory=now_us)
@@ -113,14 +113,14 @@ def deliveries_of(folder: Path) -> Iterator[Delivery]:
     """Yield the deliveries of one consumer in order."""
     found: list[Delivery] = []
     outstanding: dict[int, Delivery] = {}
-    turn = 0
+    rollback_generation = 0
     for step in steps_of(folder):
         match step.what:
             case "subscribed" | "anew":
-                turn += 1
+                rollback_generation += 1
                 outstanding.clear()
             case "delivered":
-                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, turn))
+                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, rollback_generation))
                 found.append(outstanding[step.batch_id])
             case "acking":
                 asked = outstanding[step.batch_id]

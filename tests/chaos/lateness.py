@@ -140,11 +140,11 @@ class Oracle:
                 continue  # nobody wrote it: that is counted elsewhere
             whys = [each for each in self._windows if each.justifies(one.shard, stamped.commit, one.acked_us)]
             allowed += bool(whys)
-            ahead = max((by for shard, by in newest.items() if shard != one.shard), default=0)
-            if ahead > stamped.latest_us + MARGIN_US:
+            prefetch = max((by for shard, by in newest.items() if shard != one.shard), default=0)
+            if prefetch > stamped.latest_us + MARGIN_US:
                 late += 1
                 if not whys:
-                    behind_s = (ahead - stamped.latest_us) / S_US
+                    behind_s = (prefetch - stamped.latest_us) / S_US
                     unjustified.append(
                         f"{one.shard} {one.gtid} came behind what was committed {behind_s:.1f} s later."
                     )

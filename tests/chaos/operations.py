@@ -21,7 +21,7 @@ from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition, file_order
 
 #: how long consumers, replicas and servers may take to be where an operation wants them, seconds
-PATIENCE_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 #: how long a newcomer may take to be a member, seconds
 JOIN_S: Final = 90.0
 _POLL_S: Final = 0.1
@@ -70,7 +70,7 @@ class Operations:
     def _fail_over(self, source: Source) -> Back:
         """Let the replica answer at the shard's address; the other one comes back as replica."""
         with self._world.writers[source.index].gate:
-            back = source.fail_over(PATIENCE_S)
+            back = source.fail_over(TIMEOUT_S)
         self._count("failovers")
         return back
 
@@ -98,7 +98,7 @@ class Operations:
 
     def _purged(self, source: Source, file: str) -> None:
         if source.paired:
-            source.await_replica(PATIENCE_S)
+            source.await_replica(TIMEOUT_S)
         source.purge(file)
         self._count("purges")
 
@@ -157,7 +157,7 @@ class Operations:
 
     # ---- inside ----------------------------------------------------------------------------------------
 
-    def _operate(self, ask: Callable[[Operator], bool], within_s: float = PATIENCE_S) -> bool:
+    def _operate(self, ask: Callable[[Operator], bool], within_s: float = TIMEOUT_S) -> bool:
         """Ask whichever server is active, until one has done it; return whether that was in time."""
 
         def done() -> bool:
@@ -175,7 +175,7 @@ class Operations:
         return self._await(done, within_s)
 
     @staticmethod
-    def _await(condition: Callable[[], bool], within_s: float = PATIENCE_S) -> bool:
+    def _await(condition: Callable[[], bool], within_s: float = TIMEOUT_S) -> bool:
         deadline_s = time.monotonic() + within_s
         while not condition():
             if time.monotonic() > deadline_s:

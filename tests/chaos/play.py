@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from canal_group.demo.replica import read_tables
-from chaos.audit import Findings, Truth, audit, audit_spans
+from chaos.audit import Findings, Truth, audit, audit_ranges
 from chaos.clocks import S_US
 from chaos.cluster import kept_logs
 from chaos.cursors import cursor_writes
@@ -22,11 +22,11 @@ from chaos.faults import Done, Faults
 from chaos.history import history
 from chaos.journal import deliveries_of, now_us
 from chaos.lateness import Oracle
+from chaos.ranges import ranges_of
 from chaos.schedule import Fault, cast_of, schedule_of
-from chaos.spans import spans_of
-from chaos.world import CLIENT, SPANS, NotReadyError, World
+from chaos.world import CLIENT, RANGES, NotReadyError, World
 
-CLIENTS: Final = (CLIENT, SPANS)
+CLIENTS: Final = (CLIENT, RANGES)
 #: what the line counts, though it may be none
 OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips")
 #: how long the writers may take for what they have in hand, and the large transaction, seconds
@@ -129,7 +129,7 @@ def _audited(world: World, truth: Truth, done: list[Done]) -> Findings:
     over_us = [one.over_us for one in done if one.whom]
     writes = {client: list(cursor_writes(entries, world.tree, client)) for client in CLIENTS}
     deliveries = [delivery for folder in world.journals[CLIENT] for delivery in deliveries_of(folder)]
-    spans = spans_of(world.journals[SPANS])
-    return audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_spans(
-        SPANS, spans, writes[SPANS], truth
+    offset_ranges = ranges_of(world.journals[RANGES])
+    return audit(CLIENT, deliveries, writes[CLIENT], truth, over_us) + audit_ranges(
+        RANGES, offset_ranges, writes[RANGES], truth
     )

@@ -52,8 +52,8 @@ class Fault(StrEnum):
     FREEZE_SOURCE = "freeze source"
     FREEZE_COORDINATION = "freeze coordination"
     END_SERVER = "end server"
-    KILL_SPANS = "kill spans"
-    PAUSE_SPANS = "pause spans"
+    KILL_SPANS = "kill offset ranges"
+    PAUSE_SPANS = "pause offset ranges"
     FAILOVER_SOURCE = "failover source"
     PURGE_SOURCE = "purge source"
     STEP_SOURCE = "step source"
@@ -149,10 +149,10 @@ def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
             if fault.verb == "step":
                 step_s = STEP_S[0] * (STEP_S[1] / STEP_S[0]) ** chance.random() * chance.choice((-1, 1))
         else:
-            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "spans"} else SESSION_S
+            session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset_ranges"} else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long
         # Whoever is not active shows less: most faults hit who is.
-        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "spans", "actors"}
+        active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "offset_ranges", "actors"}
         happening = Happening(
             round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1), round(step_s, 1)
         )

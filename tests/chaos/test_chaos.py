@@ -35,7 +35,7 @@ WRONG = (
     "double_active",
     "late_beyond",
     "stalled",
-    "span_faults",
+    "range_faults",
 )
 
 
@@ -73,7 +73,7 @@ def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed
     assert all(line[operation] for operation in ("failovers", "purges", "clock_steps"))
     assert line["clients"] == 2
     assert line["late"] <= line["late_bound"]
-    assert line["span_rereads"] > 0
+    assert line["range_rereads"] > 0
     assert not any(line[count] for count in WRONG)
     assert line["recovery_s_max"] > 0
 

@@ -46,7 +46,7 @@ def test_a_pair_out_of_order_is_late_and_nothing_allows_it():
 
 
 @pytest.mark.parametrize(("apart_us", "late"), [(MARGIN_US, 0), (MARGIN_US + 1, 1)])
-def test_the_margin_of_promises_is_not_late(apart_us: int, late: int):
+def test_the_margin_of_low_watermarks_is_not_late(apart_us: int, late: int):
     oracle = Oracle([record("a", 1.0), record("b", 1.0 + apart_us / S_US)], DIALS)
     assert oracle.judge(came(("b", MYSQL, 1), ("a", MYSQL, 1))).late == late
 
@@ -80,8 +80,8 @@ def test_a_shard_is_not_late_to_itself():
 
 def test_stamps_follow_the_clock_that_was_set():
     """A clock is ten seconds ahead: what it stamps belongs behind what another one stamps later."""
-    ahead = Dial(1, (Setting(0, 0), Setting(BEGIN_US, 10 * S_US)))
-    oracle = Oracle([record("a", 1.0), record("b", 5.0, server=MARIADB)], {MYSQL: ahead, MARIADB: Dial(1)})
+    prefetch = Dial(1, (Setting(0, 0), Setting(BEGIN_US, 10 * S_US)))
+    oracle = Oracle([record("a", 1.0), record("b", 5.0, server=MARIADB)], {MYSQL: prefetch, MARIADB: Dial(1)})
     assert oracle.judge(came(("b", MARIADB, 1), ("a", MYSQL, 1))).late == 0
     assert oracle.judge(came(("a", MYSQL, 1), ("b", MARIADB, 1))).late == 1
     assert oracle.furthest_us == BEGIN_US + 11 * S_US
@@ -149,9 +149,9 @@ def test_what_came_too_late_or_never_stalls_and_is_named():
 def test_each_of_what_the_line_counts_makes_a_seed_fail():
     assert Findings().ok
     wrong = ("lost", "duplicated", "reordered", "cursor_regressions", "double_active")
-    for name in (*wrong, "late_beyond", "stalled", "span_faults"):
+    for name in (*wrong, "late_beyond", "stalled", "range_faults"):
         assert not Findings(**{name: 1}).ok, name
-    allowed = Findings(late=3, late_bound=5, span_rereads=2)
+    allowed = Findings(late=3, late_bound=5, range_rereads=2)
     assert allowed.ok
     assert (allowed + allowed).late == 6
 

@@ -29,9 +29,9 @@ from chaos.ensemble import Ensemble
 from chaos.journal import steps_of
 from chaos.process import Program
 from chaos.proxy import Proxy
+from chaos.range_consumer import Place
 from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
-from chaos.spanner import Place
 from chaos.writer import Writer, workload_of
 from merge.values.position import GroupPosition
 
@@ -40,7 +40,7 @@ CONSUMERS: Final = 2
 DESTINATION: Final = "chaos"
 #: of those that take batches, and of the one that keeps its place itself
 CLIENT: Final = "1001"
-SPANS: Final = "1002"
+RANGES: Final = "1002"
 #: transactions a second of each shard
 RATE: Final = 8.0
 #: how long the whole may take until the first batch is acknowledged, seconds
@@ -79,10 +79,10 @@ class World:
         #: of the actors, by raylet
         self.clocks: list[Clock] = []
         self.consumers: list[Program] = []
-        #: the one that reads spans
-        self.spanners: list[Program] = []
+        #: the one that reads offset ranges
+        self.range_consumers: list[Program] = []
         #: folders of all consumers so far, by client id, in the order of their begin
-        self.journals: dict[str, list[Path]] = {CLIENT: [], SPANS: []}
+        self.journals: dict[str, list[Path]] = {CLIENT: [], RANGES: []}
         self.writers: list[Writer] = []
         self._begun_s = 0.0
 
@@ -148,8 +148,8 @@ class World:
         for index in range(CONSUMERS):
             self.consumers.append(self._consumer(CLIENT, "chaos.recorder"))
             self._stack.callback(self._end, self.consumers, index)
-        self.spanners.append(self._spanner())
-        self._stack.callback(self._end, self.spanners, 0)
+        self.range_consumers.append(self._range_consumer())
+        self._stack.callback(self._end, self.range_consumers, 0)
 
     def _start_writers(self) -> None:
         """Begin to write when consumers are there, so that all that is written belongs to their streams."""
@@ -221,8 +221,8 @@ class World:
         program.start()
         return program
 
-    def _spanner(self) -> Program:
-        return self._consumer(SPANS, "chaos.spanner", place=str(self._place))
+    def _range_consumer(self) -> Program:
+        return self._consumer(RANGES, "chaos.range_consumer", place=str(self._place))
 
     @property
     def _place(self) -> Path:
@@ -257,7 +257,7 @@ class World:
                 server.program.start()
         for programs, start in (
             (self.consumers, partial(self._consumer, CLIENT, "chaos.recorder")),
-            (self.spanners, self._spanner),
+            (self.range_consumers, self._range_consumer),
         ):
             for index, consumer in enumerate(programs):
                 if consumer.pid is None and consumer not in away:
@@ -283,7 +283,7 @@ class World:
 
     def positions(self) -> list[GroupPosition | None]:
         """Return where each client id stands, and the place that one keeps itself; None: not known."""
-        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, SPANS)]
+        cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, RANGES)]
         place = Place.read(self._place).done.encode()
         return [GroupPosition.from_json(text) if text else None for text in (*cursors, place)]
 
@@ -335,7 +335,7 @@ class World:
 
     def _everyone(self) -> Iterator[Program]:
         yield from self.consumers
-        yield from self.spanners
+        yield from self.range_consumers
 
     def _address(self, path: str) -> str:
         found = self._read(path)

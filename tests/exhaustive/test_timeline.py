@@ -6,7 +6,7 @@ steps of several shards come in every interleaving. After each step the timeline
 What must hold, always:
 
 1. a shard's headers go out in its order, each once, nothing is lost once everything is promised past;
-2. keys never decrease in what goes out, and are `max(commit, shard's last key, shard's promise)`;
+2. keys never decrease in what goes out, and are `max(commit, shard's last key, shard's low_watermark)`;
 3. a transaction in fragments is not split by another;
 4. LATE is flagged exactly where a commit is behind its shard's promise; commit times are untouched;
 5. what goes out at once is ordered by key, then by shard;
@@ -50,19 +50,19 @@ def broken(time):
     return (("part", time, 0), ("part", time, 1))
 
 
-def promise(time):
-    return (("promise", time),)
+def low_watermark(time):
+    return (("low_watermark", time),)
 
 
 ONE = [whole(time) for time in TIMES]
 TWO = [whole(first, second) for first, second in product(TIMES, TIMES)]
 RUNS = [(("tx", (first, second), (1, 1)),) for first, second in product(TIMES, TIMES)]
-LATE = [promise(20) + whole(time) for time in TIMES] + [promise(30) + broken(10)]
-LATER = [whole(first) + promise(20) + whole(second) for first, second in product(TIMES, TIMES)]
+LATE = [low_watermark(20) + whole(time) for time in TIMES] + [low_watermark(30) + broken(10)]
+LATER = [whole(first) + low_watermark(20) + whole(second) for first, second in product(TIMES, TIMES)]
 BROKEN = [broken(time) for time in TIMES]
 BROKEN_TWO = [broken(first) + whole(second) for first, second in product(TIMES, (10, 30))]
 BROKEN_LAST = [whole(first) + broken(second) for first, second in product((10, 20), (10, 20))]
-IDLE = promise(20)
+IDLE = low_watermark(20)
 
 TWO_SHARDS = [IDLE, *ONE, *TWO, *RUNS, *LATE, *LATER, *BROKEN, *BROKEN_TWO, *BROKEN_LAST]
 THREE_SHARDS = [IDLE, ONE[0], ONE[1], TWO[2], TWO[3], LATE[0], BROKEN[0], BROKEN[1]]
@@ -83,7 +83,7 @@ def source_of(story):
                     transactions.append(Tx(time, (1, 1)))
                 steps.append((at, at + 1, None))
                 at += 1
-            case ("promise", time):
+            case ("low_watermark", time):
                 steps.append((at, at, time))
     source = Source(*transactions)
     runs = [source.run(begin, end, begin) if end > begin else None for begin, end, _ in steps]
@@ -97,7 +97,7 @@ def expected_of(story):
     found, open_key, open_late = [], 0, False
     for step in story:
         match step:
-            case ("promise", time):
+            case ("low_watermark", time):
                 promised = max(promised, time)
             case ("tx", times, _):
                 for time in times:
@@ -140,10 +140,10 @@ def play(stories, order):
         if run is not None:
             timeline.append(shard, run)
         if time is not None:
-            timeline.promise(shard, time)
+            timeline.low_watermark(shard, time)
         advance()
     for shard in range(len(stories)):
-        timeline.promise(shard, END)
+        timeline.low_watermark(shard, END)
     advance()
     assert timeline.pending == 0
     return timeline, np.concatenate(out)

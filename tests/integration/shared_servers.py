@@ -26,7 +26,7 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.server_process import DatabaseServer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.tree import Tree
 
 
@@ -67,11 +67,11 @@ class SharedShop(Shop):
 
     def end(self) -> None:
         """Let everybody go who has subscribed: nothing is kept for them in the next test."""
-        door = GatewayDoor(self.instance.uri, self.destination)
-        for client in door.ask("status")["group"]["clients"]:
+        gateway_client = GatewayClient(self.instance.uri, self.destination)
+        for client in gateway_client.ask("status")["group"]["clients"]:
             with self.connect(client_id=client["client_id"]) as consumer:
                 consumer.unsubscribe()
-        door.close()
+        gateway_client.close()
 
     @contextmanager
     def lent(self) -> Iterator[SharedShop]:

@@ -122,23 +122,23 @@ class GroupMachine(RuleBasedStateMachine):
     def open_all(self):
         self.world.open_all()
 
-    @rule(data=st.data(), count=st.integers(0, 4), promise=st.booleans())
-    def report(self, data, count, promise):
+    @rule(data=st.data(), count=st.integers(0, 4), low_watermark=st.booleans())
+    def report(self, data, count, low_watermark):
         shard = data.draw(st.sampled_from(range(len(self.sources))))
         if shard not in self.world.opening:
-            self._report(shard, count, promise=promise)
+            self._report(shard, count, low_watermark=low_watermark)
 
     @rule(count=st.integers(1, 3))
     def report_all(self, count):
         for shard in range(len(self.sources)):
             if shard not in self.world.opening:
-                self._report(shard, count, promise=True)
+                self._report(shard, count, low_watermark=True)
 
-    def _report(self, shard, count, *, promise):
+    def _report(self, shard, count, *, low_watermark):
         ring = self.world.rings[shard]
         moved = self.world.report(shard, count)
-        if promise:
-            self.world.report(shard, 0, ring.source.latest_promise(ring.at))
+        if low_watermark:
+            self.world.report(shard, 0, ring.source.latest_low_watermark(ring.at))
         return moved
 
     @rule(data=st.data(), count=st.integers(0, 3))
@@ -148,15 +148,15 @@ class GroupMachine(RuleBasedStateMachine):
         self.world.now_us += SKIP_AFTER_US + 1
         for shard in range(len(self.sources)):
             if shard != silent and shard not in self.world.opening:
-                self._report(shard, count, promise=True)
+                self._report(shard, count, low_watermark=True)
         self.tick(1)
 
-    @rule(data=st.data(), promise=st.integers(1, 15))
-    def promise_too_much(self, data, promise):
+    @rule(data=st.data(), low_watermark=st.integers(1, 15))
+    def low_watermark_too_much(self, data, low_watermark):
         """A source whose clock is wrong: its transactions will be late."""
         shard = data.draw(st.sampled_from(range(len(self.sources))))
         if shard not in self.world.opening:
-            self.world.report(shard, 0, promise)
+            self.world.report(shard, 0, low_watermark)
 
     @rule(data=st.data(), reopen=st.booleans())
     def lose(self, data, reopen):
@@ -595,7 +595,7 @@ class GroupMachine(RuleBasedStateMachine):
         for _ in range(ROUNDS_MAX):
             moved = False
             for shard in range(len(self.sources)):
-                moved |= self._report(shard, 99, promise=True) > 0
+                moved |= self._report(shard, 99, low_watermark=True) > 0
             for client in CLIENTS:
                 batch = self._get(client, 99)
                 if batch is not None:

@@ -13,7 +13,7 @@ REQUESTS = (
     ev.SubscribeRequested,
     ev.ConsumerTouched,
     ev.GetRequested,
-    ev.SpanRequested,
+    ev.RangeRequested,
     ev.PlanRequested,
     ev.AckRequested,
     ev.RollbackRequested,

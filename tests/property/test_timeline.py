@@ -25,11 +25,11 @@ def schedule(sources, wished):
     """Steps (shard, count, promise): as wished, promises lowered until they are true, then the rest."""
     at = [0] * len(sources)
     steps = []
-    for shard, count, promise_us in [*wished, *((shard, 99, None) for shard in range(len(sources)))]:
+    for shard, count, low_watermark_us in [*wished, *((shard, 99, None) for shard in range(len(sources)))]:
         if shard < len(sources):
             at[shard] += count
-            true_us = sources[shard].latest_promise(at[shard])
-            steps.append((shard, count, None if promise_us is None else min(promise_us, true_us)))
+            true_us = sources[shard].latest_low_watermark(at[shard])
+            steps.append((shard, count, None if low_watermark_us is None else min(low_watermark_us, true_us)))
     return steps
 
 
@@ -38,16 +38,16 @@ def play(sources, steps, *, advance_each):
     timeline = Timeline([0] * len(sources))
     at = [0] * len(sources)
     out = []
-    for shard, count, promise_us in steps:
+    for shard, count, low_watermark_us in steps:
         end = min(at[shard] + count, len(sources[shard].headers))
         timeline.append(shard, sources[shard].run(at[shard], end, at[shard]))
         at[shard] = end
-        if promise_us is not None:
-            timeline.promise(shard, promise_us)
+        if low_watermark_us is not None:
+            timeline.low_watermark(shard, low_watermark_us)
         if advance_each:
             out.append(timeline.advance())
     for shard in range(len(sources)):
-        timeline.promise(shard, END)
+        timeline.low_watermark(shard, END)
     out.append(timeline.advance())
     return timeline, np.concatenate(out)
 
@@ -56,7 +56,7 @@ def order_of(headers):
     return list(zip(*(headers[name].tolist() for name in ("key_us", "shard", "sequence")), strict=True))
 
 
-def check_promises(sources, timeline, out):
+def check_low_watermarks(sources, timeline, out):
     """What holds for every schedule."""
     assert timeline.pending == 0
     assert (np.diff(out["key_us"]) >= 0).all()
@@ -75,10 +75,10 @@ def check_promises(sources, timeline, out):
 
 
 @given(groups, wishes, wishes)
-def test_true_promises_make_one_order_whatever_the_schedule(sources, first, second):
+def test_true_low_watermarks_make_one_order_whatever_the_schedule(sources, first, second):
     timeline, out = play(sources, schedule(sources, first), advance_each=False)
     other, again = play(sources, schedule(sources, second), advance_each=False)
-    check_promises(sources, timeline, out)
+    check_low_watermarks(sources, timeline, out)
     assert order_of(out) == order_of(again) == sorted(order_of(out))
     assert timeline.late == other.late == 0
     assert not (out["flags"] & Flag.LATE).any()
@@ -88,7 +88,7 @@ def test_true_promises_make_one_order_whatever_the_schedule(sources, first, seco
 def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wished):
     steps = schedule(sources, wished)
     timeline, out = play(sources, steps, advance_each=True)
-    check_promises(sources, timeline, out)
+    check_low_watermarks(sources, timeline, out)
     _, at_the_end = play(sources, steps, advance_each=False)
     assert sorted(order_of(out)) == order_of(at_the_end)
     assert not (out["flags"] & Flag.LATE).any()
@@ -98,7 +98,7 @@ def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wishe
     groups,
     st.lists(
         st.tuples(
-            st.integers(0, 3), st.integers(0, 4), st.sampled_from(["", "promise", "exclude", "include"])
+            st.integers(0, 3), st.integers(0, 4), st.sampled_from(["", "low_watermark", "exclude", "include"])
         ),
         max_size=30,
     ),
@@ -106,7 +106,9 @@ def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wishe
     st.integers(1, 40),
 )
 @settings(max_examples=300)
-def test_whatever_shards_promise_and_whoever_counts_the_guarantees_hold(sources, steps, starts, promise_us):
+def test_whatever_shards_low_watermark_and_whoever_counts_the_guarantees_hold(
+    sources, steps, starts, low_watermark_us
+):
     """Lies, shards that are skipped and come back, starts at different keys."""
     starts = starts[: len(sources)]
     timeline = Timeline(starts)
@@ -118,18 +120,18 @@ def test_whatever_shards_promise_and_whoever_counts_the_guarantees_hold(sources,
         end = min(at[shard] + count, len(sources[shard].headers))
         timeline.append(shard, sources[shard].run(at[shard], end, at[shard]))
         at[shard] = end
-        if what == "promise":
-            timeline.promise(shard, promise_us + len(out))
+        if what == "low_watermark":
+            timeline.low_watermark(shard, low_watermark_us + len(out))
         elif what == "exclude":
             timeline.exclude(shard)
         elif what == "include":
             timeline.include(shard)
         out.append(timeline.advance())
     for shard in range(len(sources)):
-        timeline.promise(shard, END)
+        timeline.low_watermark(shard, END)
     out.append(timeline.advance())
     together = np.concatenate(out)
-    check_promises(sources, timeline, together)
+    check_low_watermarks(sources, timeline, together)
     assert not len(together) or int(together["key_us"][0]) >= max(starts), "below what had gone out before"
     raised = (together["key_us"] > together["commit_us"]) & ((together["flags"] & Flag.LATE) == 0)
     for shard in np.unique(together["shard"][raised]).tolist():

@@ -28,7 +28,7 @@ from simulation.loop import MS, Loop
 from simulation.network import Network
 from simulation.process import Process
 from simulation.server import Server
-from simulation.source import Place
+from simulation.source import ReadPosition
 
 GET_US = 1_500 * MS
 ANSWER_US = 2_500 * MS
@@ -74,7 +74,7 @@ class Consumer(Process):
         """Forget everything, under a new name."""
         self._door = self.loop.chance.randrange(len(self._servers))
         self._epoch = self._seen_id = 0
-        self._held: deque[tuple[int, list[Place]]] = deque()
+        self._held: deque[tuple[int, list[ReadPosition]]] = deque()
         #: for each shard what it has received
         self._upto: list[set[int]] = []
         self.spawn(self._live())

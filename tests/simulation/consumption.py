@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from merge.delivery.ledger import Batch
 from merge.values.position import GroupPosition
-from simulation.source import Place, Reach
+from simulation.source import Reach, ReadPosition
 
 
 class ViolationError(AssertionError):
@@ -18,7 +18,7 @@ class Delivery:
     """A batch as it was delivered."""
 
     batch: Batch
-    places: list[Place]
+    places: list[ReadPosition]
     #: the least key that any header up to its last may have
     least_us: int
     #: the same of the headers of its log alone, without what the cursor had passed
@@ -51,16 +51,16 @@ class Consumption:
     #: newest delivery that ended there: (server epoch, generation, index of the merged log) -> it
     ends: dict[tuple[int, int, int], Delivery] = field(default_factory=dict)
     #: headers of everything delivered
-    seen: set[Place] = field(default_factory=set)
+    seen: set[ReadPosition] = field(default_factory=set)
     #: headers that may be accepted twice: a server that committed them later brought them again
-    repeated: set[Place] = field(default_factory=set)
+    repeated: set[ReadPosition] = field(default_factory=set)
     #: for each (server epoch, generation, shard) what may not come in it: a cursor of another server had it
     barred: dict[tuple[int, int, int], frozenset[int]] = field(default_factory=dict)
     #: last batch id accepted, and headers of what was accepted
     accepted_id: int = 0
-    accepted: set[Place] = field(default_factory=set)
+    accepted: set[ReadPosition] = field(default_factory=set)
     #: headers in batches that a consumer has finished
-    finished: set[Place] = field(default_factory=set)
+    finished: set[ReadPosition] = field(default_factory=set)
     #: whether the cursor store says that it was dropped, or a consumer ever heard so
     dropped: bool = False
     was_dropped: bool = False

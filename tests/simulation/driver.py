@@ -1,4 +1,4 @@
-"""The driver: makes the actors of shards that join, and tells servers of them, as the real roster does."""
+"""The driver: makes the actors of shards that join and tells servers, as the real actor registry does."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Driver(Process):
                 continue
 
     async def _tend(self) -> None:
-        answer = await self.within(self._network.call(self, self._server, "roster"), ANSWER_US)
+        answer = await self.within(self._network.call(self, self._server, "actor_registry"), ANSWER_US)
         if answer is None:
             return
         wanted, known, active = answer
@@ -54,7 +54,7 @@ class Driver(Process):
                 self.note("makes an actor for {}", name)
                 self._made.append(name)
             try:
-                await self.within(self._network.call(self, self._server, "enrol", name), ANSWER_US)
+                await self.within(self._network.call(self, self._server, "register", name), ANSWER_US)
             except UsageError as error:
                 self.note("is refused {}: {}", name, error.message)
             else:

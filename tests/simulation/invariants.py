@@ -25,7 +25,7 @@ Safety:
 10. A place stands for what its server committed before it, and for what its GTID set names: a cursor stands
    for a set of transactions, whose order is that of the server that they came from. A source that failed over
    may bring again, on the server of the cursor's place, what it committed after that and the other before.
-   Its spans may be refused, or come in the order of the other server.
+   Its offset ranges may be refused, or come in the order of the other server.
 
 Liveness: a while after the last fault everybody has everything, but for what a shard that is dead and skipped
 holds; and that too when it is back.

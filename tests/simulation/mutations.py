@@ -127,8 +127,8 @@ def everything_goes_out_at_once(patch: Patch) -> None:
     patch(Timeline, "watermark_us", property(lambda _: END_OF_TIME_US))
 
 
-def a_promise_is_forgotten(patch: Patch) -> None:
-    patch(Timeline, "promise", lambda *_: False)
+def a_low_watermark_is_forgotten(patch: Patch) -> None:
+    patch(Timeline, "low_watermark", lambda *_: False)
 
 
 def fragments_are_interleaved(patch: Patch) -> None:
@@ -343,7 +343,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_write_without_an_answer_is_taken_for_a_refused_one, EVERYTHING),
     (the_watermark_ignores_a_shard, EVERYTHING),
     (everything_goes_out_at_once, EVERYTHING),
-    (a_promise_is_forgotten, EVERYTHING),
+    (a_low_watermark_is_forgotten, EVERYTHING),
     (fragments_are_interleaved, EVERYTHING),
     (keys_are_commit_times, EVERYTHING),
     (equal_keys_lose_their_shards_order, EVERYTHING),

@@ -9,7 +9,7 @@ from simulation.consumption import Consumption
 from simulation.loop import S
 from simulation.record import Record
 from simulation.removal import Removal
-from simulation.source import Place
+from simulation.source import ReadPosition
 
 #: as a whole number: the enumeration's own operators are slow
 BEGIN = int(Flag.BEGIN)
@@ -43,10 +43,10 @@ class OperatorChecks(Record):
             # If another server takes over first, it is a member again that the others went on without.
             self._may_be_late.add(shard)
 
-    def left(self, why: str, places: list[Place]) -> None:
+    def left(self, why: str, places: list[ReadPosition]) -> None:
         """Check that a reader is refused what it has read before only because a shard of it left."""
         removed = {shard for _, shard in self._removals}
-        self._require(any(shard in removed for shard, _ in places), f"a span is refused: {why}")
+        self._require(any(shard in removed for shard, _ in places), f"an offset range is refused: {why}")
 
     def _owed(self, shard: int, removal: Removal) -> range:
         """Return what a shard that was removed has to deliver: what was committed before, on any server."""

@@ -1,4 +1,4 @@
-"""What must hold of batches and spans: which headers they have, and in which order."""
+"""What must hold of batches and offset ranges: which headers they have, and in which order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from merge.values.header import Flag
 from merge.values.position import GroupPosition
 from simulation.consumption import Consumption, Delivery
 from simulation.operator_checks import OperatorChecks
-from simulation.source import Place, Reach, Source
+from simulation.source import Reach, ReadPosition, Source
 
 #: as whole numbers: the enumeration's own operators are slow
 BEGIN, END, LATE = int(Flag.BEGIN), int(Flag.END), int(Flag.LATE)
@@ -39,7 +39,7 @@ class OrderChecks(OperatorChecks):
         self.counts["again"] += places[0] in consumption.seen
         consumption.seen.update(places)
 
-    def _check_places(self, batch: Batch, places: list[Place]) -> None:
+    def _check_places(self, batch: Batch, places: list[ReadPosition]) -> None:
         """Check that headers are where their server has them, and in its order."""
         binlogs, seen = self._binlogs(batch), dict[int, int]()
         columns = ("file", "begin_offset", "row_begin", "row_end")
@@ -70,7 +70,7 @@ class OrderChecks(OperatorChecks):
             self.counts["repeated"] += 1
 
     def _check_order(
-        self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[Place]
+        self, consumption: Consumption, before: Delivery | None, batch: Batch, places: list[ReadPosition]
     ) -> Delivery:
         """Check a batch's order."""
         least_us = before.least_us if before is not None else consumption.passed_us
@@ -111,7 +111,7 @@ class OrderChecks(OperatorChecks):
         waited_for = self._joined_epoch is not None and epoch > self._joined_epoch
         return shard == self._newcomer and (not waited_for or in_order)
 
-    def _check_whole(self, before: Delivery | None, batch: Batch, places: list[Place]) -> None:
+    def _check_whole(self, before: Delivery | None, batch: Batch, places: list[ReadPosition]) -> None:
         """After a fragment that is not its transaction's last one, the next header is the next fragment."""
         flags = batch.headers["flags"].tolist()
         last = before.places[-1] if before is not None and not before.whole else None
@@ -122,7 +122,9 @@ class OrderChecks(OperatorChecks):
                 self._require((shard, index) == (last[0], last[1] + 1), "a transaction is split by another")
             last = None if flag & END else (shard, index)
 
-    def received(self, client_id: str, upto: list[set[int]], batch: Batch, places: list[Place]) -> None:
+    def received(
+        self, client_id: str, upto: list[set[int]], batch: Batch, places: list[ReadPosition]
+    ) -> None:
         """Check that a consumer misses nothing between two batches.
 
         Args:
@@ -148,8 +150,10 @@ class OrderChecks(OperatorChecks):
             self._require(has, "a consumer receives what comes later")
             upto[shard].add(index)
 
-    def read_span(self, client_id: str, start: GroupPosition, batch: Batch, places: list[Place]) -> None:
-        """Check that a span is what stands between its ends, in each shard's order."""
+    def read_range(
+        self, client_id: str, start: GroupPosition, batch: Batch, places: list[ReadPosition]
+    ) -> None:
+        """Check that an offset range is what stands between its ends, in each shard's order."""
         self._loop.note(client_id, "reads {}", places)
         consumption = self._of(client_id)
         consumption.keeps_place = True
@@ -164,17 +168,18 @@ class OrderChecks(OperatorChecks):
                 known = source.index == self._newcomer and self._joined_behind is not None
                 there -= self._joined_behind if known else source.active.forgotten
             self._require(
-                self._with_rows(source, there) <= found <= again, "a span is not what stands between its ends"
+                self._with_rows(source, there) <= found <= again,
+                "an offset range is not what stands between its ends",
             )
             consumption.finished.update((source.index, index) for index in there)
-        self.counts["spans"] += 1
+        self.counts["offset_ranges"] += 1
 
     @staticmethod
     def _with_rows(source: Source, indexes: frozenset[int]) -> set[int]:
         return {index for index in indexes if source.records[index][3]}
 
-    def same_span(self, expected: list[Place], found: list[Place]) -> None:
-        """Check that a span that was read again has the same rows in the same order.
+    def same_range(self, expected: list[ReadPosition], found: list[ReadPosition]) -> None:
+        """Check that an offset range that was read again has the same rows in the same order.
 
         Of a source that failed over meanwhile, it has them in the order of the server that answers.
         """
@@ -186,30 +191,31 @@ class OrderChecks(OperatorChecks):
         kept = [[place for place in places if place[0] not in moved] for places in with_rows]
         self._require(
             kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
-            "a span is another one when it is read again",
+            "an offset range is another one when it is read again",
         )
         self._require(
-            bool(moved) or with_rows[0] == with_rows[1], "a span's order changes when it is read again"
+            bool(moved) or with_rows[0] == with_rows[1],
+            "an offset range's order changes when it is read again",
         )
-        self.counts["spans again"] += 1
+        self.counts["offset ranges again"] += 1
 
-    def crowded(self, why: str, shard: int, places: list[Place]) -> None:
+    def crowded(self, why: str, shard: int, places: list[ReadPosition]) -> None:
         """Check that a reader is refused what it has read before only because of one that was not waited for.
 
         Read again, that is waited for, and may have more between than its ring holds.
         """
-        self._loop.note("invariants", "a span is crowded out: {}", why)
+        self._loop.note("invariants", "an offset range is crowded out: {}", why)
         excused = bool(places) and (shard in self._may_be_late or shard == self._newcomer)
-        self._require(excused, f"a span is refused for no reason: {why}")
-        self.counts["spans crowded"] += 1
+        self._require(excused, f"an offset range is refused for no reason: {why}")
+        self.counts["offset ranges crowded"] += 1
 
-    def torn(self, why: str, places: list[Place]) -> None:
+    def torn(self, why: str, places: list[ReadPosition]) -> None:
         """Check that a reader is refused what it has read before only behind a failover."""
-        self._loop.note("invariants", "a span is torn: {}", why)
+        self._loop.note("invariants", "an offset range is torn: {}", why)
         moved = any(self._sources[shard].failovers for shard, _ in places)
-        self._require(moved, f"a span is refused without a failover: {why}")
-        self.counts["spans torn"] += 1
+        self._require(moved, f"an offset range is refused without a failover: {why}")
+        self.counts["offset ranges torn"] += 1
 
-    def finished(self, client_id: str, places: list[Place]) -> None:
+    def finished(self, client_id: str, places: list[ReadPosition]) -> None:
         """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""
         self._of(client_id).finished.update(places)

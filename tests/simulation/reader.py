@@ -115,7 +115,7 @@ class BinlogReader:
                 self._stopped.wait(slow * chance.randrange(MS, READ_MAX_US) / 1e6)
             elif self._process.loop.now_us - heard_us >= HEARTBEAT_US:
                 heard_us = self._process.loop.now_us
-                self._listener.caught_up(source.promise_us)
+                self._listener.caught_up(source.low_watermark_us)
             else:
                 self._stirred.clear()
                 source.news.then(self._stirred.set)

@@ -8,7 +8,7 @@ from simulation.binlog import Binlog
 from simulation.consumption import Consumption, ViolationError
 from simulation.loop import Loop
 from simulation.removal import Removal
-from simulation.source import IDENTITY, Place, Reach, Source
+from simulation.source import IDENTITY, Reach, ReadPosition, Source
 
 
 class Record:
@@ -73,7 +73,16 @@ class Record:
             "forgotten",
         )
         self.counts = dict.fromkeys(
-            (*happened, "spans", "spans again", "spans torn", "spans crowded", "failovers", "repeated"), 0
+            (
+                *happened,
+                "offset_ranges",
+                "offset ranges again",
+                "offset ranges torn",
+                "offset ranges crowded",
+                "failovers",
+                "repeated",
+            ),
+            0,
         )
 
     def _of(self, client_id: str) -> Consumption:
@@ -86,7 +95,7 @@ class Record:
             self._loop.note("invariants", "{}", what)
             raise ViolationError(what)
 
-    def places(self, batch: Batch) -> list[Place]:
+    def places(self, batch: Batch) -> list[ReadPosition]:
         """Return which headers of the sources a batch holds, in its order."""
         columns = (batch.headers[name].tolist() for name in ("shard", *IDENTITY))
         return [

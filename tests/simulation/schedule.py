@@ -50,7 +50,7 @@ class Fault(StrEnum):
     FUTURE_STAMP = "a transaction is stamped hours ahead"
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
     PURGE = "source forgets what a client has not read"
-    SPANS = "a reader of spans begins again at its checkpoint"
+    RANGES = "a reader of offset ranges begins again at its checkpoint"
     FAILOVER = "a replica with another order takes the source's place"
 
 
@@ -97,8 +97,8 @@ class Schedule:
     cursors_in_zookeeper: bool = True
     #: how often cursors are written, seconds; None: each before its acknowledgement is answered
     flush_s: float | None = None
-    #: whether one more client reads spans
-    spans: bool = False
+    #: whether one more client reads offset ranges
+    offset_ranges: bool = False
     #: by shard: clock minus the world's, whole seconds only, GTIDs
     skews_us: tuple[int, ...] = (0, 0)
     coarse: tuple[bool, ...] = (False, False)
@@ -163,8 +163,8 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         drop_after_us=chance.choice((None, 500 * MS, 500 * MS)),
         ends_without_one=shards > 1 and chance.random() < 0.2,
         flush_s=chance.choice((None, None, None, 0.5)),
-        # A span holds whole transactions, which a small ring cannot.
-        spans=Fault.SPANS in faults and ring_size > max(map(len, ROWS)),
+        # An offset range holds whole transactions, which a small ring cannot.
+        offset_ranges=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.group.calls import GroupCalls
 from actors.group.candidate import Candidate
-from actors.group.enrolment import Enrolment
+from actors.group.registration import ShardRegistration
 from actors.group.wiring import ServerIdentity
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
@@ -30,8 +30,8 @@ from merge.errors import CanalGroupError, ShardUnavailable
 from merge.events import Resume
 from merge.group import Group, GroupSettings
 from merge.values.member import Policy, Role
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 from simulation.channel import Channel
 from simulation.cursors import CursorsBeside, WatchedCursors
 from simulation.invariants import Invariants
@@ -39,7 +39,7 @@ from simulation.loop import MS, Loop
 from simulation.network import Line, Network
 from simulation.process import Process
 from simulation.shard import Shard
-from simulation.source import Place
+from simulation.source import ReadPosition
 from simulation.zookeeper import DESTINATION, SESSION_US, ZooKeeper
 from simulation.zookeeper_client import Client
 
@@ -98,10 +98,10 @@ class Server(Process):
 
     def begin(self) -> None:
         """Stand by, serve, stand by again."""
-        self._enrolment = Enrolment(instance(self.around.settings.shards), _Directory(self))
+        self._registration = ShardRegistration(instance(self.around.settings.shards), _Directory(self))
         identity = ServerIdentity(f"{self.name}:1", f"{self.name}/{self.launches}", "zookeeper:1")
-        self.candidate = Candidate(self._enrolment, identity, lambda: True, self.host, _Parts(self))
-        self.calls = GroupCalls(self._enrolment, self.candidate, self.host)
+        self.candidate = Candidate(self._registration, identity, lambda: True, self.host, _Parts(self))
+        self.calls = GroupCalls(self._registration, self.candidate, self.host)
 
     @property
     def machine(self) -> Group | None:
@@ -146,14 +146,18 @@ class Server(Process):
             self.around.invariants.delivered(client_id, batch)
         return batch
 
-    async def span(self, client_id: str, epoch: int, span: Span, timeout_s: float) -> Batch | None:
-        """Deliver a span, waiting so long until it is there."""
-        return await self.calls.span(client_id, epoch, span, may_rewind=True, timeout_s=timeout_s)
+    async def offset_range(
+        self, client_id: str, epoch: int, offset_range: OffsetRange, timeout_s: float
+    ) -> Batch | None:
+        """Deliver an offset range, waiting so long until it is there."""
+        return await self.calls.offset_range(
+            client_id, epoch, offset_range, may_rewind=True, timeout_s=timeout_s
+        )
 
-    async def rows(self, client_id: str, epoch: int, batch_id: int) -> list[Place]:
+    async def rows(self, client_id: str, epoch: int, batch_id: int) -> list[ReadPosition]:
         """Return which rows of the sources an outstanding batch holds, in merged order."""
         batch = await self.calls.plan(client_id, epoch, batch_id)
-        found: dict[int, list[Place]] = {}
+        found: dict[int, list[ReadPosition]] = {}
         begins: dict[int, int] = {}
         group = self.candidate.serving()
         for shard in np.unique(batch.headers["shard"]).tolist():
@@ -233,14 +237,14 @@ class Server(Process):
         members = machine._stream.members if machine is not None else []
         return next((member.role for member in members if member.name == name), None)
 
-    async def roster(self) -> tuple[list[str], list[str], bool]:
+    async def actor_registry(self) -> tuple[list[str], list[str], bool]:
         """Return the shards that wait for an actor, those that are known, and whether it is active."""
-        wanted = [shard.name for shard in self._enrolment.wanted]
-        return wanted, self._enrolment.known, self.candidate.group is not None
+        wanted = [shard.name for shard in self._registration.wanted]
+        return wanted, self._registration.known, self.candidate.group is not None
 
-    async def enrol(self, name: str) -> None:
+    async def register(self, name: str) -> None:
         """Take note that a shard has an actor."""
-        await self._enrolment.enrol(shard_settings(name), self.candidate.group)
+        await self._registration.register(shard_settings(name), self.candidate.group)
 
 
 @lru_cache

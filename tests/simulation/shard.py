@@ -16,7 +16,7 @@ from merge.values.position import Position
 from simulation.loop import Future, Loop
 from simulation.process import Process
 from simulation.reader import BinlogReader
-from simulation.source import Place, Source
+from simulation.source import ReadPosition, Source
 from simulation.threads import Thread
 
 #: how long a group may be silent before a shard leaves its source, seconds; longer than a session
@@ -102,10 +102,10 @@ class Shard(Process):
         self.note("is to leave its source for epoch {}", epoch)
         self.shard.close(epoch)
 
-    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[Place]:
+    def fetch(self, epoch: int, generation: int, begin: int, end: int) -> list[ReadPosition]:
         """Return which headers of the source the sequences `begin <= sequence < end` are."""
         intake = self.shard._current(epoch, generation).intake
-        places: list[Place] = []
+        places: list[ReadPosition] = []
         for stored in intake.ring.fetch(begin, end):
             part = stored.chunk.headers[stored.header_begin : stored.header_end]
             places += self.source.places(part, stored.chunk.names)

@@ -32,7 +32,7 @@ WINDOW = 3
 IDENTITY = ("gtid_source", "gtid_number", "file", "begin_offset", "row_begin", "row_end")
 
 #: one header of a source, whatever delivers it how often: (shard, index)
-Place = tuple[int, int]
+ReadPosition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Source:
         return self.binlogs[self.active is self.binlogs[0]]
 
     @property
-    def promise_us(self) -> int:
+    def low_watermark_us(self) -> int:
         """What it can promise when everything readable was read, microseconds since 1970 UTC."""
         return self._clock_us(MARGIN_US)
 
@@ -257,7 +257,7 @@ class Source:
             index for index, record in enumerate(self.records) if (uuids[record[-2]], record[-1]) in numbers
         )
 
-    def places(self, headers: Headers, names: Sequence[str]) -> list[Place]:
+    def places(self, headers: Headers, names: Sequence[str]) -> list[ReadPosition]:
         """Return which headers of this source these are."""
         rows = zip(*(headers[name].tolist() for name in IDENTITY), strict=True)
         return [

@@ -56,7 +56,7 @@ def test_a_long_transactions_late_end_loses_nothing_of_the_others(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_dead_shard_lets_nobody_pass_however_many_promises_the_other_makes(seed):
+def test_a_dead_shard_lets_nobody_pass_however_many_low_watermarks_the_other_makes(seed):
     """canal: counts the entries in its queue, so one shard passes on behalf of two, and of a lagging one."""
     written = commits((1, 0), (1.5, 0), (2, 1), (2.5, 1), (3, 1))
     world = World(seed, Schedule(commits=written))

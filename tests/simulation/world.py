@@ -25,11 +25,11 @@ from simulation.loop import MS, Loop, S
 from simulation.network import Network
 from simulation.operator import Operator
 from simulation.process import Process
+from simulation.range_reader import RangeReader
 from simulation.schedule import FAULTS, FAULTS_US, LASTING_MAX_US, Fault, Happening, Schedule, schedule_of
 from simulation.server import Server, Surroundings
 from simulation.shard import Shard
 from simulation.source import Source
-from simulation.span_reader import SpanReader
 from simulation.zookeeper import DESTINATION, ZooKeeper
 
 #: how long it may take, after the last fault, until everything is delivered
@@ -159,14 +159,14 @@ class World:
                 Server(around, f"server{index}", shards, loop.chance.randrange(CLOCK_APART_US))
             )
         self.drivers = [Driver(loop, self.network, server, around.made) for server in self.servers]
-        self.consumers: list[Consumer | SpanReader] = [
+        self.consumers: list[Consumer | RangeReader] = [
             Consumer(
                 loop, self.network, self.invariants, f"consumer{index}", client, self.servers, schedule.depth
             )
             for index, client in enumerate(schedule.consumers)
         ]
-        if schedule.spans:
-            self.consumers.append(SpanReader(loop, self.network, self.invariants, self.servers))
+        if schedule.offset_ranges:
+            self.consumers.append(RangeReader(loop, self.network, self.invariants, self.servers))
         self.operator = Operator(loop, self.network, self.servers)
         #: writes of cursors after which it was looked whether everything is delivered
         self._writes_seen = -1
@@ -291,10 +291,10 @@ class World:
     def missing(self) -> int:
         """Headers with rows that somebody has not acknowledged."""
         dead = self._without
-        # A span is the same whenever it is read: it cannot go on without a shard that it had. Its reader then
-        # stands still, and what it holds of the rings may stop the others.
+        # An offset range is the same whenever it is read: it cannot go on without a shard that it had. Its
+        # reader then stands still, and what it holds of the rings may stop the others.
         if dead is not None and any(
-            isinstance(consumer, SpanReader) and consumer.reads_again(dead) for consumer in self.consumers
+            isinstance(consumer, RangeReader) and consumer.reads_again(dead) for consumer in self.consumers
         ):
             return 0
         return self.invariants.missing(
@@ -447,7 +447,7 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
     Fault.CURSORS_TWICE: lambda w, h: (
         w.zookeeper.channel is w.cursors_channel or w.set_for(w.cursors_channel, "twice", 0.5, h)
     ),
-    Fault.SPANS: lambda w, h: w.schedule.spans and w.consumers[-1].restart(h.lasting_us // 4),
+    Fault.RANGES: lambda w, h: w.schedule.offset_ranges and w.consumers[-1].restart(h.lasting_us // 4),
     Fault.UNSUBSCRIBE: _unsubscribe,
     Fault.PURGE: _purge,
     Fault.FICKLE: _fickle,

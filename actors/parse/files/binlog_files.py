@@ -1,8 +1,8 @@
 """Binlog files: binlogs and relay logs on a disk, read by the same decoder as those of a server.
 
 A file begins with four bytes of magic and goes on event after event; the files of one server follow each
-other by number. They are read in blocks, off which the lane takes what is usual; what is held is a block, or
-one event that is larger, and the chunk that is being gathered.
+other by number. They are read in blocks, off which the fast path takes what is usual; what is held is a
+block, or one event that is larger, and the chunk that is being gathered.
 
 How a file may end:
 

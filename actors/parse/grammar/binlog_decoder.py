@@ -45,8 +45,8 @@ from actors.parse.grammar.lead_in import LeadIn
 from actors.parse.grammar.tables import Select, Tables
 from actors.parse.grammar.transactions import Transactions
 from actors.parse.grammar.xa import XaTransactions
-from actors.parse.native.lane import USUAL
-from actors.parse.native.room import EventRoom
+from actors.parse.native.fast_path import USUAL
+from actors.parse.native.receive_buffer import ReceiveBuffer
 from merge.errors import CorruptEvent, DataError, UnsupportedEvent
 from merge.values.chunk import Chunk
 from merge.values.position import Position
@@ -103,7 +103,7 @@ class BinlogDecoder:
         self._shard = shard
         self._start = start
         self._builder = builder
-        self._lane = builder.lane
+        self._fast_path = builder.fast_path
         self.offset = start.offset
         self._checksum = checksum
         self._tables = Tables(select, lookup, names_needed=names_needed)
@@ -121,13 +121,13 @@ class BinlogDecoder:
     @property
     def offset(self) -> int:
         """End of the last event."""
-        return self._lane.offset
+        return self._fast_path.offset
 
     @offset.setter
     def offset(self, offset: int) -> None:
         if not 0 <= offset <= OFFSET_MAX:
             raise CorruptEvent(f"No file is {offset} bytes long.")
-        self._lane.offset = offset
+        self._fast_path.offset = offset
 
     @property
     def mariadb(self) -> bool:
@@ -166,7 +166,7 @@ class BinlogDecoder:
         if self._on_disk:
             self._leave_file(name, len(MAGIC))
         self.file, self.offset = name, len(MAGIC)
-        self._lane.begin_file()
+        self._fast_path.begin_file()
         self._on_disk, self._relay_log = True, False
 
     def feed(self, event: bytes) -> int:
@@ -177,24 +177,24 @@ class BinlogDecoder:
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: see `Transactions.take`.
         """
-        taken = self._lane.take(event)
+        taken = self._fast_path.take(event)
         if taken:
             return taken
         while self.go_on():
             pass
-        self._lane.is_open = False
+        self._fast_path.is_open = False
         self._last = "an event", self.offset
         kind = self._located(lambda: self._feed(event))
-        self._open_lane()
+        self._open_fast_path()
         return kind
 
-    def run(self, arrived: EventRoom) -> None:
+    def run(self, arrived: ReceiveBuffer) -> None:
         """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
-        self._lane.run(arrived)
+        self._fast_path.run(arrived)
 
     def run_counts(self) -> dict[int, int]:
         """Return how many events of each type `run` has read."""
-        return self._lane.counts()
+        return self._fast_path.counts()
 
     def packed_types(self, payload: bytes) -> list[int]:
         """Return the types of the events inside a TRANSACTION_PAYLOAD that was read."""
@@ -206,15 +206,15 @@ class BinlogDecoder:
         Raises:
             CorruptEvent, UnsupportedEvent: as `feed`.
         """
-        if self._lane.is_open:  # the last event was read whole
+        if self._fast_path.is_open:  # the last event was read whole
             return False
         if self._located(self._transactions.go_on):
             return True
-        self._open_lane()
+        self._open_fast_path()
         return False
 
-    def _open_lane(self) -> None:
-        self._lane.is_open = self._lead_in is None and self._transactions.plain
+    def _open_fast_path(self) -> None:
+        self._fast_path.is_open = self._lead_in is None and self._transactions.plain
 
     def close_chunk(self) -> Chunk | None:
         """Return what was gathered so far as a chunk; None: nothing was.
@@ -353,8 +353,8 @@ class BinlogDecoder:
         self._checksum = description.checksum
         self.whole_seconds = description.whole_seconds
         self._tables.begin_file(description)
-        self._lane.begin_file()
-        self._lane.describe(
+        self._fast_path.begin_file()
+        self._fast_path.describe(
             [kind for kind in USUAL if self._read_alike(kind)],
             checksum=self._checksum == CHECKSUM_CRC32,
             gaps=self.mariadb and not self._on_disk,
@@ -383,7 +383,7 @@ class BinlogDecoder:
             )
 
     def _read_alike(self, kind: int) -> bool:
-        """Return whether events of a usual type are written as the lane reads them."""
+        """Return whether events of a usual type are written as the fast path reads them."""
         if kind != EventType.TABLE_MAP and kind not in ROWS:
             return True
         try:
@@ -413,5 +413,5 @@ class BinlogDecoder:
         if self.file == self._start.file:
             self._lead_in = None
         self._tables.begin_file()
-        self._lane.begin_file()
+        self._fast_path.begin_file()
         self.file, self.offset = file, offset

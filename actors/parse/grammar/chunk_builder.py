@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
-from actors.parse.native.gathering import Gathering
-from actors.parse.native.lane import Lane
+from actors.parse.native.accumulator import Accumulator
+from actors.parse.native.fast_path import FastPath
 from merge.values.chunk import STATEMENTS, Chunk, TableName, TableRows
 from merge.values.header import HEADER
 
@@ -58,10 +58,10 @@ class ChunkBuilder:
         limits = limits or Limits()
         #: what could not be handed on as it was, since the beginning
         self.losses = Losses()
-        #: what is counted and followed, by the lane as well
-        self.gathering = Gathering(limits.bytes_max, limits.rows_max, limits.headers_max)
+        #: what is counted and followed, by the fast path as well
+        self.accumulator = Accumulator(limits.bytes_max, limits.rows_max, limits.headers_max)
         #: a short way for the usual events
-        self.lane = Lane(self.gathering)
+        self.fast_path = FastPath(self.accumulator)
         self._chunk = _Gathered()
         #: tables of the chunk before: the next one has about as many rows of each
         self._last: dict[_Key, tuple[TableSchema, RowsBuilder]] = {}
@@ -69,22 +69,22 @@ class ChunkBuilder:
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and not ended."""
-        return self.gathering.is_open
+        return self.accumulator.is_open
 
     @property
     def gathers(self) -> bool:
         """Whether anything was gathered since the last chunk was closed."""
-        return bool(len(self.gathering)) or self.gathering.is_open
+        return bool(len(self.accumulator)) or self.accumulator.is_open
 
     @property
     def row(self) -> int:
         """Ordinal that the open transaction's next row gets; 0 outside a transaction."""
-        return self.gathering.row if self.gathering.is_open else 0
+        return self.accumulator.row if self.accumulator.is_open else 0
 
     @property
     def full(self) -> bool:
         """Whether the chunk should be closed."""
-        return self.gathering.full
+        return self.accumulator.full
 
     def begin(
         self,
@@ -107,8 +107,8 @@ class ChunkBuilder:
             skip: its first rows that were handed over before. Its first header then lacks the BEGIN flag: the
                 fragments that had those rows came with it.
         """
-        assert not self.gathering.is_open, "a transaction is open"
-        self.gathering.begin(
+        assert not self.accumulator.is_open, "a transaction is open"
+        self.accumulator.begin(
             self._name(file), begin_offset, commit_us, self._name(gtid_source), gtid_number, skip
         )
 
@@ -127,7 +127,7 @@ class ChunkBuilder:
         Raises:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """
-        gathering = self._opened()
+        accumulator = self._opened()
         key = (table.name, version, table.types)
         found = self._chunk.tables.get(key)
         if found is None:
@@ -135,26 +135,26 @@ class ChunkBuilder:
             last = self._last.get(key)
             if last is not None:
                 found[1].expect_as_many(last[1])
-        skip = max(0, gathering.skip - gathering.row)
+        skip = max(0, accumulator.skip - accumulator.row)
         count = found[1].add(
             event_type,
             body,
             post_header_size=post_header_size,
-            header=len(gathering),
-            row_begin=gathering.row,
+            header=len(accumulator),
+            row_begin=accumulator.row,
             skip=skip,
         )
-        gathering.add(count, max(0, count - skip), len(body))
-        self.lane.gather(body, version, found[1])
+        accumulator.add(count, max(0, count - skip), len(body))
+        self.fast_path.gather(body, version, found[1])
 
     def add_statement(self, name: TableName, op: str, sql: str) -> None:
         """Add a statement to the open transaction; it takes one ordinal, like a row."""
-        gathering = self._opened()
-        ordinal = gathering.row
-        kept = ordinal >= gathering.skip
+        accumulator = self._opened()
+        ordinal = accumulator.row
+        kept = ordinal >= accumulator.skip
         if kept:
-            self._chunk.statements.append((len(gathering), ordinal, name.schema, name.table, op, sql))
-        gathering.add(1, int(kept), len(sql))
+            self._chunk.statements.append((len(accumulator), ordinal, name.schema, name.table, op, sql))
+        accumulator.add(1, int(kept), len(sql))
 
     def mark_ddl(self) -> None:
         """Declare the open transaction a change of definitions."""
@@ -170,14 +170,14 @@ class ChunkBuilder:
         Returns:
             False, and nothing was changed, if rows of it were handed over before.
         """
-        gathering = self._opened()
-        if gathering.was_cut:
+        accumulator = self._opened()
+        if accumulator.was_cut:
             return False
-        header = len(gathering)
+        header = len(accumulator)
         for _, builder in self._chunk.tables.values():
             builder.discard(header)
         self._chunk.statements = [each for each in self._chunk.statements if each[0] != header]
-        gathering.discard()
+        accumulator.discard()
         return True
 
     def close(self, end_offset: int) -> Chunk | None:
@@ -188,17 +188,17 @@ class ChunkBuilder:
         Args:
             end_offset: end of the last event read; where an open transaction's fragment ends.
         """
-        gathering, chunk = self.gathering, self._chunk
-        if gathering.is_open and gathering.has_rows:
-            gathering.end_header(end_offset, last=False)
-        if not len(gathering):
+        accumulator, chunk = self.accumulator, self._chunk
+        if accumulator.is_open and accumulator.has_rows:
+            accumulator.end_header(end_offset, last=False)
+        if not len(accumulator):
             return None
-        headers = np.frombuffer(bytearray(gathering.take()), dtype=HEADER)
+        headers = np.frombuffer(bytearray(accumulator.take()), dtype=HEADER)
         self._chunk, self._last = _Gathered(), chunk.tables
-        self.lane.begin_chunk()
+        self.fast_path.begin_chunk()
         names = tuple(chunk.names)
-        if gathering.is_open:
-            gathering.rename(self._name(names[gathering.file]), self._name(names[gathering.source]))
+        if accumulator.is_open:
+            accumulator.rename(self._name(names[accumulator.file]), self._name(names[accumulator.source]))
         statements = None
         if chunk.statements:
             columns = zip(*chunk.statements, strict=True)
@@ -214,9 +214,9 @@ class ChunkBuilder:
             statements=statements,
         )
 
-    def _opened(self) -> Gathering:
-        assert self.gathering.is_open, "no transaction is open"
-        return self.gathering
+    def _opened(self) -> Accumulator:
+        assert self.accumulator.is_open, "no transaction is open"
+        return self.accumulator
 
     def _name(self, text: str) -> int:
         return self._chunk.names.setdefault(text, len(self._chunk.names))

@@ -58,7 +58,7 @@ _UNBEGUN_HINT = "A stream must begin where a transaction begins."
 
 
 class _State(IntEnum):
-    """`Gathering.phase`, which the lane moves on as well."""
+    """`Accumulator.phase`, which the fast path moves on as well."""
 
     #: between transactions
     IDLE = 0
@@ -98,8 +98,8 @@ class Transactions:
         self._statements = Statements(select, builder, verbatim=verbatim)
         self._builder = builder
         self._skip = skip
-        self._gathering = builder.gathering
-        self._lane = builder.lane
+        self._accumulator = builder.accumulator
+        self._fast_path = builder.fast_path
         #: how many transactions had begun when those below were last forgotten
         self._of = 0
         self._alter: Alter | None = None
@@ -134,11 +134,11 @@ class Transactions:
 
     @property
     def _state(self) -> int:
-        return self._gathering.phase
+        return self._accumulator.phase
 
     @_state.setter
     def _state(self, state: _State) -> None:
-        self._gathering.phase = state
+        self._accumulator.phase = state
 
     def take(self, event: Event) -> None:
         """Read one event; `go_on` reads the rest of it.
@@ -149,7 +149,7 @@ class Transactions:
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
                 details hold its `xid`.
         """
-        if self._of != self._gathering.begun:  # transactions went through the lane
+        if self._of != self._accumulator.begun:  # transactions went through the fast path
             self._forget_last()
         handler = self._handlers.get(event.type)
         if handler is not None:
@@ -208,11 +208,11 @@ class Transactions:
         )
         self._skip = 0
         self._forget_last()
-        self._lane.learn_source(event.type, event.body, event.server_id)
+        self._fast_path.learn_source(event.type, event.body, event.server_id)
 
     def _forget_last(self) -> None:
         """Forget what belongs to the transaction before."""
-        self._of = self._gathering.begun
+        self._of = self._accumulator.begun
         self._alter = None
         self._statements.begin()
 
@@ -352,13 +352,13 @@ class Transactions:
 
     def _on_table_map(self, event: Event) -> None:
         self._tables.learn(event.body)
-        self._lane.learn_table(event.body)
+        self._fast_path.learn_table(event.body)
 
     def _on_rows(self, event: Event) -> None:
         self._require_inside("Rows")
         rows = self._tables.rows(event.type, event.body)
         if rows is None:
-            self._lane.leave_out(event.body)
+            self._fast_path.leave_out(event.body)
         elif self._xa.reading:
             self._xa.hold(rows)
         else:

@@ -118,7 +118,7 @@ cdef inline bint is_sized(const Plan* plan) noexcept nogil:
 
 
 cdef inline int make_room(const Plan* plans, Side* side, size_t rows) noexcept nogil:
-    """Make room for `rows` slots in every column."""
+    """Make receive_buffer for `rows` slots in every column."""
     cdef size_t capacity, index, old, new
     cdef Target* target
     cdef void* moved
@@ -331,7 +331,7 @@ cdef inline int put_value(
 
 
 cdef inline int read_image(const Plan* plans, Side* side, Reader* reader, size_t* zero_dates) noexcept nogil:
-    """Read one image, its null bitmap first, into the next slot of every column, for which there is room."""
+    """Read one image, its null bitmap first, into the next slot of every column, for which there is receive_buffer."""
     cdef const uint8_t* nulls = reader.at
     cdef size_t index, row = side.rows
     cdef int fault

@@ -1,8 +1,8 @@
 """What callers see of `file_events.pyx`."""
 
-from actors.parse.native.room import EventRoom
+from actors.parse.native.receive_buffer import ReceiveBuffer
 
-class FileBuffer(EventRoom):
+class FileBuffer(ReceiveBuffer):
     """Holds a part of a binlog file, behind its magic."""
 
     def __init__(self) -> None: ...

@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 
 from actors.parse.native.numbers cimport load32
-from actors.parse.native.room cimport EventRoom
+from actors.parse.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     HEADER_SIZE = 19
@@ -15,7 +15,7 @@ cdef enum:
     EVENT_BYTES_MAX = 1 << 30
 
 
-cdef class FileBuffer(EventRoom):
+cdef class FileBuffer(ReceiveBuffer):
     def take(self):
         cdef size_t size = 0, held = self.end - self.at
         cdef const uint8_t* event

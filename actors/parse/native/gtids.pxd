@@ -7,7 +7,7 @@ XA transactions and of ALTERs, statements on their own, numbers that no GTID has
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from actors.parse.native.gathering cimport ANNOUNCED, INSIDE
+from actors.parse.native.accumulator cimport ANNOUNCED, INSIDE
 from actors.parse.native.numbers cimport load32, load64, load_little
 
 cdef enum:

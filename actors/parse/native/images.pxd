@@ -1,4 +1,4 @@
-"""What `lane` sees of `images`."""
+"""What `fast_path` sees of `images`."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

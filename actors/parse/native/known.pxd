@@ -1,4 +1,4 @@
-"""Known: what the lane knows of tables and of GTID sources, because the grammar met them before.
+"""Known: what the fast_path knows of tables and of GTID sources, because the grammar met them before.
 
 A table has its place by the low bits of its number; two that share a place push each other out.
 """

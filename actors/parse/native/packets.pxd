@@ -2,8 +2,8 @@
 
 from libc.stdint cimport uint8_t
 
-from actors.parse.native.room cimport EventRoom
+from actors.parse.native.receive_buffer cimport ReceiveBuffer
 
 
-cdef class PacketBuffer(EventRoom):
+cdef class PacketBuffer(ReceiveBuffer):
     cdef uint8_t sequence

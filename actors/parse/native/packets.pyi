@@ -1,8 +1,8 @@
 """What callers see of `packets.pyx`."""
 
-from actors.parse.native.room import EventRoom
+from actors.parse.native.receive_buffer import ReceiveBuffer
 
-class PacketBuffer(EventRoom):
+class PacketBuffer(ReceiveBuffer):
     """Holds what arrived of a stream of packets.
 
     Args:

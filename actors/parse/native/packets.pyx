@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from actors.parse.native.numbers cimport load_little
-from actors.parse.native.room cimport EventRoom
+from actors.parse.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
     HEAD = 4
@@ -18,7 +18,7 @@ cdef enum:
     ERROR = 0xFF
 
 
-cdef class PacketBuffer(EventRoom):
+cdef class PacketBuffer(ReceiveBuffer):
     def __cinit__(self, int sequence=1):
         self.sequence = <uint8_t>sequence
 

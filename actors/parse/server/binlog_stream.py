@@ -1,9 +1,10 @@
 """Binlog stream: one connection that dumps one shard's binlog from a position on.
 
-What has arrived is offered to the lane, all at once, and only what is not usual there is read event by event.
+What has arrived is offered to the fast path, all at once, and only what is not usual there is read event by
+event.
 
-The stream yields chunks, and promises when it has caught up (see `promises`). It does not reconnect: when the
-connection ends, so does the stream, and what was not yielded is read again by the next one.
+The stream yields chunks, and promises when it has caught up (see `low_watermarks`). It does not reconnect:
+when the connection ends, so does the stream, and what was not yielded is read again by the next one.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.dump_request import DumpRequest, dump_behind, dump_from, session
+from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
 from actors.parse.server.preflight import register
-from actors.parse.server.promises import MARGIN_US, CaughtUp, Promises
 from actors.parse.server.source import (
     ServerFacts,
     SourceAddress,
@@ -62,7 +63,7 @@ class BinlogStream:
             judged and the clock is measured. Behind one address there may be several. Empty: anyone may.
         measure: measures the source's clock; called at the beginning, and whenever the last measurement is
             old.
-        margin_us: see `Promises`.
+        margin_us: see `LowWatermarks`.
         lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
             `start`; None: at `start`.
         by_gtid: whether to ask for what is not in the start's GTID set, wherever the source has it; `start`
@@ -99,7 +100,7 @@ class BinlogStream:
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
         self._measure = measure
-        self._promises = Promises(measure(), margin_us)
+        self._low_watermarks = LowWatermarks(measure(), margin_us)
         self._connection = connect(address)
         try:
             facts = self._require(server)
@@ -115,7 +116,7 @@ class BinlogStream:
     @property
     def clock(self) -> SourceClock:
         """The source's clock, as it was measured last."""
-        return self._promises.clock
+        return self._low_watermarks.clock
 
     @property
     def place(self) -> tuple[str, int] | None:
@@ -152,8 +153,8 @@ class BinlogStream:
         Raises:
             SourceUnavailable: the source does not answer.
         """
-        if self._promises.clock.stale:
-            self._promises.clock = self._measure()
+        if self._low_watermarks.clock.stale:
+            self._low_watermarks.clock = self._measure()
 
     @property
     def losses(self) -> Losses:
@@ -215,7 +216,7 @@ class BinlogStream:
                 event = self._event(packet)
                 event_type = yield from self._read(event)
                 if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and self._stands_at(event):
-                    yield from self._promise()
+                    yield from self._low_watermark()
                 continue
             if not decoder.in_transaction and not packets.readable(self._linger_s()):
                 # Nothing more is here: what is complete goes out now. The rest of an open transaction is on
@@ -225,7 +226,7 @@ class BinlogStream:
                     moment_us = self.clock.now_us()
                     # Bytes may have come while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
-                        self._promises.found_empty(moment_us)
+                        self._low_watermarks.found_empty(moment_us)
             self._fill()
 
     def _fill(self) -> None:
@@ -314,15 +315,15 @@ class BinlogStream:
         """Return for how long more is waited for before what is complete goes out, seconds."""
         return max(0.0, self._flushed_s + LINGER_S - time.monotonic())
 
-    def _promise(self) -> Iterator[Chunk | CaughtUp]:
+    def _low_watermark(self) -> Iterator[Chunk | CaughtUp]:
         if self._decoder.in_transaction:
             return
         # Before it promises, not after: what an old measurement says may be false by now.
         self.keep_time()
-        promise = self._promises.make(whole_seconds=self._decoder.whole_seconds)
-        if promise is not None:
+        low_watermark = self._low_watermarks.make(whole_seconds=self._decoder.whole_seconds)
+        if low_watermark is not None:
             yield from self._flush()
-            yield promise
+            yield low_watermark
 
     def interrupt(self) -> None:
         """End the connection from any thread; the iteration raises SourceUnavailable."""

@@ -1,7 +1,7 @@
 """Packets: the bytes of a binlog dump, cut into the packets of the client/server protocol.
 
-Bytes are read in blocks into one buffer. The lane takes events off it where they lie; only what is not usual
-becomes a payload of its own.
+Bytes are read in blocks into one buffer. The fast path takes events off it where they lie; only what is not
+usual becomes a payload of its own.
 
 A packet has 4 bytes before it: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more
 comes in several packets, all but the last of the full length.

@@ -31,8 +31,8 @@ from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.binlog_stream import BinlogStream, resume_after
 from actors.parse.server.clock import SourceClock
+from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
-from actors.parse.server.promises import MARGIN_US, CaughtUp
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, server_facts, translated
 from actors.parse.server.start import (

@@ -28,7 +28,7 @@ from kazoo.client import KazooClient
 import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.instance import Instance
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from canal_group.zookeeper.tree import Tree
 
@@ -118,18 +118,20 @@ def test_a_server_that_was_paused_refuses_everything_and_stands_by(shop: Shop):
                     reading.until(20)
                     cursor = consumer.cursor
                     os.kill(pid, signal.SIGCONT)
-                    door = GatewayDoor(first.uri, shop.destination)
+                    gateway_client = GatewayClient(first.uri, shop.destination)
                     who = {"client_id": CLIENT, "epoch": old.epoch}
                     for request in (
-                        lambda: door.ask("ack", **who, batch_id=batch.batch_id),
-                        lambda: door.ask("get", **who, rows_max=5, timeout_s=0, seen_id=batch.batch_id),
-                        lambda: door.rows(**who, batch_id=batch.batch_id, format="envelope"),
-                        lambda: door.ask("standing", **who),
-                        lambda: door.ask("subscribe", client_id="2002", holder="x"),
+                        lambda: gateway_client.ask("ack", **who, batch_id=batch.batch_id),
+                        lambda: gateway_client.ask(
+                            "get", **who, rows_max=5, timeout_s=0, seen_id=batch.batch_id
+                        ),
+                        lambda: gateway_client.rows(**who, batch_id=batch.batch_id, format="envelope"),
+                        lambda: gateway_client.ask("lease_state", **who),
+                        lambda: gateway_client.ask("subscribe", client_id="2002", holder="x"),
                     ):
                         with pytest.raises(canal_group.RetryableError):
                             request()
-                    door.close()
+                    gateway_client.close()
                     eventually(
                         lambda: state_of_restarted(first).get("active_server") == address_of(second),
                         "the first server to stand by",
@@ -166,7 +168,7 @@ def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
         pid = int(str(state_of(instance)["pid"]))
         os.kill(pid, signal.SIGSTOP)
         try:
-            for shard in instance.roster.actors:
+            for shard in instance.actor_registry.actors:
                 eventually(
                     lambda shard=shard: ray.get(shard.status.remote())["state"] == "closed",
                     "the shard to leave its source",
@@ -226,12 +228,12 @@ def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, pro
         batch = consumer.get_without_ack(2, timeout=20)
         assert batch is not None
         proxy.cut()
-        door = GatewayDoor(instance.uri, shop.destination)
+        gateway_client = GatewayClient(instance.uri, shop.destination)
         who = {"client_id": CLIENT, "epoch": consumer.epoch}
 
         def refused(request: str, **body: object) -> bool:
             try:
-                door.ask(request, **who, **body)
+                gateway_client.ask(request, **who, **body)
             except canal_group.RetryableError:
                 return True
             return False
@@ -240,8 +242,8 @@ def test_without_zookeeper_nothing_is_served_and_then_it_goes_on(shop: Shop, pro
         eventually(lambda: refused("get", **get), "gets to be refused", within_s=DEADLINE_S)
         assert refused("ack", batch_id=batch.batch_id)
         with pytest.raises(canal_group.RetryableError):
-            door.rows(**who, batch_id=batch.batch_id, format="envelope")
-        door.close()
+            gateway_client.rows(**who, batch_id=batch.batch_id, format="envelope")
+        gateway_client.close()
         proxy.mend()
         # Where the session outlived the cut, what the gets took before they were refused is outstanding.
         consumer.rollback()
@@ -261,12 +263,12 @@ def test_a_gateway_that_was_paused_lets_no_rows_out_after_a_hand_over(shop: Shop
         pid = ray.get(instance.gateway.pid.remote())
         os.kill(pid, signal.SIGSTOP)
         outcome: list[object] = []
-        door = GatewayDoor(instance.uri, shop.destination)
+        gateway_client = GatewayClient(instance.uri, shop.destination)
         ticket = {"client_id": CLIENT, "epoch": consumer.epoch, "batch_id": batch.batch_id}
 
         def read() -> None:
             try:
-                outcome.append(door.rows(**ticket, format="envelope"))
+                outcome.append(gateway_client.rows(**ticket, format="envelope"))
             except canal_group.CanalGroupError as error:
                 outcome.append(error)
 
@@ -276,7 +278,7 @@ def test_a_gateway_that_was_paused_lets_no_rows_out_after_a_hand_over(shop: Shop
         finally:
             os.kill(pid, signal.SIGCONT)
         reader.join()
-        door.close()
+        gateway_client.close()
         assert isinstance(outcome[0], canal_group.RetryableError), outcome
 
 

@@ -44,14 +44,14 @@ def in_order() -> Iterator[None]:
     context.execution_options.preserve_order, context.enable_progress_bars = before
 
 
-def spans(consumer: canal_group.Consumer, changes: int) -> Iterator[canal_group.Batch]:
-    """Yield spans until they have so many changes."""
+def offset_ranges(consumer: canal_group.Consumer, changes: int) -> Iterator[canal_group.Batch]:
+    """Yield offset ranges until they have so many changes."""
     place = consumer.cursor
     while changes > 0:
-        span = consumer.span(place, timeout=DEADLINE_S)
-        assert span is not None
-        yield span
-        place, changes = span.end, changes - span.rows
+        offset_range = consumer.offset_range(place, timeout=DEADLINE_S)
+        assert offset_range is not None
+        yield offset_range
+        place, changes = offset_range.end, changes - offset_range.rows
 
 
 def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -70,29 +70,29 @@ def state(changes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.soak
 def test_a_dataset_has_the_rows_of_the_consumer_and_applied_they_are_the_tables(shop: Shop) -> None:
-    """1. Spans in three parts: the rows, types and order of the Arrow client, as a table and as an envelope.
+    """1. Ranges in three parts: the rows, types and order of the Arrow client, as a table and as an envelope.
     2. The gateway, then a shard is killed: the dataset is read again, and is the same.
     """
     with serving(shop) as instance:
         change(shop)
         with shop.connect(instance, client_id=CLIENT) as consumer:
             applied: list[dict[str, Any]] = []
-            for span in spans(consumer, CHANGES):
-                rows = ray_data.dataset(consumer, span, "shop.orders", before=True, parts=3)
+            for offset_range in offset_ranges(consumer, CHANGES):
+                rows = ray_data.dataset(consumer, offset_range, "shop.orders", before=True, parts=3)
                 found = rows.take_all()
-                assert found == span.table("shop.orders", before=True).to_pylist()
+                assert found == offset_range.table("shop.orders", before=True).to_pylist()
                 assert rows.schema().base_schema.field("price").type == pa.decimal128(10, 2)
-                everything = ray_data.dataset(consumer, span, parts=2).take_all()
-                assert [each["seq"] for each in everything] == span.envelope()["seq"].to_pylist()
+                everything = ray_data.dataset(consumer, offset_range, parts=2).take_all()
+                assert [each["seq"] for each in everything] == offset_range.envelope()["seq"].to_pylist()
                 applied += found
             assert state(applied) == tables(shop)
             status = consumer.status()
             for victim in (status["gateway"], status["shards"][0]):
                 kill(victim["pid"])
-                again = ray_data.dataset(consumer, span, "shop.orders", before=True, parts=2)
+                again = ray_data.dataset(consumer, offset_range, "shop.orders", before=True, parts=2)
                 assert again.take_all() == found
             with pytest.raises(canal_group.UsageError, match="in 1 part or more, not in 0"):
-                ray_data.dataset(consumer, span, "shop.orders", parts=0)
+                ray_data.dataset(consumer, offset_range, "shop.orders", parts=0)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_the_example_begins_again_where_it_was_not_acknowledged(shop: Shop, tmp_path: Path) -> None:
-    """1. It writes what is there, in several spans. 2. A folder behind the cursor is of a run that died, and
+    """1. It writes what is there, in several ranges. 2. A folder behind the cursor is of a run that died, and
     is written anew. 3. Every change is there once.
     """
     with serving(shop) as instance:

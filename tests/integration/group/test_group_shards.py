@@ -173,7 +173,7 @@ def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(
     """
     small = {
         "store": {"size": 16, "mode": "items"},
-        "consumer": {"lease_s": 3, "away": "drop", "drop_after_s": 1},
+        "consumer": {"lease_s": 3, "inactive": "drop", "drop_after_s": 1},
     }
     with shop.serve(**small) as instance, shop.connect(instance) as consumer:
         with shop.connect(instance, client_id="away") as gone:

@@ -384,15 +384,17 @@ def test_server_killed_again_and_again(own_mariadb, source_address):
     assert len(recorder.of("connected")) >= 4
 
 
-def test_promises_grow_while_idle(mariadb, source_address):
+def test_low_watermarks_grow_while_idle(mariadb, source_address):
     with reading(source_address(mariadb)) as recorder:
         await_true(lambda: len(set(recorder.of("caught_up"))) >= 3, "promises grow", 30)
-    promises = recorder.of("caught_up")
-    assert promises == sorted(promises)
-    assert all(promise % 1_000_000 == 0 for promise in promises), "MariaDB stamps whole seconds"
+    low_watermarks = recorder.of("caught_up")
+    assert low_watermarks == sorted(low_watermarks)
+    assert all(low_watermark % 1_000_000 == 0 for low_watermark in low_watermarks), (
+        "MariaDB stamps whole seconds"
+    )
 
 
-def test_no_transaction_breaks_a_promise(mariadb, source_address):
+def test_no_transaction_breaks_a_low_watermark(mariadb, source_address):
     mariadb.execute("CREATE TABLE app.w (id INT PRIMARY KEY AUTO_INCREMENT, v INT)")
     stop = threading.Event()
 

@@ -31,7 +31,7 @@ from actors.coordination.switch import ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.driver.instance import Instance
 from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
@@ -129,17 +129,21 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
             assert batch is not None
             ticket = {"client_id": "ops", "epoch": consumer.epoch, "batch_id": batch.batch_id}
             for token in ("READER_TOKEN", "STOCK_TOKEN"):
-                door = GatewayDoor(instance.uri, shop.destination, secrets[token], Tls(ca=authority.ca))
+                gateway_client = GatewayClient(
+                    instance.uri, shop.destination, secrets[token], Tls(ca=authority.ca)
+                )
                 with pytest.raises(AccessDenied, match="is not for"):
-                    door.rows(format="envelope", **ticket)
+                    gateway_client.rows(format="envelope", **ticket)
                 for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
                     with pytest.raises(AccessDenied, match="is not for"):
-                        door.ask(operation)
-                door.close()
-            door = GatewayDoor(instance.uri, shop.destination, secrets["OPS_TOKEN"], Tls(ca=authority.ca))
+                        gateway_client.ask(operation)
+                gateway_client.close()
+            gateway_client = GatewayClient(
+                instance.uri, shop.destination, secrets["OPS_TOKEN"], Tls(ca=authority.ca)
+            )
             with pytest.raises(UsageError, match="no action 'whatever'"):
-                door.ask("whatever")
-            door.close()
+                gateway_client.ask("whatever")
+            gateway_client.close()
             asked = ["hold", "s0", "-d", shop.destination, "-g", instance.uri, "--tls-ca", str(authority.ca)]
             held = run("shard", *asked, "--token-env", "OPS_TOKEN")
             assert "s0 holds the group" in held.stdout

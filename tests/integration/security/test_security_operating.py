@@ -14,7 +14,7 @@ from rogue_server import PUBLIC_KEY, RogueServer, Trick, Wire, rogue
 from rogue_server import login as let_in
 
 from actors.driver.instance import Instance
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
@@ -54,15 +54,15 @@ def test_who_reaches_loopback_reads_and_only_this_user_operates(shop: Shop, tmp_
         reading = Reading(consumer)
         reading.until(shop.rows)
         reading.check(shop)
-        door = GatewayDoor(instance.uri, shop.destination)
+        gateway_client = GatewayClient(instance.uri, shop.destination)
         operations = OPERATIONS | {"shard_add": {"shard": shard_at(server, password_file=str(secret))}}
         for operation, body in operations.items():
             for token in (None, "guessed"):
-                asked = GatewayDoor(instance.uri, shop.destination, token)
+                asked = GatewayClient(instance.uri, shop.destination, token)
                 with pytest.raises(AccessDenied, match="Nobody who shows no token"):
                     asked.ask(operation, **body)
                 asked.close()
-        door.close()
+        gateway_client.close()
         assert server.heard == []
         where = ["-d", shop.destination, "-g", instance.uri]
         assert "s0 holds the group" in run("shard", "hold", "s0", *where).stdout
@@ -82,16 +82,16 @@ def _operator(instance: Instance, shop: Shop) -> Operator:
 def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
     """Wait until the new shard has met the server, and return what it says of it."""
 
-    door = GatewayDoor(instance.uri, shop.destination)
+    gateway_client = GatewayClient(instance.uri, shop.destination)
 
     def told() -> str:
-        shards = {shard["shard"]: shard for shard in door.ask("status")["shards"]}
+        shards = {shard["shard"]: shard for shard in gateway_client.ask("status")["shards"]}
         return str((shards.get("new") or {}).get("error") or "")
 
     eventually(told, "the new shard to say why it cannot begin", within_s=DEADLINE_S)
     assert server.heard
     error = told()
-    door.close()
+    gateway_client.close()
     return error
 
 
@@ -156,11 +156,11 @@ def test_a_certificate_alone_reads_and_never_operates(shop: Shop, tmp_path: Path
             shop.write(0, 5)
             assert consumer.get(timeout=DEADLINE_S)
         tls = Tls(ours.ca, anyone.cert, anyone.key)
-        door = GatewayDoor(instance.uri, shop.destination, tls=tls)
+        gateway_client = GatewayClient(instance.uri, shop.destination, tls=tls)
         for operation, body in OPERATIONS.items():
             with pytest.raises(AccessDenied, match="Nobody who shows no token"):
-                door.ask(operation, **body)
-        door.close()
+                gateway_client.ask(operation, **body)
+        gateway_client.close()
         operator = Operator(instance.uri, shop.destination, tls=tls)
         assert operator.hold("s0")["policy"] == "hold"
         operator.close()

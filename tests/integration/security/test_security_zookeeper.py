@@ -16,7 +16,7 @@ from kazoo.security import make_digest_acl
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from canal_group.gateway.discovery import Directory
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import ConfigError, ServerUnavailable
 
@@ -118,11 +118,11 @@ def test_what_is_no_gateways_address_is_never_opened(
     else:
         stranger.create(f"{root}/cluster/{address}")
     directory = Directory(zookeeper.hosts, destination, f"/{destination}")
-    door = GatewayDoor(directory.gateways, destination, "s3cret")
+    gateway_client = GatewayClient(directory.gateways, destination, "s3cret")
     try:
         with pytest.raises(ServerUnavailable, match="which is no host:port") as caught:
-            door.ask("status")
+            gateway_client.ask("status")
         assert "s3cret" not in str(caught.value)
     finally:
-        door.close()
+        gateway_client.close()
         directory.close()

@@ -8,17 +8,17 @@ import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import options
 
-from canal_group.client.span_rows import SpanRows
+from canal_group.client.range_rows import RangeRows
 from canal_group.spark.options import Options
 from canal_group.spark.session import Session
 from merge.errors import RolledBack
-from merge.values.span import same_places
+from merge.values.offset_range import same_places
 
 ROWS_MAX, BYTES_MAX = 7, 1 << 20
 
 
 def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: SharedShop) -> None:
-    """1. A span is planned and taken back. 2. An executor plans it again for itself, and reads it. 3. The
+    """1. A range is planned and taken back. 2. An executor plans it again for itself, and reads it. 3. The
     query goes on behind it, as long as it likes, with nothing twice and nothing left out.
     """
     chosen = options(served, served.instance, client="session", startingPosition="latest")
@@ -29,17 +29,17 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
         served.write_everywhere(20)
         read: list[tuple[str, int]] = []
         while len(read) < sum(len(ids) - wrote[name] for name, ids in served.written.items()):
-            span = session.next_batch(place, ROWS_MAX, BYTES_MAX)
-            if span is None:
+            offset_range = session.next_batch(place, ROWS_MAX, BYTES_MAX)
+            if offset_range is None:
                 continue
             consumer = session._connected()
             if not read:
                 consumer.rollback()
             wanted = {"format": "typed", "table": "shop.orders", "before": False}
-            rows = SpanRows.of(consumer, span, wanted).read(0, 1)
+            rows = RangeRows.of(consumer, offset_range, wanted).read(0, 1)
             read += zip(rows["_shard"].to_pylist(), rows["id"].to_pylist(), strict=True)
-            assert same_places(span.start, place)
-            place = span.end
+            assert same_places(offset_range.start, place)
+            place = offset_range.end
         assert read == sorted(set(read), key=read.index), "nothing comes twice"
         for name, ids in served.written.items():
             assert [row for shard, row in read if shard == name] == ids[wrote[name] :]
@@ -51,20 +51,20 @@ def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: Shared
         session.close()
 
 
-def test_parts_of_a_span_are_of_one_order(served: SharedShop) -> None:
-    """1. Parts of a span are planned. 2. It comes in another order when it is planned again: none is read."""
+def test_parts_of_a_range_are_of_one_order(served: SharedShop) -> None:
+    """1. Parts of a range are planned. 2. It comes in another order when planned again: none is read."""
     chosen = options(served, served.instance, client="orders", startingPosition="latest")
     session = Session(Options.from_spark(chosen))
     try:
         place = session.begin()
         served.write_everywhere(20)
-        while (span := session.next_batch(place, ROWS_MAX, BYTES_MAX)) is None:
+        while (offset_range := session.next_batch(place, ROWS_MAX, BYTES_MAX)) is None:
             pass
-        rows = SpanRows.of(session._connected(), span, {"format": "envelope"})
+        rows = RangeRows.of(session._connected(), offset_range, {"format": "envelope"})
         session._connected().rollback()
         with pytest.raises(RolledBack, match="stands in another order by now"):
             replace(rows, order="of another server").read(0, 1)
-        assert rows.read(0, 1).num_rows == span.rows
+        assert rows.read(0, 1).num_rows == offset_range.rows
     finally:
         session.give_up()
         session.close()

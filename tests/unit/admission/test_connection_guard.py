@@ -28,7 +28,7 @@ from pyarrow import flight
 
 from actors.admission.connection_guard import ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
-from actors.transport.row_door import LIMITS, RowDoor
+from actors.transport.row_server import LIMITS, RowServer
 
 MIB = 1 << 20
 
@@ -120,16 +120,16 @@ def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(encrypted: bool
 
 def test_a_shards_rows_are_watched_over_as_well():
     """One connection more than may be there closes the oldest, and a large request its own."""
-    door = RowDoor(lambda _: [], "127.0.0.1")
-    port = int(door.address.location.rpartition(":")[2])
+    gateway_client = RowServer(lambda _: [], "127.0.0.1")
+    port = int(gateway_client.address.location.rpartition(":")[2])
     crowd = silent(port, LIMITS.unauthenticated_max + 4)
     assert all(map(ended, crowd[:4]))
     assert all(map(open_still, crowd[4:]))
-    client = flight.FlightClient(door.address.location)
+    client = flight.FlightClient(gateway_client.address.location)
     with pytest.raises(flight.FlightUnavailableError):
         client.do_get(flight.Ticket(bytes(256 * MIB)), NO_TOKEN)
     client.close()
-    door.close()
+    gateway_client.close()
     for each in crowd:
         each.close()
 

@@ -179,17 +179,23 @@ def test_a_certificate_that_nobody_named_stays_a_strangers(
         else:
             client.do_get(flight.Ticket(b"{}"), NO_TOKEN)
 
-    with Door(wiring, "group", "shard/", []) as door:
-        stranger = connected(door, ca=ca, pair=authority.pair("whoever", of_consumer=True))
+    with Door(wiring, "group", "shard/", []) as gateway_client:
+        stranger = connected(gateway_client, ca=ca, pair=authority.pair("whoever", of_consumer=True))
         with pytest.raises(flight.FlightUnauthenticatedError):
             call(stranger)
-        door._guard._look(door.port)
-        assert (len(door._guard._unauthenticated), len(door._guard._authenticated)) == (1, 0)
-        known = connected(door, ca=ca, pair=authority.pair("mirror", of_consumer=True))
+        gateway_client._guard._look(gateway_client.port)
+        assert (len(gateway_client._guard._unauthenticated), len(gateway_client._guard._authenticated)) == (
+            1,
+            0,
+        )
+        known = connected(gateway_client, ca=ca, pair=authority.pair("mirror", of_consumer=True))
         if method == "do_action":
             call(known)
         else:
             with pytest.raises(flight.FlightServerError, match="serves 'shop'"):
                 call(known)
-        door._guard._look(door.port)
-        assert (len(door._guard._unauthenticated), len(door._guard._authenticated)) == (1, 1)
+        gateway_client._guard._look(gateway_client.port)
+        assert (len(gateway_client._guard._unauthenticated), len(gateway_client._guard._authenticated)) == (
+            1,
+            1,
+        )

@@ -18,14 +18,14 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.admission.access import READER, Grants
 from actors.gateway import group_handle
 from actors.gateway.batch_reader import BatchReader, Part
+from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway import Door, GatewayWiring
-from actors.gateway.permit import Permit
 from actors.gateway.requests import Requests
-from actors.store.rows import Parcel
+from actors.store.rows import Payload
 from actors.transport.flight_errors import our_error
 from actors.transport.near_door import NearDoor, Offer
 from actors.transport.ray_errors import translated
-from actors.transport.row_door import RowDoor
+from actors.transport.row_server import RowServer
 from actors.transport.row_ticket import RowTicket
 from canal_group.shared_memory.near_client import NearClient
 from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
@@ -64,7 +64,7 @@ def refused(name: str, error: type[UsageError] = UsageError, **changed: Any) -> 
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, True, "1", [1], {}])
-@pytest.mark.parametrize("name", ["get", "span"])
+@pytest.mark.parametrize("name", ["get", "offset_range"])
 def test_a_wait_is_a_finite_number(name: str, value: object):
     refused(name, timeout_s=value)
 
@@ -84,11 +84,11 @@ def test_a_wait_is_cut_to_what_may_be(value: float, waits: float):
         ("get", "rows_max"),
         ("get", "seen_id"),
         ("get", "epoch"),
-        ("span", "rows_max"),
-        ("span", "bytes_max"),
-        ("span", "rows_min"),
-        ("span", "key_us_max"),
-        ("span", "epoch"),
+        ("offset_range", "rows_max"),
+        ("offset_range", "bytes_max"),
+        ("offset_range", "rows_min"),
+        ("offset_range", "key_us_max"),
+        ("offset_range", "epoch"),
         ("ack", "batch_id"),
         ("rollback", "batch_id"),
         ("touch", "epoch"),
@@ -102,7 +102,7 @@ def test_numbers_are_whole_and_have_64_bits(name: str, field: str, value: object
 
 def test_numbers_that_are_bounds_for_nothing_are_heard():
     assert request("get", rows_max=1 << 62, seen_id=None).asked
-    assert request("span", rows_max=1 << 62, bytes_max=1 << 62, rows_min=None, key_us_max=None).asked
+    assert request("offset_range", rows_max=1 << 62, bytes_max=1 << 62, rows_min=None, key_us_max=None).asked
 
 
 @pytest.mark.parametrize("holder", ["", "h" * 257, "a\nb", None, 7, ["h"]])
@@ -163,24 +163,26 @@ class NoGroup:
 
 
 @pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     # Nobody is asked: what is tried here never comes so far.
-    monkeypatch.setattr(group_handle.GroupHandle, "permit", lambda *_: Permit(lambda: None, lambda _: 1.0))
+    monkeypatch.setattr(
+        group_handle.GroupHandle, "delivery_lease", lambda *_: DeliveryLease(lambda: None, lambda _: 1.0)
+    )
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
     with Door(wiring, "group", "shard/", []) as made:
         yield made
 
 
-def asked(door: Door, name: str, body: str) -> dict[str, Any]:
-    with flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client:
+def asked(gateway_client: Door, name: str, body: str) -> dict[str, Any]:
+    with flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         (answer,) = client.do_action(flight.Action(name, body.encode()))
         return dict(json.loads(answer.body.to_pybytes())["error"])
 
 
-def rows_asked(door: Door, ticket: str) -> str:
+def rows_asked(gateway_client: Door, ticket: str) -> str:
     with (
-        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
         pytest.raises(flight.FlightServerError) as refusal,
     ):
         client.do_get(flight.Ticket(ticket.encode())).read_all()
@@ -195,44 +197,44 @@ MINE = '"destination": "shop", "client_id": "a", "epoch": 1, "batch_id": 1, "for
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" * 400, "[]", '"x"'])
-def test_a_strange_number_is_refused_in_a_sentence(door: Door, number: str):
-    refusal = asked(door, "get", f'{{{MINE}, "timeout_s": 0, "rows_max": {number}}}')
+def test_a_strange_number_is_refused_in_a_sentence(gateway_client: Door, number: str):
+    refusal = asked(gateway_client, "get", f'{{{MINE}, "timeout_s": 0, "rows_max": {number}}}')
     assert refusal["error"] == "UsageError"
     assert shows_nothing_of_ours(str(refusal))
     assert len(refusal["message"]) < 300
     for field in ("epoch", "batch_id"):
-        assert f"{field} is " in rows_asked(door, f'{{{MINE}, "{field}": {number}}}')
-    said = rows_asked(door, f'{{{MINE}, "part": [0, {number}]}}')
+        assert f"{field} is " in rows_asked(gateway_client, f'{{{MINE}, "{field}": {number}}}')
+    said = rows_asked(gateway_client, f'{{{MINE}, "part": [0, {number}]}}')
     assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
 
 
 @pytest.mark.parametrize(
     "part", ["[0, 0]", "[5, 2]", "[]", "[1]", "[1, 2, 3]", "7", "[1e999, 1]", "{}", "null"]
 )
-def test_a_strange_part_is_refused_in_a_sentence(door: Door, part: str):
-    said = rows_asked(door, f'{{{MINE}, "part": {part}}}')
+def test_a_strange_part_is_refused_in_a_sentence(gateway_client: Door, part: str):
+    said = rows_asked(gateway_client, f'{{{MINE}, "part": {part}}}')
     assert "part" in said or "ticket is malformed" in said
     assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
 
 
-def test_a_client_id_is_not_longer_than_a_node_s_name(door: Door):
+def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: Door):
     body = {"destination": "shop", "client_id": "a" * 129}
-    assert "not a text of at most 128" in asked(door, "standing", json.dumps(body))["message"]
+    assert "not a text of at most 128" in asked(gateway_client, "lease_state", json.dumps(body))["message"]
 
 
 @pytest.mark.parametrize(
     "error", [OSError(2, "gone", "/secret/file"), AssertionError("/secret"), MemoryError()]
 )
 def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
-    door: Door, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gateway_client: Door, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     def breaks(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(group_handle.GroupHandle, "status", breaks)
-    monkeypatch.setattr(group_handle.GroupHandle, "permit", breaks)
-    refusal = asked(door, "status", '{"destination": "shop"}')
-    said = rows_asked(door, f"{{{MINE}}}")
+    monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", breaks)
+    refusal = asked(gateway_client, "status", '{"destination": "shop"}')
+    said = rows_asked(gateway_client, f"{{{MINE}}}")
     for shown in (str(refusal), said.partition("gRPC client debug context")[0]):
         assert f"met an error inside the server ({type(error).__name__})" in shown
         assert shows_nothing_of_ours(shown)
@@ -240,7 +242,7 @@ def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
     assert sum(record.exc_info[1] is error for record in broken if record.exc_info) == 2
 
 
-class NoLonger(Permit):
+class NoLonger(DeliveryLease):
     """Lets two messages out, and then nothing."""
 
     def __init__(self, error: Exception) -> None:
@@ -255,16 +257,16 @@ class NoLonger(Permit):
 
 @pytest.mark.parametrize("error", [RolledBack("It was taken back.", batch_id=1), OSError("/secret/file")])
 def test_an_error_between_two_messages_is_told_as_before_the_first(
-    door: Door, error: Exception, monkeypatch: pytest.MonkeyPatch
+    gateway_client: Door, error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
     """The schema, a dictionary and two messages are out by then."""
     table = pa.table({"name": pa.array(list("abcdefgh") * 1_000).dictionary_encode(), "n": range(8_000)})
-    permits = [NoLonger(error), Permit(lambda: None, lambda _: 1.0)]  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr(group_handle.GroupHandle, "permit", lambda *_: permits.pop(0))
+    delivery_leases = [NoLonger(error), DeliveryLease(lambda: None, lambda _: 1.0)]  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr(group_handle.GroupHandle, "delivery_lease", lambda *_: delivery_leases.pop(0))
     monkeypatch.setattr(Requests, "filter_of", lambda *_: "")
     monkeypatch.setattr(BatchReader, "envelope", lambda *_: table)
-    monkeypatch.setattr(door, "_reply_bytes_max", table.nbytes // 4)
-    with flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client:
+    monkeypatch.setattr(gateway_client, "_reply_bytes_max", table.nbytes // 4)
+    with flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         reader = client.do_get(flight.Ticket(f"{{{MINE}}}".encode()))
         found = [reader.read_chunk().data.num_rows for _ in range(2)]
         with pytest.raises(flight.FlightServerError) as caught:
@@ -289,13 +291,13 @@ def test_an_actor_s_error_is_not_shown_with_its_traceback():
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, IndexError, OverflowError, OSError])
 def test_a_shard_says_as_little(kind: type[Exception]):
-    def rows(_: RowTicket) -> list[Parcel]:
+    def rows(_: RowTicket) -> list[Payload]:
         raise kind("/secret/file")
 
-    door = RowDoor(rows, "127.0.0.1")
-    headers = [(b"authorization", f"Bearer {door.address.secret}".encode())]
+    gateway_client = RowServer(rows, "127.0.0.1")
+    headers = [(b"authorization", f"Bearer {gateway_client.address.secret}".encode())]
     options = flight.FlightCallOptions(headers=headers)
-    client = flight.FlightClient(door.address.location)
+    client = flight.FlightClient(gateway_client.address.location)
     ticket = RowTicket(1, 3, 0, 7).to_dict()
     for named in (ticket, ticket | {"epoch": math.inf}, ticket | {"begin": math.nan}):
         with pytest.raises(flight.FlightServerError) as refusal:
@@ -304,7 +306,7 @@ def test_a_shard_says_as_little(kind: type[Exception]):
         assert "The ticket" in said
         assert ".py" not in said
     client.close()
-    door.close()
+    gateway_client.close()
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, IndexError, OverflowError, AssertionError])
@@ -314,14 +316,14 @@ def test_an_error_of_one_who_borrows_ends_that_connection_only(
     def offer(_whom: object, ticket: Any) -> Offer:
         if ticket["breaks"]:
             raise kind("/secret/file")
-        return Offer([Parcel(None, [pa.record_batch({"id": [1]})])])
+        return Offer([Payload(None, [pa.record_batch({"id": [1]})])])
 
-    door = NearDoor(offer)
-    broken, other = NearClient(door.admit(), 20.0), NearClient(door.admit(), 20.0)
+    gateway_client = NearDoor(offer)
+    broken, other = NearClient(gateway_client.admit(), 20.0), NearClient(gateway_client.admit(), 20.0)
     with pytest.raises(ConnectionResetError):
         broken.borrow({"breaks": True})
     assert len(other.borrow({"breaks": False})) == 1
     logged = [record for record in caplog.records if record.exc_info]
     assert bool(logged) == (kind is AssertionError), "that one nobody foresaw"
-    for each in (broken, other, door):
+    for each in (broken, other, gateway_client):
         each.close()

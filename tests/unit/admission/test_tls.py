@@ -13,8 +13,8 @@ from pyarrow import flight
 import canal_group
 from actors.admission.access import READER, Grant, Grants, token_digest
 from actors.admission.gateway_tls import GatewayTls
-from actors.admission.token_door import TokenDoor, grant_of
-from canal_group.gateway.door import GatewayDoor
+from actors.admission.token_middleware import TokenMiddleware, grant_of
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
 from canal_group.spark.options import Options
@@ -30,7 +30,7 @@ class Gateway(flight.FlightServerBase):
         if grants is None:
             known = Grants.of((token, Grant(token.upper())) for token in tokens)
             grants = known if tokens else Grants(anybody=READER)
-        middleware = TokenDoor(grants).middleware
+        middleware = TokenMiddleware(grants).middleware
         super().__init__(f"{scheme}://127.0.0.1:0", middleware=middleware, **options)
         self.plain, self.encrypted = f"grpc://127.0.0.1:{self.port}", f"grpc+tls://127.0.0.1:{self.port}"
 
@@ -66,11 +66,11 @@ def tls_of(pair, client_ca=None):
 
 
 def asked(uri, tls=None, token=None):
-    door = GatewayDoor(uri, "shop", token, tls or Tls())
+    gateway_client = GatewayClient(uri, "shop", token, tls or Tls())
     try:
-        return door.ask("status")
+        return gateway_client.ask("status")
     finally:
-        door.close()
+        gateway_client.close()
 
 
 def test_each_token_is_known_by_its_own_name_and_no_other_comes_in(gateway):
@@ -133,9 +133,11 @@ def test_an_authority_means_tls_by_every_way_in(scheme, listener, authority):
             uri, destination="shop", token="s3cret", tls_ca=authority.ca, wait_s=0, retry_s=0
         ),
         lambda: Operator(uri, "shop", "s3cret", given).hold("s0"),
-        lambda: GatewayDoor(lambda: [uri], "shop", "s3cret", given).ask("status"),
-        lambda: pickle.loads(pickle.dumps(GatewayDoor(uri, "shop", "s3cret", given))).rows(format="envelope"),
-        lambda: Options.from_spark({**options, "tlsCa": str(authority.ca)}).door().ask("status"),
+        lambda: GatewayClient(lambda: [uri], "shop", "s3cret", given).ask("status"),
+        lambda: pickle.loads(pickle.dumps(GatewayClient(uri, "shop", "s3cret", given))).rows(
+            format="envelope"
+        ),
+        lambda: Options.from_spark({**options, "tlsCa": str(authority.ca)}).gateway_client().ask("status"),
     ]
     for way in ways:
         with pytest.raises((ServerUnavailable, ConfigError)):
@@ -228,12 +230,12 @@ def test_a_certificate_that_nobody_asked_for_is_nobody_s(gateway, authority):
 
 def test_a_gateway_that_answered_once_is_away_and_not_mistaken(gateway, authority):
     server = gateway(tls_of(authority.pair("server")))
-    door = GatewayDoor(server.encrypted, "shop", tls=Tls(ca=authority.ca))
-    assert door.ask("status") == "everybody"
+    gateway_client = GatewayClient(server.encrypted, "shop", tls=Tls(ca=authority.ca))
+    assert gateway_client.ask("status") == "everybody"
     server.shutdown()
     with pytest.raises(ServerUnavailable):
-        door.ask("status")
-    door.close()
+        gateway_client.ask("status")
+    gateway_client.close()
 
 
 def test_nobody_at_an_address_is_away_and_not_mistaken(authority):
@@ -244,9 +246,9 @@ def test_nobody_at_an_address_is_away_and_not_mistaken(authority):
 
 def test_files_that_cannot_be_are_refused(authority, tmp_path):
     with pytest.raises(ConfigError, match="cannot be sent") as caught:
-        GatewayDoor("grpc://127.0.0.1:1", "shop", "s3cret\n")
+        GatewayClient("grpc://127.0.0.1:1", "shop", "s3cret\n")
     assert "s3cret" not in str(caught.value)
     with pytest.raises(ConfigError, match="go together"):
         Tls(cert=authority.ca)
     with pytest.raises(ConfigError, match=r"none cannot be read \(No such file"):
-        GatewayDoor("grpc://127.0.0.1:1", "shop", tls=Tls(ca=tmp_path / "none"))
+        GatewayClient("grpc://127.0.0.1:1", "shop", tls=Tls(ca=tmp_path / "none"))

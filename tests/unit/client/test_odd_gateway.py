@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from actors.transport.flight_errors import our_error
 from canal_group.client.consumer import Consumer
-from canal_group.client.span_rows import SpanRows
+from canal_group.client.range_rows import RangeRows
 from canal_group.command.cli import app
 from canal_group.gateway.discovery import _address
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from merge.errors import CanalGroupError, RetryableError, ServerUnavailable, error_from_dict, error_from_json
 from merge.values.position import GroupPosition
@@ -33,7 +33,7 @@ class Gateway(flight.FlightServerBase):
 
     def __init__(self, **values: Any) -> None:
         super().__init__("grpc://127.0.0.1:0")
-        usual = {"subscribe": SUBSCRIBED, "standing": STANDING, "release": None, "touch": None}
+        usual = {"subscribe": SUBSCRIBED, "lease_state": STANDING, "release": None, "touch": None}
         self.values: dict[str, Any] = {**usual, **values}
         self.told = b""
         self.asked: list[str] = []
@@ -55,17 +55,17 @@ def gateway() -> Iterator[Gateway]:
 
 @pytest.fixture
 def consumer(gateway: Gateway) -> Iterator[Consumer]:
-    door = GatewayDoor(gateway.uri, "shop", shared_memory=False)
-    with Consumer(door, "1001", "", 0.0, retry_s=0.0) as made:
+    gateway_client = GatewayClient(gateway.uri, "shop", shared_memory=False)
+    with Consumer(gateway_client, "1001", "", 0.0, retry_s=0.0) as made:
         yield made
 
 
-def span_of(consumer: Consumer) -> SpanRows:
-    return SpanRows(consumer.door, "1001", 1, 7, CURSOR, CURSOR, "", {}, 0.0)
+def range_of(consumer: Consumer) -> RangeRows:
+    return RangeRows(consumer.gateway_client, "1001", 1, 7, CURSOR, CURSOR, "", {}, 0.0)
 
 
 def status_command(consumer: Consumer) -> None:
-    uri = consumer.door._where()
+    uri = consumer.gateway_client._where()
     done = CliRunner().invoke(app, ["status", "--gateway", uri, "-d", "shop"])
     if done.exception is not None:
         raise done.exception
@@ -89,11 +89,11 @@ REQUESTS: dict[str, tuple[Callable[[Consumer], object], list[Any]]] = {
         lambda consumer: consumer.get_without_ack(timeout=0),
         [{**BATCH, "batch_id": "x"}, {**BATCH, "rows": []}, {**BATCH, "ack": "{}"}],
     ),
-    "span": (lambda consumer: consumer.span(GroupPosition()), [{**BATCH, "end": NESTED}]),
+    "offset_range": (lambda consumer: consumer.offset_range(GroupPosition()), [{**BATCH, "end": NESTED}]),
     "ack": (lambda consumer: consumer.ack(1), [None, {"cursor": None}]),
     "locate": (lambda consumer: consumer.locate("latest"), [None, NESTED]),
     "rollback": (lambda consumer: consumer.rollback(), [None]),
-    "standing": (lambda consumer: consumer.outstanding(), [{"outstanding": [{}]}]),
+    "lease_state": (lambda consumer: consumer.outstanding(), [{"outstanding": [{}]}]),
     "status": (lambda consumer: consumer.status(), [None]),
 }
 #: what is none of any of them
@@ -114,8 +114,8 @@ def test_an_answer_that_is_none_is_a_sentence(request_name: str, gateway: Gatewa
 @pytest.mark.parametrize(
     ("request_name", "ask"),
     [
-        ("standing", lambda consumer: consumer._lease.cursor()),
-        ("span", lambda consumer: span_of(consumer)._planned_again(0.0)),
+        ("lease_state", lambda consumer: consumer._lease.cursor()),
+        ("offset_range", lambda consumer: range_of(consumer)._planned_again(0.0)),
         ("status", status_command),
     ],
 )
@@ -149,8 +149,8 @@ def test_so_is_what_an_operator_is_told(gateway: Gateway):
 def test_the_next_gateway_is_asked_then(gateway: Gateway):
     gateway.values["subscribe"] = 5
     with Gateway() as good:
-        door = GatewayDoor(f"{gateway.uri},{good.uri}", "shop", shared_memory=False)
-        with Consumer(door, "1001", "", 20.0) as consumer:
+        gateway_client = GatewayClient(f"{gateway.uri},{good.uri}", "shop", shared_memory=False)
+        with Consumer(gateway_client, "1001", "", 20.0) as consumer:
             assert consumer.subscribe() == GroupPosition()
             assert consumer.outstanding() == []
     assert gateway.asked == ["subscribe"]

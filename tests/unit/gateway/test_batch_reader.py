@@ -12,8 +12,8 @@ from builders import Source, Tx, World
 
 from actors.gateway.batch_reader import BatchReader
 from actors.store.ring import BatchMode, RingBounds, RingStore
-from actors.store.rows import Parcel, Wanted, gather, message, opened, read_message
-from actors.transport.row_door import RowAddress, RowDoor
+from actors.store.rows import Payload, Wanted, gather, message, opened, read_message
+from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from merge.delivery.ledger import Batch
 from merge.rows.assemble import BatchRows, ShardRows
@@ -80,16 +80,16 @@ class Shards:
     """Two shards' rings, each behind a real door, and what goes out by these."""
 
     rings: dict[str, RingStore]
-    doors: dict[str, RowDoor] = field(default_factory=dict)
+    doors: dict[str, RowServer] = field(default_factory=dict)
     near: bool = True
     #: by shard: names of tables (None: statements), bytes, rows
     sent: list[tuple[str, TableName | None, int, int]] = field(default_factory=list)
 
-    def out(self, shard: str, ticket: RowTicket) -> Iterator[Parcel]:
-        for parcel in gather(self.rings[shard].fetch(ticket.begin, ticket.end), ticket.wanted):
-            count = sum(len(batch) for batch in parcel.batches)
-            self.sent.append((shard, parcel.name, parcel.size(), count))
-            yield parcel
+    def out(self, shard: str, ticket: RowTicket) -> Iterator[Payload]:
+        for payload in gather(self.rings[shard].fetch(ticket.begin, ticket.end), ticket.wanted):
+            count = sum(len(batch) for batch in payload.batches)
+            self.sent.append((shard, payload.name, payload.size(), count))
+            yield payload
 
     def rows_at(self, shard: str) -> RowAddress:
         address = self.doors[shard].address
@@ -102,7 +102,7 @@ def shards(request: pytest.FixtureRequest) -> Iterator[Shards]:
     with ExitStack() as stack:
         for name in SHARDS:
             made.doors[name] = stack.enter_context(
-                closing(RowDoor(partial(made.out, name), "127.0.0.1", tls=False))
+                closing(RowServer(partial(made.out, name), "127.0.0.1", tls=False))
             )
         yield made
 
@@ -111,8 +111,8 @@ def dropped_late(shards: Shards, batch: Batch, wanted: TableFilter) -> pa.Table:
     """An envelope as a gateway makes it that fetches every row, and drops what is not wanted then."""
     kept = []
     for name in batch.shards:
-        parcels = gather(shards.rings[name].fetch(0, SEQUENCES), Wanted())
-        whole = opened(read_message(message(parcel)) for parcel in parcels)
+        payloads = gather(shards.rings[name].fetch(0, SEQUENCES), Wanted())
+        whole = opened(read_message(message(payload)) for payload in payloads)
         names = zip(*(whole.statements[side].to_pylist() for side in ("schema", "table")), strict=True)
         mask = pa.array([wanted.matches(TableName(*name)) for name in names], pa.bool_())
         tables = tuple(table for table in whole.tables if wanted.matches(table.name))

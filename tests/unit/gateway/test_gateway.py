@@ -14,7 +14,7 @@ from actors.gateway import group_handle
 from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import Door, GatewayWiring
 from actors.group.wiring import grants as wired_grants
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from canal_group.shared_memory.near import NearAddress
 from canal_group.shared_memory.near_client import NearClient
@@ -50,8 +50,8 @@ class EagerlyAsked(Door, AskedAtOnce):
 def test_a_call_that_comes_while_the_gateway_starts_is_answered(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
-    with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as door:
-        assert "dance" in str(door.answer["error"])
+    with EagerlyAsked(wiring, "group", "shard/", ["s0"]) as gateway_client:
+        assert "dance" in str(gateway_client.answer["error"])
 
 
 def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch):
@@ -59,8 +59,8 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
     deep = b"[" * 10_000
     with (
-        Door(wiring, "group", "shard/", ["s0"]) as door,
-        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+        Door(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         (result,) = client.do_action(flight.Action("get", deep))
         with pytest.raises(flight.FlightError, match="The ticket is malformed: RecursionError"):
@@ -74,11 +74,11 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
     grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
     ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
-    with Door(wiring, "group", "shard/", ["s0"]) as door:
-        uri = f"grpc://127.0.0.1:{door.port}"
+    with Door(wiring, "group", "shard/", ["s0"]) as gateway_client:
+        uri = f"grpc://127.0.0.1:{gateway_client.port}"
         with pytest.raises(AccessDenied):
-            GatewayDoor(uri, "shop").ask("near")
-        address = NearAddress.from_dict(GatewayDoor(uri, "shop", "s3cret").ask("near"))
+            GatewayClient(uri, "shop").ask("near")
+        address = NearAddress.from_dict(GatewayClient(uri, "shop", "s3cret").ask("near"))
         client = NearClient(address, timeout_s=20.0)
         with pytest.raises(AccessDenied, match="client id other"):
             client.borrow({**ticket, "client_id": "other"})
@@ -90,7 +90,7 @@ def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pyt
 
 
 @pytest.mark.parametrize("client_id", [None, 7, ["reader"], True])
-@pytest.mark.parametrize("request_of", ["subscribe", "get", "standing", "outstanding"])
+@pytest.mark.parametrize("request_of", ["subscribe", "get", "lease_state", "outstanding"])
 def test_a_client_id_that_is_none_never_reaches_the_group(
     monkeypatch: pytest.MonkeyPatch, client_id: object, request_of: str
 ):
@@ -101,8 +101,8 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (
-        Door(wiring, "group", "shard/", ["s0"]) as door,
-        flight.FlightClient(f"grpc://127.0.0.1:{door.port}") as client,
+        Door(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
         (result,) = client.do_action(action, options)
@@ -126,7 +126,7 @@ def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
         with Door(wiring, "group", "shard/", ["s0"]):
             address.publish_operator_token()
             for token in (None, "guessed"):
-                stranger = GatewayDoor(address.uri, "shop", token)
+                stranger = GatewayClient(address.uri, "shop", token)
                 for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
                     with pytest.raises(AccessDenied, match="Nobody who shows no token"):
                         stranger.ask(operation, shard="a", policy="hold")
@@ -155,14 +155,19 @@ def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for
         ]
     )
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
-    with Door(wiring, "group", "shard/", []) as door:
+    with Door(wiring, "group", "shard/", []) as gateway_client:
 
         def shown(token: str) -> str:
-            state = GatewayDoor(f"grpc://127.0.0.1:{door.port}", "shop", f"{token}-s3cret").ask("status")
+            state = GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", f"{token}-s3cret").ask(
+                "status"
+            )
             return "".join(client["client_id"] for client in state["group"]["clients"])
 
         assert [shown(each) for each in ("a", "ab", "none", "all", "ops")] == ["a", "ab", "", "abc", "abc"]
         group = {"active": False, "error": "another server is"}
         assert (
-            GatewayDoor(f"grpc://127.0.0.1:{door.port}", "shop", "a-s3cret").ask("status")["group"] == group
+            GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", "a-s3cret").ask("status")[
+                "group"
+            ]
+            == group
         )

@@ -55,8 +55,11 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
         wiring = gateway_wiring(settings, address, None)
         assert (wiring.connections, wiring.calls_max) == (limits, 1)
         assert wiring.reply_bytes_max == 4_194_301
-        with Door(wiring, "group", "shard/", []) as door, flight.FlightClient(address.uri) as client:
-            assert door._guard._limits == limits
+        with (
+            Door(wiring, "group", "shard/", []) as gateway_client,
+            flight.FlightClient(address.uri) as client,
+        ):
+            assert gateway_client._guard._limits == limits
             asked = flight.Action("status", b'{"destination": "shop"}')
             first = threading.Thread(target=lambda: list(client.do_action(asked)))
             first.start()

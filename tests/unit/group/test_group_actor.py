@@ -26,8 +26,8 @@ from actors.transport.line import LOOPBACK
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 DEADLINE_S = 20.0
 CLIENT = "reader"
@@ -149,7 +149,7 @@ def test_a_call_is_not_heard_by_a_server_that_cannot_know_whether_it_is_active(t
             lambda: actor.rollback(*who, None),
             lambda: actor.plan(*who, batch.batch_id),
             lambda: actor.confirm(*who, batch.batch_id),
-            lambda: actor.standing(CLIENT),
+            lambda: actor.lease_state(CLIENT),
             lambda: actor.touch(*who),
             lambda: actor.release(*who),
             lambda: actor.unsubscribe(*who),
@@ -176,7 +176,9 @@ def test_nobody_waits_for_a_time_that_is_none(tmp_path, monkeypatch, timeout_s):
         before = machine.describe(0)["clients"]
         for call in (
             lambda: actor.get(CLIENT, epoch, 5, timeout_s, None),
-            lambda: actor.span(CLIENT, epoch, Span(GroupPosition()), may_rewind=False, timeout_s=timeout_s),
+            lambda: actor.offset_range(
+                CLIENT, epoch, OffsetRange(GroupPosition()), may_rewind=False, timeout_s=timeout_s
+            ),
         ):
             with pytest.raises(UsageError, match="Nobody waits"):
                 await call()
@@ -206,7 +208,7 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
             await actor.ack(*who, first.batch_id)
         monkeypatch.setattr(store, "save", save)
         coordinator.cut_off = False
-        assert (await actor.standing(CLIENT))["outstanding"] == []
+        assert (await actor.lease_state(CLIENT))["outstanding"] == []
         while (batch := await actor.get(*who, 100_000, 0.2, None)) is not None:
             await actor.ack(*who, batch.batch_id)
         waiting = asyncio.ensure_future(actor.get(*who, 5, DEADLINE_S, None))
@@ -248,9 +250,9 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
         waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
         await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)
         assert not waiting.done()
-        await actor.enrol(settings("s0", "s1").shards[1])
+        await actor.register(settings("s0", "s1").shards[1])
         await asyncio.wait_for(waiting, DEADLINE_S)
-        assert actor._enrolment.known == ["s0", "s1"]
+        assert actor._registration.known == ["s0", "s1"]
         await actor.close()
 
     coordinator = Standby("shop")

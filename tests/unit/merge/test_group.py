@@ -50,8 +50,8 @@ def test_a_long_transactions_late_end_does_not_lose_other_shards_data():
     """
     world = World.of(Source(Tx(50, (3, 3))), Source(Tx(20), Tx(60), Tx(30)))
     world.subscribe()
-    world.report(0, promise_us=55)
-    world.report(1, 1, promise_us=50)
+    world.report(0, low_watermark_us=55)
+    world.report(1, 1, low_watermark_us=50)
     first = world.get()
     assert shards(first) == [1, 0, 0]
     world.ack(first.batch_id)
@@ -71,9 +71,9 @@ def test_one_shard_never_counts_for_two():
     """1. Shard 1 says nothing. 2. Shard 0 reports, promises, and reports again. 3. Nothing goes out."""
     world = World.of(Source(Tx(10), Tx(20), Tx(30)), Source(Tx(5)))
     world.subscribe()
-    world.report(0, 1, promise_us=15)
-    world.report(0, 0, promise_us=16)
-    world.report(0, 2, promise_us=99)
+    world.report(0, 1, low_watermark_us=15)
+    world.report(0, 0, low_watermark_us=16)
+    world.report(0, 2, low_watermark_us=99)
     assert world.get() is None
     status = world.group.describe(world.now_us)
     assert (status["held_by"], status["headers_pending"], status["watermark_us"]) == ("s1", 3, 0)
@@ -88,12 +88,12 @@ def test_a_lagging_shards_silence_lets_nobody_overtake_it():
     """
     world = World.of(Source(Tx(900), Tx(910)), Source(Tx(100), Tx(110), Tx(905)), lease_us=99 * SECOND)
     world.subscribe()
-    world.report(0, promise_us=5_000)
+    world.report(0, low_watermark_us=5_000)
     world.report(1, 1)
     world.tick(60 * SECOND)
-    world.report(0, 0, promise_us=60 * SECOND)
+    world.report(0, 0, low_watermark_us=60 * SECOND)
     assert keys(world.get()) == [100]
-    world.report(1, promise_us=5_000)
+    world.report(1, low_watermark_us=5_000)
     assert keys(world.get()) == [110, 900, 905, 910]
 
 
@@ -104,7 +104,7 @@ def test_what_is_reported_before_all_shards_are_open_is_kept():
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20)), start=False)
     world.start()
     world.open(0)
-    world.report(0, promise_us=99)
+    world.report(0, low_watermark_us=99)
     call = world.request_subscribe()
     world.lease()
     assert call not in world.answers
@@ -112,7 +112,7 @@ def test_what_is_reported_before_all_shards_are_open_is_kept():
     world.open(1)
     world.save()
     assert world.result(call)[1].shards.keys() == {"s0", "s1"}
-    world.report(1, promise_us=99)
+    world.report(1, low_watermark_us=99)
     assert keys(world.get()) == [10, 20, 30]
 
 
@@ -230,7 +230,7 @@ def test_keys_do_not_fall_below_what_the_cursor_has_passed_before_a_restart():
     """
     world = World.of(Source(Tx(100)), Source(Tx(60)))
     world.subscribe()
-    world.report(1, 0, promise_us=100)
+    world.report(1, 0, low_watermark_us=100)
     world.report(0)
     world.ack(world.get().batch_id)
     world.restart()
@@ -248,7 +248,7 @@ def test_keys_do_not_fall_below_what_the_cursor_has_passed_before_a_restart():
 def test_a_clock_that_stepped_back_is_not_late_after_a_restart():
     world = World.of(Source(Tx(100), Tx(90)), Source(Tx(10)))
     world.subscribe()
-    world.report(1, promise_us=100)
+    world.report(1, low_watermark_us=100)
     world.report(0, 1)
     world.ack(world.get().batch_id)
     world.restart()
@@ -319,7 +319,7 @@ def test_the_one_that_is_ahead_gets_no_key_below_its_cursor():
     world = World.of(Source(Tx(100)), Source(Tx(60)))
     world.subscribe("one")
     world.subscribe("two")
-    world.report(1, 0, promise_us=100)
+    world.report(1, 0, low_watermark_us=100)
     world.report(0)
     world.ack(world.get("one").batch_id, "one")
     world.lose(0)
@@ -357,7 +357,7 @@ def test_what_is_behind_a_cursor_does_not_come_back_from_between_what_is_not():
     world = World.of(Source(Tx(10), Tx(60)), Source(Tx(50)))
     world.subscribe("one")
     world.subscribe("two")
-    world.report(0, 0, promise_us=100)
+    world.report(0, 0, low_watermark_us=100)
     world.report(1)
     world.ack(world.get("one").batch_id, "one")
     world.lose(0)
@@ -738,7 +738,7 @@ def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
     world.report(0, 2)
     world.tick(30 * SECOND)
     assert world.get() is None
-    world.report(0, 0, promise_us=far + 1)
+    world.report(0, 0, low_watermark_us=far + 1)
     world.tick(1)
     assert keys(world.get()) == [5, far]
     assert shard_state(world, 1)["skipped"]
@@ -747,11 +747,11 @@ def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
     late = world.get()
     assert (keys(late), late.headers["commit_us"].tolist()) == ([far], [7])
     assert late.headers["flags"][0] & Flag.LATE
-    world.report(1, 0, promise_us=far - SECOND)
+    world.report(1, 0, low_watermark_us=far - SECOND)
     assert not shard_state(world, 1)["skipped"]
-    world.report(0, promise_us=far + 20)
+    world.report(0, low_watermark_us=far + 20)
     assert world.get() is None, "it is waited for again"
-    world.report(1, promise_us=far + 20)
+    world.report(1, low_watermark_us=far + 20)
     assert keys(world.get()) == [far + 5, far + 10]
     assert world.group.describe(0)["late"] == 1
 
@@ -764,7 +764,7 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)), skip_after_us=SECOND)
     world.subscribe()
     world.report(0, 1)
-    world.report(1, 0, promise_us=10)
+    world.report(1, 0, low_watermark_us=10)
     world.ack(world.get().batch_id)
     world.restart()
     world.start()
@@ -775,7 +775,7 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
     world.report(0)
     assert world.get() is None
     world.now_us += SECOND
-    world.report(0, 0, promise_us=35)
+    world.report(0, 0, low_watermark_us=35)
     world.tick(1)
     assert not shard_state(world, 0)["skipped"], "it is alive"
     assert keys(world.get()) == [30]
@@ -784,7 +784,7 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
     batch = world.get()
     assert (keys(batch), batch.headers["commit_us"].tolist()) == ([30], [20])
     assert batch.headers["flags"].tolist() == [Flag.BEGIN | Flag.END | Flag.LATE]
-    world.report(0, 0, promise_us=99)
+    world.report(0, 0, low_watermark_us=99)
     assert keys(world.get()) == [40]
 
 
@@ -844,13 +844,13 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
     assert shard_state(world, 1)["skipped"]
 
 
-def test_a_shard_whose_transactions_come_with_an_old_promise_is_not_silent():
+def test_a_shard_whose_transactions_come_with_an_old_low_watermark_is_not_silent():
     """It sends what it has, while its clock stands; the other one has new promises."""
     world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), skip_after_us=SECOND)
     for second in range(3):
         world.now_us += SECOND
-        world.report(0, 1, promise_us=50)
-        world.report(1, 0, promise_us=51 + second)
+        world.report(0, 1, low_watermark_us=50)
+        world.report(1, 0, low_watermark_us=51 + second)
         world.tick(1)
     assert not any(shard_state(world, shard)["skipped"] for shard in (0, 1))
 
@@ -869,9 +869,9 @@ def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_f
     world.tick(1)
     assert shard_state(world, 1)["skipped"]
     assert keys(world.get()) == [far]
-    world.report(1, 0, promise_us=far - SECOND - 1)
+    world.report(1, 0, low_watermark_us=far - SECOND - 1)
     assert shard_state(world, 1)["skipped"]
-    world.report(1, 0, promise_us=far - SECOND)
+    world.report(1, 0, low_watermark_us=far - SECOND)
     assert not shard_state(world, 1)["skipped"]
 
 
@@ -1153,20 +1153,20 @@ def test_batch_ids_of_a_client_that_came_back_go_on():
     assert again is None or again.batch_id > first.batch_id
 
 
-def test_a_shard_that_stopped_and_repeats_its_last_promise_has_not_got_past_its_data():
+def test_a_shard_that_stopped_and_repeats_its_last_low_watermark_has_not_got_past_its_data():
     world = World.of(Source(Tx(10)))
     world.subscribe()
-    world.report(0, promise_us=20)
+    world.report(0, low_watermark_us=20)
     world.ack(world.get().batch_id)
     broken = UnsupportedEvent("It cannot be read.")
     for _ in range(2):
         world.tell(ev.ShardFailed(0, 1, broken, world.now_us))
-        world.report(0, 0, promise_us=20)
+        world.report(0, 0, low_watermark_us=20)
     call = world.request_get()
     world.tell(ev.GetTimedOut(call, "c"))
     with pytest.raises(UnsupportedEvent):
         world.result(call)
-    world.report(0, 0, promise_us=21)
+    world.report(0, 0, low_watermark_us=21)
     assert world.get() is None
     assert world.status(0)["state"] == "open"
 

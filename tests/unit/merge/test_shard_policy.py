@@ -5,7 +5,7 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
-from merge.order.waiting import PATIENCE_US
+from merge.order.waiting import SILENCE_MAX_US
 from merge.values.header import Flag
 from merge.values.member import CAUGHT_UP_US, Policy
 
@@ -31,7 +31,7 @@ def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed(
     """
     world = world_of(Source(Tx(10), Tx(50)), Source(Tx(20, (3,)), Tx(60)))
     world.subscribe()
-    world.report(0, promise_us=55)
+    world.report(0, low_watermark_us=55)
     world.now_us += 7 * SECOND
     assert world.get() is None
     assert held(world) == ("s1", 7.0, "it has promised nothing newer")
@@ -46,7 +46,7 @@ def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed(
     assert (world.status(1)["late"], world.status(1)["late_rows"]) == (1, 3)
     told = world.policy("s1", Policy.RESUME)
     assert (told["policy"], told["skipped"]) == (None, False)
-    world.report(0, promise_us=90)
+    world.report(0, low_watermark_us=90)
     assert world.get() is None, "it is waited for again"
     world.report(1)
     assert keys(world.get()) == [60]
@@ -91,7 +91,7 @@ def test_a_policy_outlives_a_rewind_and_the_stream_begins_without_a_skipped_shar
     assert keys(world.get()) == [10]
     world.open(1)
     world.report(1)
-    world.report(0, 0, promise_us=30)
+    world.report(0, 0, low_watermark_us=30)
     assert keys(world.get()) == [20]
 
 
@@ -143,7 +143,7 @@ def test_a_shard_that_dies_inside_its_transaction_is_taken_back_and_comes_again_
     cursor = world.ack(first.batch_id)
     assert cursor.shards["s1"].rows_into_transaction == 0
     world.now_us += 2 * SECOND
-    world.report(0, 0, promise_us=200)
+    world.report(0, 0, low_watermark_us=200)
     assert world.get() is None
     assert held(world) == ("s1", 2.0, "its transaction is out in part")
     if how == "operator":
@@ -152,7 +152,7 @@ def test_a_shard_that_dies_inside_its_transaction_is_taken_back_and_comes_again_
         world.tick(0)
     assert sorted(world.opening) == [0, 1], "a rewind"
     world.open(0)
-    world.report(0, promise_us=200)
+    world.report(0, low_watermark_us=200)
     world.tick(0)
     second = world.get()
     assert (keys(second), places(second)[0][0]) == ([90], 0)
@@ -171,10 +171,10 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     world.policy("s1", Policy.SKIP)
     generation = world.group.generation
     for _ in range(3):
-        world.tick(PATIENCE_US)
+        world.tick(SILENCE_MAX_US)
         world.report(1, 1)
     world.report(0)
-    world.tick(PATIENCE_US)
+    world.tick(SILENCE_MAX_US)
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
@@ -183,7 +183,7 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
     assert keys(world.get()) == [10, 90]
 
 
-@pytest.mark.parametrize("skip_after_us", [SECOND, 10 * PATIENCE_US])
+@pytest.mark.parametrize("skip_after_us", [SECOND, 10 * SILENCE_MAX_US])
 def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_settings(skip_after_us):
     """1. A skipped shard is inside its transaction. 2. It is taken back when the operator's time is over."""
     world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), skip_after_us=skip_after_us)
@@ -191,7 +191,7 @@ def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_setti
     world.policy("s1", Policy.SKIP)
     world.report(1, 1)
     generation = world.group.generation
-    world.now_us += PATIENCE_US
+    world.now_us += SILENCE_MAX_US
     world.report(0)
     world.tick(0)
     assert world.group.generation == generation
@@ -228,12 +228,12 @@ def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
     for _ in range(5):
         world.full(1)
         world.tick(SECOND)
-        world.report(0, 0, promise_us=100 + world.now_us)
+        world.report(0, 0, low_watermark_us=100 + world.now_us)
     assert (world.group.generation, world.status(1)["skipped"]) == (generation, False)
     world.full(1)
     world.ack(slow.batch_id)
     world.tick(SECOND)
-    world.report(0, 0, promise_us=100 + world.now_us)
+    world.report(0, 0, low_watermark_us=100 + world.now_us)
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
@@ -278,5 +278,5 @@ def test_a_newcomer_has_caught_up_when_it_is_no_further_behind_than_that():
     world.add(Source(server=1))
     world.open(1)
     for behind_us, catching_up in ((CAUGHT_UP_US + 1, True), (CAUGHT_UP_US, False)):
-        world.report(1, 0, promise_us=far - behind_us)
+        world.report(1, 0, low_watermark_us=far - behind_us)
         assert world.status(1)["catching_up"] is catching_up

@@ -132,24 +132,24 @@ def test_a_free_that_a_rewind_overtakes_frees_nothing_of_the_newer_group(make, m
     assert list(shard._rows(ticket(NEW, 6))), "nothing was freed"
 
 
-def test_the_last_promise_of_files_is_said_again(make, monkeypatch):
+def test_the_last_low_watermark_of_files_is_said_again(make, monkeypatch):
     """To the same group, which may not have heard it, and to the next one."""
     monkeypatch.setattr(shard_module, "REPEAT_S", 0.0)
     shard = make()
     begin = shard.open(*OLD, None)
 
-    def promises(term, count):
+    def low_watermarks(term, count):
         deadline_s, found = time.monotonic() + DEADLINE_S, []
         while len(found) < count:
             assert time.monotonic() < deadline_s
-            promise = shard.poll(*term, 1000, 0.05).frontier_us
-            found += [promise] if promise is not None else []
+            low_watermark = shard.poll(*term, 1000, 0.05).frontier_us
+            found += [low_watermark] if low_watermark is not None else []
         return found
 
-    assert promises(OLD, 3) == [END_OF_TIME_US] * 3
+    assert low_watermarks(OLD, 3) == [END_OF_TIME_US] * 3
     shard.open(*NEW, begin)
     monkeypatch.undo()
-    assert promises(NEW, 1) == [END_OF_TIME_US]
+    assert low_watermarks(NEW, 1) == [END_OF_TIME_US]
     assert shard.poll(*NEW, 1000, 0).frontier_us is None, "not with each poll"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from actors.admission.held_connections import HeldConnections
 from actors.transport import line, line_caller
-from actors.transport.door_ground import certificate_where_reached
+from actors.transport.bind_address import certificate_where_reached
 from actors.transport.line import LineAddress
 from actors.transport.line_caller import KeptLine, Line
 from actors.transport.line_door import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, LineDoor

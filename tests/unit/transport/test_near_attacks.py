@@ -16,7 +16,7 @@ import pytest
 from descriptors import open_files
 from second_user import as_nobody
 
-from actors.store.rows import Parcel
+from actors.store.rows import Payload
 from actors.store.segments import Segment
 from actors.transport.near_door import NearDoor, Offer
 from canal_group.shared_memory import near, proof
@@ -40,7 +40,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 @pytest.fixture
 def door() -> Iterator[NearDoor]:
     made = NearDoor(
-        lambda _, ticket: Offer([Parcel(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
+        lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
         bytes_max=0,
     )
     yield made
@@ -163,7 +163,7 @@ def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
     once; 3. one for consumers, of whatever user, waits for their proof, and lends nothing without it."""
 
     def offer(_whom: Any, _ticket: Any) -> Offer:
-        return Offer([Parcel(None, [pa.record_batch({"id": [1]})])])
+        return Offer([Payload(None, [pa.record_batch({"id": [1]})])])
 
     own, any_user = NearDoor(offer, own_user=True), NearDoor(offer)
     name = own.admit().name

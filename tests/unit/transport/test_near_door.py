@@ -13,7 +13,7 @@ from descriptors import open_files
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.store.rows import Parcel, opened
+from actors.store.rows import Payload, opened
 from actors.store.segments import SIZE_MIN_BYTES, Segments
 from actors.transport.near_door import CONNECTIONS_MAX, NearDoor, Offer
 from canal_group.shared_memory import near, proof
@@ -25,13 +25,13 @@ DEADLINE_S = 20.0
 ORDERS = TableName("shop", "orders")
 
 
-def parcels(whom, ticket):
-    """A ticket says which rows: (first, count) of each parcel, or that it is refused."""
+def payloads(whom, ticket):
+    """A ticket says which rows: (first, count) of each payload, or that it is refused."""
     if ticket["rows"] is None:
         raise ShardUnavailable("The shard is not open.", retry_after_s=0.1)
     return Offer(
         [
-            Parcel(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
+            Payload(None if number % 2 else ORDERS, [pa.record_batch({"id": range(first, first + count)})])
             for number, (first, count) in enumerate(ticket["rows"])
         ]
     )
@@ -39,7 +39,7 @@ def parcels(whom, ticket):
 
 @pytest.fixture
 def door():
-    made = NearDoor(parcels)
+    made = NearDoor(payloads)
     yield made
     made.close()
 
@@ -114,7 +114,7 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
     """1. one segment is all there may be; 2. while it is out, rows are sent; 3. back, it is lent again; 4. a
     larger one takes its place, and its memory is let go of; 5. what would never fit is sent.
     """
-    few = NearDoor(parcels, bytes_max=2 * SIZE_MIN_BYTES)
+    few = NearDoor(payloads, bytes_max=2 * SIZE_MIN_BYTES)
     client = NearClient(few.admit(), DEADLINE_S)
     held = borrow(client, (0, 1))
     larger = SIZE_MIN_BYTES // 8
@@ -149,7 +149,7 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
         if not left[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), bytes_max=0)
+    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0)
     client = NearClient(door.admit(), DEADLINE_S)
     left[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
@@ -194,7 +194,7 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
 
 def test_what_is_offered_depends_on_who_was_admitted():
     def offer(whom, ticket):
-        return Offer([Parcel(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
+        return Offer([Payload(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
 
     door = NearDoor(offer)
     for whom in ("anna", "bob"):
@@ -207,7 +207,7 @@ def test_what_is_offered_depends_on_who_was_admitted():
 
 def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
     monkeypatch.setattr("actors.transport.near_door.ADMITTED_MAX", 2)
-    door = NearDoor(parcels)
+    door = NearDoor(payloads)
     first, second, third = (door.admit() for _ in range(3))
     with pytest.raises(OSError, match=r".*"):
         NearClient(first, DEADLINE_S)
@@ -225,7 +225,7 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
         if len(checked) % 4 == 2:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check), SIZE_MIN_BYTES)
+    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), SIZE_MIN_BYTES)
     client = NearClient(door.admit(), DEADLINE_S)
     for number in range(3):
         with pytest.raises(ShardUnavailable, match="Not any more"):
@@ -243,7 +243,7 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
         if not allowed[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(parcels(whom, ticket).parcels, check))
+    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check))
     client = NearClient(door.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 100))) == [list(range(1, 101))]
     (segment,) = client._mapped.values()
@@ -277,7 +277,7 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("canal_group.shared_memory.near.GREETING_TIMEOUT_S", 0.05)
-    door = NearDoor(parcels)
+    door = NearDoor(payloads)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)

@@ -9,11 +9,11 @@ import pytest
 from pyarrow import flight
 
 import canal_group
-from actors.store.rows import Parcel
+from actors.store.rows import Payload
 from actors.store.segments import SIZE_MIN_BYTES
 from actors.transport.near_door import NearDoor, Offer
 from canal_group.client.consumer import Consumer
-from canal_group.gateway.door import GatewayDoor
+from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.shared_memory.near import new_name
 from canal_group.shared_memory.near_rows import NearRows
 from canal_group.spark.options import Options
@@ -41,7 +41,7 @@ class Gateway:
         assert self.go_on.wait(DEADLINE_S)
         if ticket["rows"] is None:
             raise RolledBack("Batch 7 was rolled back.")
-        return Offer([Parcel(None, [pa.record_batch({"id": range(ticket["rows"])})])])
+        return Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])])
 
 
 @pytest.fixture
@@ -170,10 +170,10 @@ def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
     options = {"gateway": uri, "destination": "shop", "client": "1"}
     with server:
         for lends, door in (
-            (True, GatewayDoor(uri, "shop")),
-            (True, Options.from_spark(options).door()),
-            (False, GatewayDoor(uri, "shop", shared_memory=False)),
-            (False, Options.from_spark({**options, "sharedMemory": "false"}).door()),
+            (True, GatewayClient(uri, "shop")),
+            (True, Options.from_spark(options).gateway_client()),
+            (False, GatewayClient(uri, "shop", shared_memory=False)),
+            (False, Options.from_spark({**options, "sharedMemory": "false"}).gateway_client()),
         ):
             for copy in (door, pickle.loads(pickle.dumps(door))):
                 server.asked.clear()

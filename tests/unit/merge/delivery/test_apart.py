@@ -12,8 +12,8 @@ from purges import (
 
 from merge import events as ev
 from merge.errors import RolledBack, UsageError
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
-from merge.values.span import Span
 
 HOUR_US = 3_600_000_000
 
@@ -23,15 +23,15 @@ def test_a_reader_that_would_have_the_sources_read_again_for_too_long_is_refused
     begin = world.subscribe("app")
     world.subscribe("spark")
     world.report_all()
-    first = world.span(Span(begin, rows_max=1), "spark")
+    first = world.offset_range(OffsetRange(begin, rows_max=1), "spark")
     world.ack(first.batch_id, "spark")
-    second = world.span(Span(first.end, rows_max=1), "spark")
+    second = world.offset_range(OffsetRange(first.end, rows_max=1), "spark")
     world.ack(second.batch_id, "spark")
     world.ack(world.get("app").batch_id, "app")
     with pytest.raises(UsageError, match="what shard s0 committed 10800 s before what another client"):
-        world.span(Span(first.end), "spark")
+        world.offset_range(OffsetRange(first.end), "spark")
     assert not world.opening
-    world.request_span(Span(second.end), "spark")
+    world.request_range(OffsetRange(second.end), "spark")
     assert not world.opening, "this far it may go, in memory"
 
 
@@ -43,22 +43,22 @@ def test_a_position_without_a_commit_time_is_taken_at_its_word(apart_max_us):
     world.report_all()
     for client in ("app", "spark"):
         world.ack(world.get(client).batch_id, client)
-    world.request_span(Span(begin), "spark")
+    world.request_range(OffsetRange(begin), "spark")
     assert world.opening
 
 
-def test_a_get_that_waits_beside_a_span_keeps_its_turn_and_a_span_from_elsewhere_does_not():
-    """1. A span waits. 2. A later call asks for one that begins elsewhere. 3. The first is refused, and
+def test_a_get_that_waits_beside_a_range_keeps_its_turn_and_a_range_from_elsewhere_does_not():
+    """1. A range waits. 2. A later call asks for one that begins elsewhere. 3. The first is refused, and
     not answered with rows that do not follow its start.
     """
     world = World.of(Source(Tx(10), Tx(20), Tx(30), Tx(40)))
     begin = world.subscribe()
     world.report(0, 1, 15)
-    first = world.span(Span(begin))
+    first = world.offset_range(OffsetRange(begin))
     world.ack(first.batch_id)
-    waiting = world.request_span(Span(first.end, rows_max=1))
+    waiting = world.request_range(OffsetRange(first.end, rows_max=1))
     third = GroupPosition({"s0": world.sources[0].ends[2]}, 3)
-    other = world.request_span(Span(third, rows_max=1))
+    other = world.request_range(OffsetRange(third, rows_max=1))
     with pytest.raises(RolledBack, match="another position"):
         world.result(waiting)
     world.report_all()
@@ -71,9 +71,9 @@ def far_apart():
     begin = world.subscribe("app")
     world.subscribe("spark")
     world.report_all()
-    first = world.span(Span(begin, rows_max=1), "spark")
+    first = world.offset_range(OffsetRange(begin, rows_max=1), "spark")
     world.ack(first.batch_id, "spark")
-    world.ack(world.span(Span(first.end), "spark").batch_id, "spark")
+    world.ack(world.offset_range(OffsetRange(first.end), "spark").batch_id, "spark")
     world.ack(world.get("app").batch_id, "app")
     return world, first
 
@@ -81,14 +81,14 @@ def far_apart():
 def test_a_client_without_a_consumer_is_not_hurt_by_one_that_goes_far_back():
     world, first = far_apart()
     world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
-    world.request_span(Span(first.end), "spark")
+    world.request_range(OffsetRange(first.end), "spark")
     assert world.opening
 
 
 def test_a_client_that_is_alone_may_go_back_as_far_as_it_likes():
     world, first = far_apart()
     world.tell(ev.UnsubscribeRequested(world.call(), "app", world.epochs["app"], world.now_us))
-    world.request_span(Span(first.end), "spark")
+    world.request_range(OffsetRange(first.end), "spark")
     assert world.opening
 
 
@@ -123,21 +123,25 @@ def test_a_dropped_client_that_is_too_far_behind_can_only_go_on_where_the_others
         assert world.leasing
 
 
-def test_a_span_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_rows():
+def test_a_range_that_waits_is_refused_where_a_get_that_came_before_it_takes_its_rows():
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
-    span = Span(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
-    first, spanning, second = world.request_get(rows_max=1), world.request_span(span), world.request_get()
-    world.report(0, promise_us=99)
+    offset_range = OffsetRange(world.subscribe(), GroupPosition({"s0": world.sources[0].ends[2]}, 3))
+    first, spanning, second = (
+        world.request_get(rows_max=1),
+        world.request_range(offset_range),
+        world.request_get(),
+    )
+    world.report(0, low_watermark_us=99)
     assert numbers(world.result(first)) == [1]
     with pytest.raises(RolledBack, match="not positioned where"):
         world.result(spanning)
     assert numbers(world.result(second)) == [2, 3]
 
 
-def test_a_span_that_is_asked_for_twice_before_it_is_there_is_one_batch():
+def test_a_range_that_is_asked_for_twice_before_it_is_there_is_one_batch():
     world = World.of(Source(Tx(10), Tx(20)))
     begin = world.subscribe()
-    calls = [world.request_span(Span(begin)) for _ in range(2)]
+    calls = [world.request_range(OffsetRange(begin)) for _ in range(2)]
     world.report_all()
     first, second = (world.result(call) for call in calls)
     assert first is second
@@ -154,7 +158,7 @@ def test_a_client_without_a_consumer_hides_none_that_has_one():
     world.tell(ev.ReleaseRequested(world.call(), "gone", world.epochs["gone"], world.now_us))
     first = replace(world.sources[0].ends[0], commit_us=HOUR_US)
     with pytest.raises(UsageError, match="what another client has read"):
-        world.span(Span(replace(begin, shards={"s0": first})), "spark")
+        world.offset_range(OffsetRange(replace(begin, shards={"s0": first})), "spark")
 
 
 def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
@@ -162,22 +166,22 @@ def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
     world.ack(world.get("other").batch_id, "other")
     cursor = world.stored["app"].cursor
     begin = GroupPosition({"s0": world.sources[0].start})
-    world.request_span(Span(begin), "app")
+    world.request_range(OffsetRange(begin), "app")
     world.open_all()
     world.report_all()
-    assert numbers(world.span(Span(begin), "app")) == list(range(1, TRANSACTIONS + 1))
+    assert numbers(world.offset_range(OffsetRange(begin), "app")) == list(range(1, TRANSACTIONS + 1))
     world.tell(ev.ReleaseRequested(world.call(), "app", world.epochs["app"], world.now_us))
     assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
 
 
-def test_a_span_behind_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
+def test_a_range_behind_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
     """A query keeps its place itself: what it asks for next follows what it had."""
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 5)]))
     begin = world.subscribe()
     world.report_all()
-    first = world.span(Span(begin, rows_max=2))
+    first = world.offset_range(OffsetRange(begin, rows_max=2))
     world.lose(0)
-    call = world.request_span(Span(first.end))
+    call = world.request_range(OffsetRange(first.end))
     assert world.group.generation == 2, "the shards are being opened at the cursor already"
     while world.opening:
         world.open_all()
@@ -188,4 +192,4 @@ def test_a_span_behind_what_was_lost_is_given_though_its_reader_has_not_acknowle
 def test_who_may_not_go_back_hears_that_and_not_how_far_it_would_be():
     world, first = far_apart()
     with pytest.raises(RolledBack):
-        world.span(Span(first.end), "spark", may_rewind=False)
+        world.offset_range(OffsetRange(first.end), "spark", may_rewind=False)

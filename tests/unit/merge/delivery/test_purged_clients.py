@@ -17,8 +17,8 @@ from purges import (
 from merge import events as ev
 from merge.errors import PositionPurged, SubscriptionDropped
 from merge.group import PURGED_WAIT_US
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
-from merge.values.span import Span
 
 pytestmark = pytest.mark.usefixtures("opened_first")
 
@@ -136,12 +136,12 @@ def test_who_was_set_aside_and_stays_away_is_dropped_for_good():
         world.result(world.request_subscribe("other"))
 
 
-def test_a_span_that_was_purged_is_its_readers_error_alone():
+def test_a_range_that_was_purged_is_its_readers_error_alone():
     """1. A query is restarted with an old checkpoint. 2. It hears that this is purged; `app` goes on."""
     world = committing()
     world.ack(world.get("other").batch_id, "other")
     begin = GroupPosition({"s0": world.sources[0].start})
-    call = world.request_span(Span(begin), "other")
+    call = world.request_range(OffsetRange(begin), "other")
     open_what_is_left(world)
     with pytest.raises(PositionPurged):
         world.result(call)
@@ -158,7 +158,7 @@ def test_a_purged_client_that_seeks_what_is_purged_as_well_is_purged_again():
     let_time_pass(world, "app")
     subscribe(world, "other")
     first = GroupPosition({"s0": world.sources[0].ends[0]}, 1)
-    call = world.request_span(Span(first), "other")
+    call = world.request_range(OffsetRange(first), "other")
     open_what_is_left(world)
     with pytest.raises(PositionPurged):
         world.result(call)
@@ -174,7 +174,7 @@ def test_a_source_that_has_the_position_again_in_time_hurts_nobody():
     if OPENED_FIRST[0]:
         world.opening.clear()
         world.rings[0].generation = world.group.generation
-        world.report(0, 0, promise_us=1)
+        world.report(0, 0, low_watermark_us=1)
     else:
         world.open_all()
     world.tick(PURGED_WAIT_US)
@@ -190,7 +190,7 @@ def test_who_has_acknowledged_nothing_and_sought_what_is_purged_hears_it():
     world.ack(world.get("other").batch_id, "other")
     world.subscribe("new")
     begin = GroupPosition({"s0": world.sources[0].start})
-    call = world.request_span(Span(begin), "new")
+    call = world.request_range(OffsetRange(begin), "new")
     open_what_is_left(world)
     with pytest.raises(PositionPurged):
         world.result(call)
@@ -206,7 +206,7 @@ def test_a_purged_client_may_go_on_from_a_position_that_the_log_holds():
     subscribe(world, "other")
     world.report_all()
     ahead = GroupPosition({"s0": world.sources[0].ends[4]}, 5)
-    call = world.request_span(Span(ahead), "other")
+    call = world.request_range(OffsetRange(ahead), "other")
     open_what_is_left(world)
     world.report_all()
     assert numbers(world.result(call)) == [6, 7, 8]

@@ -4,8 +4,8 @@ import pytest
 from builders import Source, Tx, World
 
 from merge import events as ev
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
-from merge.values.span import Span
 
 
 @pytest.mark.parametrize("merging", [True, False])
@@ -38,8 +38,8 @@ def test_who_resumes_while_the_shards_are_being_opened_misses_nothing(merging):
     assert world.get("app") is None
 
 
-@pytest.mark.parametrize("spans", [False, True])
-def test_a_transaction_without_rows_does_not_keep_a_ring_full(spans):
+@pytest.mark.parametrize("offset_ranges", [False, True])
+def test_a_transaction_without_rows_does_not_keep_a_ring_full(offset_ranges):
     """1. `one` has passed a transaction of `s0` that is larger than the ring. 2. Before its fragments, which
     are nothing to `one`, stands an empty transaction of `s1`, which is not worth a batch. 3. The ring is full
     of fragments: `one` is given what there is, for nothing more can come.
@@ -55,14 +55,14 @@ def test_a_transaction_without_rows_does_not_keep_a_ring_full(spans):
     world.open_all()
     world.subscribe("one")
     world.subscribe("two")
-    world.report(1, promise_us=99)
+    world.report(1, low_watermark_us=99)
     world.report(0)
     world.full(0)
     batch = world.get("two")
     assert len(batch.headers) == 5
     world.ack(batch.batch_id, "two")
     assert world.rings[0].freed == 0
-    batch = world.span(Span(passed), "one") if spans else world.get("one")
+    batch = world.offset_range(OffsetRange(passed), "one") if offset_ranges else world.get("one")
     assert batch.headers["rows"].tolist() == [0]
     world.ack(batch.batch_id, "one")
     assert world.rings[0].freed == 4

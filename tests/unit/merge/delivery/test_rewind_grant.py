@@ -12,8 +12,8 @@ from merge.delivery.ledger import Batch
 from merge.errors import AccessDenied, ConfigError, PositionRefused, RetryableError, RolledBack, UsageError
 from merge.group import PURGED_WAIT_US
 from merge.instructions import ReleaseConsumer
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition
-from merge.values.span import Span
 
 SECOND = 1_000_000
 
@@ -31,17 +31,17 @@ def two_readers():
     world.subscribe("spark")
     world.report(0)
     world.ack(world.get("app", 1).batch_id, "app")
-    world.ack(world.span(Span(begin), "spark").batch_id, "spark")
+    world.ack(world.offset_range(OffsetRange(begin), "spark").batch_id, "spark")
     return world, begin, world.get("app", 1)
 
 
-def test_a_span_from_behind_the_rings_is_refused_where_another_would_be_rolled_back():
+def test_a_range_from_behind_the_rings_is_refused_where_another_would_be_rolled_back():
     """The attack: one reader takes back what another one was given, as often as it likes."""
     world, begin, held = two_readers()
     with pytest.raises(
         AccessDenied, match="read again for client spark, and another client would be rolled"
     ) as told:
-        world.result(world.request_span(Span(begin), "spark", may_disturb=False))
+        world.result(world.request_range(OffsetRange(begin), "spark", may_disturb=False))
     assert "rewind: true" in told.value.hint
     assert not world.opening
     world.ack(held.batch_id, "app")
@@ -49,7 +49,7 @@ def test_a_span_from_behind_the_rings_is_refused_where_another_would_be_rolled_b
 
 def test_with_the_grant_it_is_read_again_and_the_other_is_rolled_back():
     world, begin, held = two_readers()
-    world.request_span(Span(begin), "spark")
+    world.request_range(OffsetRange(begin), "spark")
     assert world.opening
     world.open_all()
     world.report(0)
@@ -60,7 +60,7 @@ def test_with_the_grant_it_is_read_again_and_the_other_is_rolled_back():
 def test_who_is_alone_disturbs_nobody():
     world, begin, _ = two_readers()
     release(world, "app")
-    call = world.request_span(Span(begin), "spark", may_disturb=False)
+    call = world.request_range(OffsetRange(begin), "spark", may_disturb=False)
     assert world.opening
     world.open_all()
     world.report(0)
@@ -70,17 +70,19 @@ def test_who_is_alone_disturbs_nobody():
 def test_what_the_rings_hold_is_read_in_any_order_without_the_grant():
     world, _, held = two_readers()
     second = GroupPosition({"s0": world.sources[0].ends[1]}, 2)
-    assert len(world.result(world.request_span(Span(second), "spark", may_disturb=False)).headers) == 1
+    assert (
+        len(world.result(world.request_range(OffsetRange(second), "spark", may_disturb=False)).headers) == 1
+    )
     world.ack(held.batch_id, "app")
 
 
-def test_it_asks_for_a_span_twice_and_is_answered_twice():
+def test_it_asks_for_a_range_twice_and_is_answered_twice():
     world = World.of(Source(Tx(10), Tx(20)))
     begin = world.subscribe("app")
     world.subscribe("spark")
     world.report(0)
-    first = world.result(world.request_span(Span(begin), "spark", may_disturb=False))
-    again = world.result(world.request_span(Span(begin), "spark", may_disturb=False))
+    first = world.result(world.request_range(OffsetRange(begin), "spark", may_disturb=False))
+    again = world.result(world.request_range(OffsetRange(begin), "spark", may_disturb=False))
     assert first.batch_id == again.batch_id
 
 
@@ -89,7 +91,7 @@ def test_while_the_sources_are_read_again_nobody_sends_them_further_back():
     world.lose(0)
     opening = list(world.opening)
     with pytest.raises(AccessDenied):
-        world.result(world.request_span(Span(begin), "spark", may_disturb=False))
+        world.result(world.request_range(OffsetRange(begin), "spark", may_disturb=False))
     assert list(world.opening) == opening
 
 
@@ -163,7 +165,7 @@ def test_what_changes_while_the_lease_is_asked_for_counts():
 
 
 def forged(what):
-    """A span's start in which a reader says more than where it stands."""
+    """An offset range's start in which a reader says more than where it stands."""
 
     def position(begin):
         place, elsewhere = begin.shards["s0"], replace(begin, sequence=begin.sequence + 1)
@@ -183,7 +185,7 @@ def forged(what):
     ["a shard that is not there", "a shard left", "a shard left, elsewhere", "a shard joined"],
 )
 def test_a_reader_says_nothing_of_who_belongs_to_the_group(what, may_disturb):
-    """The attack: a shard that a span's start calls left was left for everybody with the next rewind, and
+    """The attack: a shard that a range's start calls left was left for everybody with the next rewind, and
     one that it made up held everybody as one that the settings lack.
     """
     world = World.of(Source(Tx(10), Tx(20)))
@@ -191,8 +193,8 @@ def test_a_reader_says_nothing_of_who_belongs_to_the_group(what, may_disturb):
     world.subscribe("spark")
     world.report_all()
     start = forged(what)(begin)
-    for span in (Span(start), Span(begin, until=start)):
-        call = world.request_span(span, "spark", may_disturb=may_disturb)
+    for offset_range in (OffsetRange(start), OffsetRange(begin, until=start)):
+        call = world.request_range(offset_range, "spark", may_disturb=may_disturb)
         if "not there" in what:
             with pytest.raises(UsageError, match="evil: no such shard"):
                 world.result(call)
@@ -208,7 +210,7 @@ def test_a_reader_says_nothing_of_who_belongs_to_the_group(what, may_disturb):
 
 
 def test_a_shard_that_the_settings_lack_is_no_word_of_the_reader():
-    """Its span waits, as everybody does, until an operator has decided what becomes of the shard."""
+    """Its offset range waits, as everybody does, until an operator has decided what becomes of the shard."""
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     begin = world.subscribe("spark")
     world.settings = replace(world.settings, shards=("s0",))
@@ -216,7 +218,7 @@ def test_a_shard_that_the_settings_lack_is_no_word_of_the_reader():
     world.restart()
     world.start()
     world.subscribe("spark")
-    call = world.request_span(Span(begin), "spark")
+    call = world.request_range(OffsetRange(begin), "spark")
     assert call not in world.answers
     world.tell(ev.GetTimedOut(call, "spark"))
     with pytest.raises(ConfigError, match="hold shard s1, which the settings do not have"):
@@ -231,7 +233,7 @@ def test_a_place_that_a_source_refuses_is_the_matter_of_who_made_it_up():
     world.subscribe("spark")
     world.report_all()
     inside = replace(source.ends[0], offset=source.ends[0].offset + 1)
-    world.request_span(Span(GroupPosition({"s0": inside}, 1)), "spark", may_disturb=False)
+    world.request_range(OffsetRange(GroupPosition({"s0": inside}, 1)), "spark", may_disturb=False)
     world.ack(world.get("app").batch_id, "app")
     assert begin.shards["s0"] != inside
     world.lose(0)
@@ -273,8 +275,8 @@ def test_a_grant_says_who_may_and_the_request_does_not(grant, may):
     requests = Requests("shop", 10.0, group, None, None)
     body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
     body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "may_rewind": True, "may_disturb": True}
-    for request in ("subscribe", "span"):
+    for request in ("subscribe", "offset_range"):
         with pytest.raises(RetryableError):
             requests.answer(request, body, may_disturb=grant.may_disturb)
     assert group.asked[0] == ("subscribe", may)
-    assert group.asked[-1] == ("span", may)
+    assert group.asked[-1] == ("offset_range", may)

@@ -6,12 +6,12 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.place import HEADERS_MAX
+from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import RetryableError
 from merge.values.gtid import parse_gtid_set
 from merge.values.header import Flag
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 
 def running(*transactions, **limits):
@@ -283,7 +283,7 @@ def test_flags_and_keys_of_the_log_are_not_changed_for_one_subscriber():
     assert world.get(rows_max=1).headers["key_us"].tolist() == [5]
 
 
-@pytest.mark.parametrize("read_by", ["gets", "spans"])
+@pytest.mark.parametrize("read_by", ["gets", "offset_ranges"])
 def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in_between(read_by):
     """A failover to a server that wrote in another order, and two clients.
 
@@ -308,7 +308,7 @@ def test_acknowledged_rows_do_not_come_again_because_a_batch_was_acknowledged_in
     world.subscribe("behind")
 
     def read(cursor):
-        return world.get("ahead") if read_by == "gets" else world.span(Span(cursor), "ahead")
+        return world.get("ahead") if read_by == "gets" else world.offset_range(OffsetRange(cursor), "ahead")
 
     world.tell(ev.ShardReported(0, 1, source.run(1, 2), 25, 0, "new"))
     first = read(GroupPosition({"s0": ahead}, 3))

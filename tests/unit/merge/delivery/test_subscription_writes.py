@@ -8,7 +8,7 @@ from builders import Source, Tx, World
 from merge import events as ev
 from merge import instructions as do
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.place import HEADERS_MAX
+from merge.delivery.read_position import HEADERS_MAX
 from merge.errors import (
     ConfigError,
     CoordinatorUnavailable,
@@ -21,8 +21,8 @@ from merge.errors import (
 )
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.member import Policy
+from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
-from merge.values.span import Span
 
 SECOND = 1_000_000
 
@@ -110,7 +110,7 @@ def test_a_shard_has_left_when_all_cursors_say_so(first):
     world.saving.sort(key=lambda save: save.client_id != first)
     world.save()
     assert world.closed == []
-    assert not world.group.describe(0)["settled"]
+    assert not world.group.describe(0)["reconciled"]
     world.save()
     assert world.closed == [1]
     assert world.answers[world.calls]["role"] == "left"
@@ -177,16 +177,18 @@ def test_a_rollback_that_waited_for_a_write_is_answered_when_that_is_done():
     assert world.result(rolling) == 1
 
 
-def test_a_span_is_refused_while_a_cursor_is_being_written():
+def test_a_range_is_refused_while_a_cursor_is_being_written():
     world = World.of(Source(Tx(10), Tx(20)))
     begin = world.subscribe()
     world.report_all()
-    first = world.span(Span(begin, rows_max=1))
+    first = world.offset_range(OffsetRange(begin, rows_max=1))
     world.request_ack(first.batch_id)
-    call = world.request_span(Span(first.end))
+    call = world.request_range(OffsetRange(first.end))
     with pytest.raises(RetryableError, match="is being written"):
         world.result(call)
-    assert world.result(world.request_span(Span(begin, rows_max=1))) is first, "what it has it may ask for"
+    assert world.result(world.request_range(OffsetRange(begin, rows_max=1))) is first, (
+        "what it has it may ask for"
+    )
 
 
 def test_who_unsubscribes_holds_nothing_any_more_and_is_released_once():
@@ -250,7 +252,7 @@ def test_late_transactions_stay_counted_when_the_shards_are_opened_again():
     world = World.of(Source(Tx(10)), Source(Tx(90), server=1))
     world.subscribe()
     for generation in (1, 2, 3):
-        world.report(0, 0, promise_us=50)
+        world.report(0, 0, low_watermark_us=50)
         world.report(0)
         assert world.group.describe(0)["late"] == generation
         world.lose(1)
@@ -290,7 +292,7 @@ def test_a_shard_that_was_opened_in_time_is_not_silent_when_merging_begins_witho
     world.open(0)
     world.open(1)
     world.now_us = 2 * SECOND
-    world.report(0, promise_us=50)
+    world.report(0, low_watermark_us=50)
     world.tick(1)
     assert [world.status(shard)["skipped"] for shard in range(3)] == [False, False, True]
     world.open(2)
@@ -303,29 +305,29 @@ def test_a_silent_shard_that_an_operator_resumes_is_waited_for_when_it_is_back()
     world.policy("s1", Policy.SKIP)
     world.now_us = 5 * SECOND
     assert world.policy("s1", Policy.RESUME)["skipped"]
-    world.report(0, promise_us=30)
-    world.report(1, promise_us=30)
+    world.report(0, low_watermark_us=30)
+    world.report(1, low_watermark_us=30)
     assert not world.status(1)["skipped"]
 
 
-def test_what_a_span_leaves_out_before_it_holds_no_ring():
+def test_what_a_range_leaves_out_before_it_holds_no_ring():
     """A reader that knows more than its cursor asks before the rows are there."""
     world = World.of(Source(Tx(10), Tx(20), Tx(30), Tx(40)))
     world.subscribe()
     third = GroupPosition({"s0": world.sources[0].ends[1]}, 2)
-    call = world.request_span(Span(third))
+    call = world.request_range(OffsetRange(third))
     world.report_all()
     assert world.result(call).headers["gtid_number"].tolist() == [3, 4]
     assert world.rings[0].freed == 2
 
 
-def test_a_promise_that_is_said_again_is_no_movement():
+def test_a_low_watermark_that_is_said_again_is_no_movement():
     world = World.of(Source(Tx(10)))
-    world.report(0, 0, promise_us=7)
+    world.report(0, 0, low_watermark_us=7)
     world.now_us = 5 * SECOND
-    world.report(0, 0, promise_us=7)
+    world.report(0, 0, low_watermark_us=7)
     assert world.status(0)["frontier_still_s"] == 5
-    world.report(0, 0, promise_us=8)
+    world.report(0, 0, low_watermark_us=8)
     assert world.status(0)["frontier_still_s"] == 0
 
 
@@ -336,7 +338,7 @@ def test_while_a_shard_is_drained_there_are_no_batches_of_nothing():
     world.subscribe("two")
     world.report_all()
     world.remove("s0")
-    world.report(0, 0, promise_us=2**61)
+    world.report(0, 0, low_watermark_us=2**61)
     assert len(world.get("one").headers) == 2
     assert world.get("one") is None
     assert world.closed == []
@@ -445,8 +447,8 @@ def test_a_get_is_answered_though_more_than_is_looked_at_at_once_is_done_with():
     world = World.of(empty)
     world.subscribe()
     done = Position("bin.000001", 4 + count - 1)
-    span = world.request_span(Span(GroupPosition({"s0": done}, count - 1)))
-    world.tell(ev.GetTimedOut(span, "c"))
+    offset_range = world.request_range(OffsetRange(GroupPosition({"s0": done}, count - 1)))
+    world.tell(ev.GetTimedOut(offset_range, "c"))
     call = world.request_get()
     run = empty.run(0, 1)
     headers = run.headers.repeat(count)
@@ -499,7 +501,7 @@ def test_a_get_that_tells_what_was_seen_gives_up_only_those_that_did():
     seeing, plain, spanning, again = (
         world.call(),
         world.request_get(),
-        world.request_span(Span(begin)),
+        world.request_range(OffsetRange(begin)),
         world.call(),
     )
     for call in (seeing, again):
@@ -535,15 +537,15 @@ def test_the_keys_of_a_newcomer_go_on_behind_its_beginning():
     world.open(1)
     world.save()
     world.report(1)
-    world.report(0, promise_us=90)
-    world.report(1, 0, promise_us=90)
+    world.report(0, low_watermark_us=90)
+    world.report(1, 0, low_watermark_us=90)
     assert world.get().headers["key_us"].tolist() == [50, 70]
 
 
 def test_nobody_waits_for_a_shard_at_its_end_that_is_to_leave():
     world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
     world.subscribe()
-    world.report(0, promise_us=END_OF_TIME_US)
+    world.report(0, low_watermark_us=END_OF_TIME_US)
     world.report(1)
     world.remove("s0")
     assert (world.status(0)["role"], world.status(0)["skipped"]) == ("leaving", True)
@@ -556,22 +558,22 @@ def test_a_shard_that_left_is_not_opened_again_and_stands_nowhere():
     world.ack(world.get().batch_id)
     assert world.status(1)["acked_position"] == "bin.000001:104"
     world.remove("s1")
-    world.report(1, 0, promise_us=2**61)
+    world.report(1, 0, low_watermark_us=2**61)
     world.save()
     assert (world.closed, world.status(1)["acked_position"]) == ([1], None)
     world.lose(0)
     assert list(world.opening) == [0]
 
 
-def test_a_span_for_which_there_is_no_room_moves_nobody():
+def test_a_range_for_which_there_is_no_room_moves_nobody():
     world = World.of(Source(Tx(10), Tx(20), Tx(30)), limits=BatchLimits(outstanding_max=1))
     begin = world.subscribe()
     world.report_all()
-    first = world.span(Span(begin, rows_max=1))
+    first = world.offset_range(OffsetRange(begin, rows_max=1))
     before = world.group.describe(0)
     third = GroupPosition({"s0": world.sources[0].ends[1]}, 2)
     with pytest.raises(RetryableError, match="outstanding"):
-        world.result(world.request_span(Span(third)))
+        world.result(world.request_range(OffsetRange(third)))
     assert world.group.describe(0) == before
     assert world.ack(first.batch_id) == first.ack
 

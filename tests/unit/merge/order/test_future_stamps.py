@@ -7,7 +7,7 @@ from builders import Source, Tx, World, run_of
 from merge import events as ev
 from merge.order.timeline import AHEAD_MAX_US, END_OF_TIME_US, Timeline
 from merge.values.header import Flag
-from merge.values.span import Span
+from merge.values.offset_range import OffsetRange
 
 S = 1_000_000
 #: a commit time of a session that said SET TIMESTAMP, and the source's clock
@@ -55,12 +55,12 @@ def test_all_fragments_share_the_fate_of_the_first_across_runs():
     assert timeline.future_of(0) == 1
 
 
-def test_a_promise_raises_the_key_of_what_is_not_believed():
+def test_a_low_watermark_raises_the_key_of_what_is_not_believed():
     timeline = Timeline([0, 0])
     timeline.read_clock(0, NOW)
-    timeline.promise(0, NOW)
+    timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
-    timeline.promise(1, NOW)
+    timeline.low_watermark(1, NOW)
     assert keys(timeline.advance()) == [NOW]
 
 
@@ -72,68 +72,68 @@ def test_a_later_reading_decides_about_what_came_in_before_it():
     assert keys(timeline.advance()) == [NOW, NOW + 2 * S]
     timeline.read_clock(0, NOW + 3 * S)
     timeline.append(0, run_of(Tx(NOW + 3 * S), first_sequence=3))
-    timeline.promise(1, NOW + 9 * S)
+    timeline.low_watermark(1, NOW + 9 * S)
     out = timeline.advance()
     assert out["sequence"].tolist() == [1, 2, 3]
     assert keys(out) == [NOW + 2 * S, NOW + 2 * S, NOW + 3 * S]
     assert flags(out, Flag.FUTURE) == [True, False, False]
 
 
-def test_a_promise_is_a_reading_where_there_is_no_other_and_only_of_what_came_before():
+def test_a_low_watermark_is_a_reading_where_there_is_no_other_and_only_of_what_came_before():
     timeline = Timeline([0, 0])
     timeline.append(0, run_of(Tx(NOW), Tx(FAR)))
-    timeline.promise(0, NOW + S)
+    timeline.low_watermark(0, NOW + S)
     timeline.append(0, run_of(Tx(FAR), first_sequence=2))
-    timeline.promise(1, NOW + S)
+    timeline.low_watermark(1, NOW + S)
     out = timeline.advance()
     assert (keys(out), flags(out, Flag.FUTURE)) == ([NOW, NOW], [False, True])
     assert timeline.frontier_us(0) == FAR, "what came after it may be of a time after it"
 
 
-def test_an_old_promise_says_nothing_of_the_clock():
+def test_an_old_low_watermark_says_nothing_of_the_clock():
     timeline = Timeline([0, 0])
-    timeline.promise(0, NOW)
+    timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
-    timeline.promise(0, NOW)
-    timeline.promise(0, NOW - S)
+    timeline.low_watermark(0, NOW)
+    timeline.low_watermark(0, NOW - S)
     assert timeline.frontier_us(0) == FAR
 
 
 def test_the_end_is_no_reading_of_a_clock():
     timeline = Timeline([0])
     timeline.append(0, run_of(Tx(FAR)))
-    timeline.promise(0, END_OF_TIME_US)
+    timeline.low_watermark(0, END_OF_TIME_US)
     assert keys(timeline.advance()) == [FAR]
     timeline.read_clock(0, NOW)
     assert timeline.frontier_us(0) == END_OF_TIME_US
 
 
-def test_a_promise_of_a_clock_that_was_ahead_is_taken_back_when_that_is_set_right():
+def test_a_low_watermark_of_a_clock_that_was_ahead_is_taken_back_when_that_is_set_right():
     """1. The source's clock is an hour ahead and promises that hour. 2. It is set right. 3. What commits then
     is not held until the hour is over, and is not ahead of what is out.
     """
     timeline = Timeline([0, 0])
     timeline.read_clock(0, FAR)
-    timeline.promise(0, FAR)
+    timeline.low_watermark(0, FAR)
     timeline.append(1, run_of(Tx(NOW)))
     assert keys(timeline.advance()) == [NOW]
     timeline.read_clock(0, NOW + S)
     timeline.validate()
     assert timeline.frontier_us(0) == NOW + S
     timeline.append(0, run_of(Tx(NOW + S)))
-    timeline.promise(1, NOW + 2 * S)
+    timeline.low_watermark(1, NOW + 2 * S)
     assert keys(timeline.advance()) == [NOW + S]
-    assert timeline.promise(0, NOW + 2 * S), "it promises anew"
+    assert timeline.low_watermark(0, NOW + 2 * S), "it promises anew"
 
 
 def test_what_is_out_is_not_keyed_again():
     timeline = Timeline([0, 0])
     timeline.append(0, run_of(Tx(FAR)))
-    timeline.promise(1, FAR)
+    timeline.low_watermark(1, FAR)
     assert keys(timeline.advance()) == [FAR]
     timeline.read_clock(0, NOW)
     timeline.append(0, run_of(Tx(NOW), first_sequence=1))
-    timeline.promise(1, FAR + 1)
+    timeline.low_watermark(1, FAR + 1)
     assert keys(timeline.advance()) == [FAR]
 
 
@@ -144,8 +144,8 @@ def test_a_shard_stamped_decades_ahead_holds_nobody_and_nothing_of_it_is_lost():
         Source(*[Tx(NOW + n * S) for n in range(1, 5)], server=1),
     )
     world.subscribe()
-    world.report(0, source_us=NOW + 4 * S, promise_us=NOW + 4 * S)
-    world.report(1, source_us=NOW + 4 * S, promise_us=NOW + 4 * S)
+    world.report(0, source_us=NOW + 4 * S, low_watermark_us=NOW + 4 * S)
+    world.report(1, source_us=NOW + 4 * S, low_watermark_us=NOW + 4 * S)
     batch = world.get()
     assert len(batch.headers) == 8
     assert (np.diff(batch.headers["key_us"]) >= 0).all()
@@ -161,26 +161,26 @@ def test_what_a_removed_shard_stamped_ahead_does_not_end_it(ahead_us):
     world.subscribe()
     world.remove("s0", until_us=NOW + 1)
     world.report(0, source_us=NOW + 1)
-    world.report(0, 0, source_us=NOW + S, promise_us=NOW + S)
-    world.report(1, promise_us=NOW + 2 * S)
+    world.report(0, 0, source_us=NOW + S, low_watermark_us=NOW + S)
+    world.report(1, low_watermark_us=NOW + 2 * S)
     assert sorted(world.get().headers["shard"].tolist()) == [0, 0, 0, 1]
 
 
-def test_a_span_that_is_read_again_has_the_same_order_whatever_the_clock_says_by_then():
-    """1. A span has a transaction that is not believed. 2. It is read again after its time has come."""
+def test_a_range_that_is_read_again_has_the_same_order_whatever_the_clock_says_by_then():
+    """1. A range has a transaction that is not believed. 2. It is read again after its time has come."""
     world = World.of(
         Source(Tx(NOW), Tx(NOW + 20 * S), Tx(NOW + 2 * S)), Source(Tx(NOW + S), Tx(NOW + 3 * S), server=1)
     )
     begin = world.subscribe()
     for shard in (0, 1):
-        world.report(shard, source_us=NOW + 4 * S, promise_us=NOW + 4 * S)
-    first = world.span(Span(begin))
+        world.report(shard, source_us=NOW + 4 * S, low_watermark_us=NOW + 4 * S)
+    first = world.offset_range(OffsetRange(begin))
     assert keys(first.headers) == [NOW, NOW, NOW + S, NOW + 2 * S, NOW + 3 * S]
     world.lose(0)
     world.open_all()
     for shard in (0, 1):
-        world.report(shard, source_us=NOW + 60 * S, promise_us=NOW + 60 * S)
-    again = world.span(Span(begin, first.end))
+        world.report(shard, source_us=NOW + 60 * S, low_watermark_us=NOW + 60 * S)
+    again = world.offset_range(OffsetRange(begin, first.end))
     assert again.headers["gtid_number"].tolist() == first.headers["gtid_number"].tolist()
     assert keys(again.headers) == keys(first.headers)
     assert again.end.to_json() == first.end.to_json()
@@ -193,13 +193,13 @@ def test_what_is_not_believed_is_not_late_for_who_has_passed_its_key():
     world = World.of(Source(Tx(NOW)), Source(Tx(FAR), Tx(NOW + 2 * S), server=1))
     world.subscribe("ahead")
     world.subscribe("behind")
-    world.report(0, promise_us=NOW + 3 * S)
-    world.report(1, 0, source_us=NOW + S, promise_us=NOW + S)
+    world.report(0, low_watermark_us=NOW + 3 * S)
+    world.report(1, 0, source_us=NOW + S, low_watermark_us=NOW + S)
     world.ack(world.get("ahead").batch_id, "ahead")
     world.lose(1)
     world.open_all()
-    world.report(0, promise_us=NOW + 3 * S)
-    world.report(1, source_us=NOW + 3 * S, promise_us=NOW + 3 * S)
+    world.report(0, low_watermark_us=NOW + 3 * S)
+    world.report(1, source_us=NOW + 3 * S, low_watermark_us=NOW + 3 * S)
     batch = world.get("ahead")
     assert keys(batch.headers) == [NOW, NOW + 2 * S]
     assert flags(batch.headers, Flag.FUTURE) == [True, False]
@@ -216,22 +216,22 @@ def test_only_what_follows_a_transaction_that_is_not_believed_shares_its_fate():
     assert flags(timeline.advance(), Flag.FUTURE) == [False, True, True, False]
 
 
-def test_a_promise_within_the_bound_stays_where_what_came_after_it_is_not_believed():
+def test_a_low_watermark_within_the_bound_stays_where_what_came_after_it_is_not_believed():
     timeline = Timeline([0, 0], ahead_max_us=S)
-    timeline.promise(0, NOW)
+    timeline.low_watermark(0, NOW)
     timeline.append(0, run_of(Tx(FAR)))
     timeline.read_clock(0, NOW - S)
     assert timeline.frontier_us(0) == NOW
-    timeline.promise(1, NOW)
+    timeline.low_watermark(1, NOW)
     assert keys(timeline.advance()) == [NOW]
 
 
 def test_a_reading_that_takes_keys_back_takes_the_watermark_back():
     timeline = Timeline([0, 0])
     timeline.append(0, run_of(Tx(FAR)))
-    timeline.promise(1, NOW)
+    timeline.low_watermark(1, NOW)
     timeline.read_clock(0, NOW)
-    timeline.promise(1, NOW + 9 * S)
+    timeline.low_watermark(1, NOW + 9 * S)
     timeline.validate()
     assert timeline.watermark_us == timeline.frontier_us(0) == 0
 
@@ -240,8 +240,8 @@ def test_what_was_not_believed_stays_counted_when_the_shards_are_opened_again():
     world = World.of(Source(Tx(FAR), Tx(NOW, (2,))), Source(Tx(NOW), server=1))
     world.subscribe()
     for generation in (1, 2, 3):
-        world.report(1, promise_us=NOW + S)
-        world.report(0, source_us=NOW, promise_us=NOW + S)
+        world.report(1, low_watermark_us=NOW + S)
+        world.report(0, source_us=NOW, low_watermark_us=NOW + S)
         assert world.group.describe(0)["future"] == generation
         world.lose(0)
         assert world.group.describe(0)["future"] == generation
@@ -258,7 +258,7 @@ def test_a_removed_shard_is_taken_up_to_what_its_clock_said_when_that_was_asked_
     world.now_us += 50 * S
     world.remove("s0")
     world.report(0, source_us=NOW + 53 * S)
-    world.report(1, promise_us=NOW + 60 * S)
+    world.report(1, low_watermark_us=NOW + 60 * S)
     batch = world.get()
     assert batch.headers["commit_us"].tolist() == [NOW, NOW + S, NOW + 2 * S]
 
@@ -283,7 +283,7 @@ def test_an_answer_that_was_long_on_its_way_tells_the_clock_of_when_it_was_asked
     world.tell(ev.ShardReported(0, 1, None, None, 17 * S, source_us=NOW, asked_us=14 * S))
     world.tell(ev.ShardReported(0, 1, None, None, 25 * S, source_us=NOW + 10 * S, asked_us=20 * S))
     world.report(0)
-    world.report(1, promise_us=NOW + 60 * S)
+    world.report(1, low_watermark_us=NOW + 60 * S)
     assert world.get().headers["commit_us"].tolist() == [NOW, NOW + 4 * S]
 
 
@@ -295,14 +295,14 @@ def test_a_shard_that_joins_ahead_of_what_is_out_and_brought_nothing_has_nothing
     assert timeline.pending == 0
 
 
-@pytest.mark.parametrize("how", ["source_us", "promise_us"])
+@pytest.mark.parametrize("how", ["source_us", "low_watermark_us"])
 def test_a_shard_whose_clock_was_not_known_leaves_when_it_is(how):
     world = World.of(Source(Tx(NOW + 4 * S)), Source(Tx(NOW), server=1))
     world.subscribe()
     world.remove("s0")
     world.now_us = 2 * S
     world.report(0, 0, **{how: NOW})
-    world.report(0, promise_us=NOW + 9 * S)
+    world.report(0, low_watermark_us=NOW + 9 * S)
     world.save()
     assert world.closed == [0]
 
@@ -336,9 +336,9 @@ def test_a_time_that_is_out_is_believed_of_who_has_it_too():
 def test_a_report_without_any_clock_leaves_the_last_reading():
     world = World.of(Source(Tx(NOW), Tx(NOW + S)), Source(Tx(NOW), server=1))
     world.subscribe()
-    world.report(0, 0, promise_us=NOW)
+    world.report(0, 0, low_watermark_us=NOW)
     world.report(0, 1)
     world.remove("s0")
     world.report(0)
-    world.report(1, promise_us=NOW + 9 * S)
+    world.report(1, low_watermark_us=NOW + 9 * S)
     assert world.get().headers["commit_us"].tolist() == [NOW, NOW]

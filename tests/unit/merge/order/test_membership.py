@@ -39,27 +39,27 @@ def test_a_newcomer_is_raised_to_what_is_out_and_its_cursor_is_written_before_it
     """
     world = running(Source(Tx(10), Tx(50), Tx(70)), Source(Tx(20)))
     world.report(0, 2)
-    world.report(1, promise_us=60)
+    world.report(1, low_watermark_us=60)
     world.ack(world.get().batch_id)
     late = Source(Tx(15), Tx(65), server=2)
     told = world.add(late)
     assert (told["index"], told["role"]) == (2, "joining")
-    world.report(0, 0, promise_us=60)
+    world.report(0, 0, low_watermark_us=60)
     world.open(2)
     assert world.status(2)["role"] == "member"
-    assert not world.group.describe(0)["settled"]
+    assert not world.group.describe(0)["reconciled"]
     (asked,) = world.saving
     assert (asked.call, asked.cursor.shards["s2"]) == (OWN_CALL, late.start)
     world.save()
-    assert world.group.describe(0)["settled"]
+    assert world.group.describe(0)["reconciled"]
     world.report(2)
     batch = world.get()
     assert (shards(batch), keys(batch)) == ([2], [50])
     assert batch.headers["flags"][0] & Flag.LATE
     assert batch.shards == ("s0", "s1", "s2")
     assert world.ack(batch.batch_id).shards["s2"].offset == 104
-    world.report(0, promise_us=80)
-    world.report(1, 0, promise_us=80)
+    world.report(0, low_watermark_us=80)
+    world.report(1, 0, low_watermark_us=80)
     assert keys(world.get()) == [65], "the newcomer is waited for by now"
 
 
@@ -77,7 +77,7 @@ def test_nobody_waits_for_a_newcomer_until_it_has_caught_up():
     assert (world.status(1)["catching_up"], world.status(1)["skipped"]) == (True, True)
     world.report(0, 1)
     assert keys(world.get()) == [far + 2, far + 3]
-    world.report(1, 0, promise_us=far)
+    world.report(1, 0, low_watermark_us=far)
     assert (world.status(1)["catching_up"], world.status(1)["skipped"]) == (False, False)
     world.report(0)
     assert world.get() is None
@@ -93,7 +93,7 @@ def test_it_begins_where_an_operator_says():
     world.open(1)
     world.save()
     world.report(1)
-    world.report(0, promise_us=99)
+    world.report(0, low_watermark_us=99)
     batch = world.get()
     assert [place[2] for place in places(batch)] == [4, 104]
     assert keys(batch) == [10, 30]
@@ -146,7 +146,7 @@ def test_a_join_during_the_write_of_an_acknowledgement_is_written_behind_it():
     (asked,) = world.saving
     assert asked.cursor.shards["s1"] == source.start
     world.save()
-    assert world.group.describe(0)["settled"]
+    assert world.group.describe(0)["reconciled"]
 
 
 def test_a_join_that_could_not_be_written_is_written_later():
@@ -155,10 +155,10 @@ def test_a_join_that_could_not_be_written_is_written_later():
     world.open(1)
     world.save(CoordinatorUnavailable("away"))
     assert not world.saving
-    assert not world.group.describe(0)["settled"]
+    assert not world.group.describe(0)["reconciled"]
     world.tick(1)
     world.save()
-    assert world.group.describe(0)["settled"]
+    assert world.group.describe(0)["reconciled"]
     assert "s1" in world.stored["c"].cursor.shards
 
 
@@ -175,12 +175,12 @@ def test_an_acknowledgement_behind_a_join_that_could_not_be_written_takes_it_alo
     world.save(CoordinatorUnavailable("away"))
     world.request_ack(batch.batch_id)
     assert [save.cursor.shards["s1"] for save in world.saving] == [source.start]
-    assert not world.group.describe(0)["settled"], "it is on its way"
+    assert not world.group.describe(0)["reconciled"], "it is on its way"
     world.save(CoordinatorUnavailable("away"))
-    assert not world.group.describe(0)["settled"]
+    assert not world.group.describe(0)["reconciled"]
     world.tick(1)
     world.save()
-    assert world.group.describe(0)["settled"]
+    assert world.group.describe(0)["reconciled"]
     assert world.saving == []
     stored = world.stored["c"].cursor
     assert stored.shards == batch.ack.with_shard("s1", source.start).shards
@@ -192,8 +192,8 @@ def test_a_shard_that_leaves_during_a_doubtful_acknowledgement_is_let_go_with_it
     actor ends, when the cursor without it is written: by the repeated write.
     """
     world = running(Source(Tx(10)), Source(Tx(20)))
-    world.report(0, promise_us=30)
-    world.report(1, promise_us=30)
+    world.report(0, low_watermark_us=30)
+    world.report(1, low_watermark_us=30)
     world.request_ack(world.get().batch_id)
     world.save(CoordinatorUnavailable("away"))
     assert world.remove("s1", now=True) is None
@@ -310,7 +310,7 @@ def test_a_client_whose_cursor_does_not_know_of_a_join_yet_misses_nothing_of_the
     for client in ("c", "other"):
         world.ack(world.get(client).batch_id, client)
     world.add(Source(Tx(21), Tx(22), Tx(23), server=1))
-    world.report(0, 0, promise_us=30)
+    world.report(0, 0, low_watermark_us=30)
     world.open(1)
     while world.saving:
         lost = world.saving[0].client_id == "other"
@@ -353,7 +353,7 @@ def test_equal_keys_stay_in_the_order_of_joining_through_departures():
     world.open(3)
     world.save()
     for shard in (3, 2, 0):
-        world.report(shard, promise_us=99)
+        world.report(shard, low_watermark_us=99)
     assert shards(world.get()) == [0, 2, 3, 0, 2, 3]
 
 
@@ -368,7 +368,7 @@ def test_a_removed_shard_leaves_behind_what_it_had_committed():
     told = world.remove("s1", until_us=30)
     assert told["role"] == "leaving"
     world.report(1)
-    world.report(0, promise_us=60)
+    world.report(0, low_watermark_us=60)
     batch = world.get()
     assert keys(batch) == [10, 20, 50]
     assert world.closed == []
@@ -381,16 +381,16 @@ def test_a_removed_shard_leaves_behind_what_it_had_committed():
     assert (set(stored.shards), stored.retired) == ({"s0"}, ("s1",))
     assert world.closed == [1]
     assert world.status(1)["role"] == "left"
-    world.report(0, 0, promise_us=99)
+    world.report(0, 0, low_watermark_us=99)
     assert world.get() is None
 
 
-def test_a_removed_shard_that_is_quiet_leaves_at_its_next_promise():
+def test_a_removed_shard_that_is_quiet_leaves_at_its_next_low_watermark():
     world = running(Source(Tx(10)), Source())
     world.remove("s1", until_us=30)
-    world.report(1, 0, promise_us=29)
+    world.report(1, 0, low_watermark_us=29)
     assert not world.saving
-    world.report(1, 0, promise_us=30)
+    world.report(1, 0, low_watermark_us=30)
     world.save()
     assert world.closed == [1]
 
@@ -404,10 +404,10 @@ def test_a_removed_shard_owes_what_a_clock_that_was_set_forward_stamped():
     world.now_us += 1
     world.remove("s1")
     world.report(1, source_us=210)
-    world.report(1, 0, promise_us=209)
+    world.report(1, 0, low_watermark_us=209)
     assert world.status(1)["role"] == "leaving"
-    world.report(1, 0, promise_us=211)
-    world.report(0, promise_us=300)
+    world.report(1, 0, low_watermark_us=211)
+    world.report(0, low_watermark_us=300)
     batch = world.get()
     assert keys(batch) == [10, 150]
     world.ack(batch.batch_id)
@@ -418,8 +418,8 @@ def test_a_removed_shard_owes_what_a_clock_that_was_set_forward_stamped():
 
 def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
     world = running(Source(Tx(10)), Source(Tx(20)))
-    world.report(0, promise_us=30)
-    world.report(1, promise_us=END_OF_TIME_US)
+    world.report(0, low_watermark_us=30)
+    world.report(1, low_watermark_us=END_OF_TIME_US)
     world.ack(world.get().batch_id)
     world.remove("s1", until_us=99)
     world.save()
@@ -429,8 +429,8 @@ def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more()
 def test_a_removed_shards_last_transactions_without_rows_do_not_keep_it():
     world = running(Source(Tx(10)), Source(Tx(20, (0,))))
     world.remove("s1", until_us=30)
-    world.report(0, promise_us=60)
-    world.report(1, promise_us=60)
+    world.report(0, low_watermark_us=60)
+    world.report(1, low_watermark_us=60)
     batch = world.get()
     world.ack(batch.batch_id)
     while world.saving:
@@ -458,13 +458,13 @@ def test_a_shard_removed_at_once_says_what_is_dropped_and_nothing_of_it_comes():
     says where each cursor left it. 3. What was outstanding is rolled back, and comes without its rows.
     """
     world = running(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40, (7,)), Tx(60)))
-    world.report(0, promise_us=55)
+    world.report(0, low_watermark_us=55)
     world.report(1, 1)
     first = world.get()
     world.ack(first.batch_id)
     world.report(1, 1)
-    world.report(0, 0, promise_us=99)
-    world.report(1, 0, promise_us=45)
+    world.report(0, 0, low_watermark_us=99)
+    world.report(1, 0, low_watermark_us=45)
     outstanding = world.get()
     assert keys(outstanding) == [30, 40]
     call = world.call()
@@ -518,7 +518,7 @@ def test_keys_do_not_fall_behind_a_shard_that_left():
     """
     world = running(Source(Tx(10), Tx(30), Tx(70)), Source(Tx(60), server=1))
     world.policy("s0", Policy.SKIP)
-    world.report(1, promise_us=99)
+    world.report(1, low_watermark_us=99)
     batch = world.get()
     assert keys(batch) == [60]
     world.ack(batch.batch_id)
@@ -589,7 +589,7 @@ def test_it_can_be_put_back_while_the_server_runs():
     world.add(s1, name="s1")
     world.open_all()
     world.subscribe()
-    world.report(0, 1, promise_us=30)
+    world.report(0, 1, low_watermark_us=30)
     assert world.get() is None, "it is waited for, as it was before"
     world.report(1)
     batch = world.get()

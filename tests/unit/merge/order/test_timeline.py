@@ -32,11 +32,11 @@ def test_a_clock_that_steps_back_raises_the_key_and_is_not_late():
     assert timeline.late == 0
 
 
-def test_a_commit_behind_the_promise_is_raised_flagged_and_counted():
+def test_a_commit_behind_the_low_watermark_is_raised_flagged_and_counted():
     timeline = Timeline([0, 0])
-    timeline.promise(0, 10)
+    timeline.low_watermark(0, 10)
     timeline.append(0, run_of(Tx(9), Tx(10)))
-    timeline.promise(1, 10)
+    timeline.low_watermark(1, 10)
     out = timeline.advance()
     assert out["key_us"].tolist() == [10, 10]
     assert out["commit_us"].tolist() == [9, 10]
@@ -47,28 +47,28 @@ def test_a_commit_behind_the_promise_is_raised_flagged_and_counted():
 def test_all_fragments_of_a_late_transaction_are_late_and_it_counts_once():
     timeline = Timeline([0])
     source = Source(Tx(5, (1, 1, 1)), Tx(20))
-    timeline.promise(0, 10)
+    timeline.low_watermark(0, 10)
     for begin in range(4):
         timeline.append(0, source.run(begin, begin + 1, begin))
-        timeline.promise(0, 10 + begin)
+        timeline.low_watermark(0, 10 + begin)
     out = timeline.advance()
     assert late(out) == [True, True, True, False]
     assert out["key_us"].tolist() == [10, 10, 10, 20]
     assert timeline.late == 1
 
 
-def test_a_repeated_or_smaller_promise_says_nothing():
+def test_a_repeated_or_smaller_low_watermark_says_nothing():
     timeline = Timeline([0])
-    assert timeline.promise(0, 10)
-    assert not timeline.promise(0, 10)
-    assert not timeline.promise(0, 9)
+    assert timeline.low_watermark(0, 10)
+    assert not timeline.low_watermark(0, 10)
+    assert not timeline.low_watermark(0, 9)
     assert timeline.frontier_us(0) == 10
 
 
 def test_the_watermark_is_the_smallest_frontier_of_those_that_count():
     timeline = Timeline([0, 0, 0])
     timeline.append(0, run_of(Tx(30)))
-    timeline.promise(1, 20)
+    timeline.low_watermark(1, 20)
     assert (timeline.watermark_us, timeline.held_by()) == (0, 2)
     timeline.exclude(2)
     assert (timeline.watermark_us, timeline.held_by()) == (20, 1)
@@ -85,13 +85,13 @@ def test_while_a_transaction_is_open_only_its_own_fragments_go_out():
     timeline.append(1, run_of(Tx(5), Tx(7)))
     assert brief(timeline.advance()) == [(0, 5, 0)]
     assert timeline.held_by() == 0
-    timeline.promise(0, 6)
+    timeline.low_watermark(0, 6)
     assert len(timeline.advance()) == 0
     timeline.append(0, source.run(1, 2, 1))
     assert brief(timeline.advance()) == [(0, 5, 1)]
     timeline.append(0, source.run(2, 4, 2))
     assert brief(timeline.advance()) == [(0, 5, 2), (1, 5, 0), (0, 6, 3)]
-    timeline.promise(0, 7)
+    timeline.low_watermark(0, 7)
     assert brief(timeline.advance()) == [(1, 7, 1)]
     assert timeline.pending == 0
 
@@ -120,11 +120,11 @@ def test_what_an_excluded_shard_brings_is_raised_to_what_is_out():
     out = timeline.advance()
     assert (brief(out), late(out)) == ([(1, 50, 0)], [True])
     timeline.include(1)
-    timeline.promise(0, 60)
+    timeline.low_watermark(0, 60)
     assert brief(timeline.advance()) == [(1, 60, 1)]
 
 
-def test_a_shard_that_counts_again_promises_what_is_out():
+def test_a_shard_that_counts_again_low_watermarks_what_is_out():
     timeline = Timeline([0, 0])
     timeline.append(0, run_of(Tx(50)))
     timeline.exclude(1)
@@ -154,7 +154,7 @@ def test_headers_that_come_in_are_not_changed():
     run = run_of(Tx(5), Tx(3))
     before = run.headers.copy()
     timeline = Timeline([0, 0])
-    timeline.promise(1, 10)
+    timeline.low_watermark(1, 10)
     timeline.append(1, run)
     timeline.advance()
     assert (run.headers == before).all()
@@ -173,7 +173,7 @@ def test_names_of_several_runs_become_one_table():
     first, second = Source(Tx(1), name="a"), Source(Tx(2), name="b", server=1)
     timeline.append(0, first.run(0, 1))
     timeline.append(1, second.run(0, 1))
-    timeline.promise(0, 9)
+    timeline.low_watermark(0, 9)
     out, names = timeline.advance(), timeline.names.as_tuple()
     assert [names[index] for index in out["file"]] == ["a.000001", "b.000001"]
     assert [names[index][-1] for index in out["gtid_source"]] == ["0", "1"]
@@ -184,8 +184,8 @@ def test_runs_are_cut_where_the_watermark_says():
     timeline.append(0, run_of(Tx(1), Tx(2), Tx(3)))
     timeline.append(0, run_of(Tx(4), Tx(5), first_sequence=3))
     out = []
-    for promise_us in (2, 4, 9):
-        timeline.promise(1, promise_us)
+    for low_watermark_us in (2, 4, 9):
+        timeline.low_watermark(1, low_watermark_us)
         out.append(timeline.advance()["sequence"].tolist())
     assert out == [[0, 1], [2, 3], [4]]
     assert np.concatenate(out).tolist() == list(range(5))
@@ -194,13 +194,13 @@ def test_runs_are_cut_where_the_watermark_says():
 def test_late_and_open_is_what_the_last_transaction_of_a_run_is():
     timeline = Timeline([0])
     source = Source(Tx(20), Tx(5, (1, 1)))
-    timeline.promise(0, 10)
+    timeline.low_watermark(0, 10)
     timeline.append(0, source.run(0, 2))
     timeline.append(0, source.run(2, 3, 2))
     assert late(timeline.advance()) == [False, True, True]
     timeline = Timeline([0])
     source = Source(Tx(5), Tx(20, (1, 1)))
-    timeline.promise(0, 10)
+    timeline.low_watermark(0, 10)
     timeline.append(0, source.run(0, 2))
     timeline.append(0, source.run(2, 3, 2))
     assert late(timeline.advance()) == [True, False, False]
@@ -210,7 +210,7 @@ def test_late_and_open_is_what_the_last_transaction_of_a_run_is():
 def test_behind_the_end_of_an_open_transaction_the_watermark_counts_again(cuts):
     """However its fragments and what follows them come in, before anything is asked for."""
     timeline, source = Timeline([0, 0]), Source(Tx(5, (1, 1, 1)), Tx(50))
-    timeline.promise(1, 5)
+    timeline.low_watermark(1, 5)
     timeline.append(0, source.run(0, cuts[0]))
     assert brief(timeline.advance()) == [(0, 5, 0)]
     assert timeline.open_shard == 0
@@ -220,13 +220,13 @@ def test_behind_the_end_of_an_open_transaction_the_watermark_counts_again(cuts):
     assert timeline.pending == 3
     assert brief(timeline.advance()) == [(0, 5, 1), (0, 5, 2)]
     assert (timeline.open_shard, timeline.pending) == (None, 1)
-    timeline.promise(1, 50)
+    timeline.low_watermark(1, 50)
     assert brief(timeline.advance()) == [(0, 50, 3)]
 
 
 def test_a_rest_that_has_not_ended_leaves_its_transaction_open():
     timeline, source = Timeline([0, 0]), Source(Tx(5, (1, 1, 1)))
-    timeline.promise(1, 90)
+    timeline.low_watermark(1, 90)
     timeline.append(0, source.run(0, 1))
     timeline.advance()
     timeline.append(0, source.run(1, 2, 1))
@@ -251,10 +251,10 @@ def test_nobody_waits_for_a_shard_that_joins_in_a_place_that_was_kept_for_it():
     assert brief(timeline.advance()) == [(0, 50, 0)]
 
 
-def test_a_promise_inside_a_transaction_does_not_make_its_rest_late():
+def test_a_low_watermark_inside_a_transaction_does_not_make_its_rest_late():
     timeline, source = Timeline([0]), Source(Tx(20, (1, 1)))
     timeline.append(0, source.run(0, 1))
-    timeline.promise(0, 30)
+    timeline.low_watermark(0, 30)
     timeline.append(0, source.run(1, 2, 1))
     assert late(timeline.advance()) == [False, False]
 

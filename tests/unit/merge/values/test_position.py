@@ -6,8 +6,8 @@ import pytest
 
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
+from merge.values.offset_range import same_places
 from merge.values.position import GroupPosition, Position, file_order, oldest
-from merge.values.span import same_places
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

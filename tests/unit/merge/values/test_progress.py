@@ -16,7 +16,7 @@ def merged(*sources):
     for shard, source in enumerate(sources):
         timeline.append(shard, source.run(0, len(source.headers)))
     for shard in range(len(sources)):
-        timeline.promise(shard, 10**6)
+        timeline.low_watermark(shard, 10**6)
     return timeline.advance(), timeline.names.as_tuple()
 
 

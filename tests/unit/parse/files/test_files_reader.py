@@ -39,7 +39,7 @@ class Told:
     """A listener that keeps all it is told."""
 
     def __init__(self):
-        self.opened_at, self.chunks, self.promises, self.waits = [], [], [], []
+        self.opened_at, self.chunks, self.low_watermarks, self.waits = [], [], [], []
 
     def opened(self, position):
         self.opened_at.append(position)
@@ -48,7 +48,7 @@ class Told:
         self.chunks.append(chunk)
 
     def caught_up(self, frontier_us):
-        self.promises.append(frontier_us)
+        self.low_watermarks.append(frontier_us)
 
     def connected(self, skew_us, server_version):
         assert (skew_us, server_version) == (0, "files")
@@ -105,14 +105,14 @@ def _wait(condition):
 
 def read_all(files, start=None, **options):
     with reading(files, start, **options) as told:
-        told.wait_for(lambda: told.promises)
+        told.wait_for(lambda: told.low_watermarks)
     return told
 
 
 @pytest.mark.parametrize("pattern", ["", "mysql-bin.*", "mysql-bin.00000?"])
 def test_a_folder_or_a_pattern_is_read_to_its_end_and_says_so(shard, tmp_path, pattern):
     told = read_all(tmp_path / pattern)
-    assert told.promises == [END_OF_TIME_US]
+    assert told.low_watermarks == [END_OF_TIME_US]
     assert told.rows == shard.record.rows
     first = shard.record.first
     assert told.transactions == list(range(first, first + len(shard.record.transactions)))
@@ -158,7 +158,7 @@ def test_following_it_waits_for_the_next_number_and_for_the_last_file_to_grow(sh
         told.wait_for(lambda: told.rows == parts[2])
         later.rename(second)
         told.wait_for(lambda: told.rows == shard.record.rows)
-    assert not told.promises
+    assert not told.low_watermarks
     assert told.rows == shard.record.rows
 
 
@@ -197,7 +197,7 @@ def test_files_that_end_inside_a_transaction_that_was_handed_over_in_part(tmp_pa
     path = tmp_path / "mysql-bin.000003"
     whole = path.read_bytes()
     with reading(path, limits=Limits(rows_max=20)) as told:
-        told.wait_for(lambda: told.promises)
+        told.wait_for(lambda: told.low_watermarks)
     (fragment, *_) = (h for chunk in told.chunks for h in chunk.headers if not int(h["flags"]) & Flag.END)
     path.write_bytes(whole[:21] + IN_USE + whole[22 : int(fragment["end_offset"]) + 5])
     with pytest.raises(CorruptEvent, match="end inside the transaction"):
@@ -208,7 +208,7 @@ def test_a_tail_that_is_left_out_is_logged(shard, tmp_path, caplog):
     path = tmp_path / "mysql-bin.000003"
     whole = path.read_bytes()
     path.write_bytes(whole[:21] + IN_USE + whole[22:-5])
-    assert read_all(tmp_path).promises == [END_OF_TIME_US]
+    assert read_all(tmp_path).low_watermarks == [END_OF_TIME_US]
     (logged,) = caplog.messages
     assert logged.startswith(
         f"shard=s0 mysql-bin.000003 is marked in use and ends at {len(whole) - 5} inside"
@@ -229,7 +229,7 @@ def test_a_damaged_length_in_a_file_that_is_in_use_is_no_unfinished_tail(shard, 
         pytest.raises(CorruptEvent, match=rf"\(.* at mysql-bin\.000002:{last}\)") as caught,
         reading(path, follow=follow) as told,
     ):
-        told.wait_for(lambda: told.promises)
+        told.wait_for(lambda: told.low_watermarks)
     assert (caught.value.details["file"], caught.value.details["offset"]) == (path.name, last)
     assert told.rows
-    assert not told.promises
+    assert not told.low_watermarks

@@ -1,0 +1,110 @@
+"""Who calls: the tokens of a Flight server's callers, looked at before anything else of a call.
+
+Flight tells of a caller's certificate later than of its headers: what a caller may do is known when the
+call's own method begins, and every method asks for it first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyarrow import flight
+
+from actors.admission.access import Grant, Grants
+
+_NAME = "token"
+#: calls of one client that are answered at once; each holds a thread
+CALLS_MAX = 512
+
+
+class _Calls:
+    """Calls that are being answered, by the names of their grants. Safe to use from several threads."""
+
+    def __init__(self, calls_max: int) -> None:
+        self._calls_max = calls_max
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def begin(self, name: str) -> bool:
+        """Return whether one more may be answered; it is counted then, until it ends."""
+        with self._lock:
+            if self._counts[name] >= self._calls_max:
+                return False
+            self._counts[name] += 1
+            return True
+
+    def end(self, name: str) -> None:
+        """Take note that one was answered."""
+        with self._lock:
+            self._counts[name] -= 1
+
+
+class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is untyped
+    def __init__(self, grants: Grants, token: str, calls: _Calls) -> None:
+        super().__init__()
+        self._grants, self._token, self._calls = grants, token, calls
+        #: the name that the call is counted under; None: it is not counted
+        self._counted: str | None = None
+
+    def grant(self, certificate: str) -> Grant:
+        """Return what the caller may do; its call is counted from now on."""
+        grant = self._grants.find(self._token, certificate)
+        if grant is None:
+            raise _unknown()
+        if self._counted is None:
+            if not self._calls.begin(grant.name):
+                raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are being answered.")
+            self._counted = grant.name
+        return grant
+
+    def call_completed(self, exception: Any) -> None:  # noqa: ARG002  Flight's signature
+        """Count it no more."""
+        if self._counted is not None:
+            self._calls.end(self._counted)
+
+
+class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow is untyped
+    """Lets in who shows a known token, whatever is asked for, and remembers what it allows.
+
+    Args:
+        grants: of tokens and certificates.
+        calls_max: how many calls of one grant are answered at once.
+    """
+
+    def __init__(self, grants: Grants, calls_max: int = CALLS_MAX) -> None:
+        super().__init__()
+        self._grants = grants
+        self._calls = _Calls(calls_max)
+
+    @property
+    def middleware(self) -> dict[str, TokenMiddleware]:
+        """What a Flight server is told of it."""
+        return {_NAME: self}
+
+    def start_call(self, info: Any, headers: Mapping[str, Sequence[str]]) -> _Caller:  # noqa: ARG002  Flight's signature
+        """Refuse a call without a token that is known, if no certificate can be enough."""
+        shown = next(iter(headers.get("authorization", [])), "").removeprefix("Bearer ")
+        if not self._grants.may_come_in(shown):
+            raise _unknown()
+        return _Caller(self._grants, shown, self._calls)
+
+
+def grant_of(context: Any) -> Grant:
+    """Return what the caller of a Flight call may do. The call counts as the caller's until it is answered.
+
+    Raises:
+        FlightUnauthenticatedError: nothing.
+        FlightUnavailableError: too many calls of the caller are being answered.
+    """
+    # The certificate's first alternative name, or its subject's common name if it has none. Empty, unless an
+    # authority of `client_ca` signed it and the caller has its key.
+    certificate = context.peer_identity().decode("utf-8", "replace")
+    grant: Grant = context.get_middleware(_NAME).grant(certificate)
+    return grant
+
+
+def _unknown() -> flight.FlightUnauthenticatedError:
+    return flight.FlightUnauthenticatedError("The gateway's token is missing or wrong.")

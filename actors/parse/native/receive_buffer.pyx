@@ -1,0 +1,68 @@
+"""Room: bytes that have arrived, which hold events.
+
+`receive_buffer.pyi` says what callers see. How an event is found among the bytes is its subclasses' knowledge.
+"""
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport uint8_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memmove
+
+cdef enum:
+    RECEIVE_BUFFER_BYTES = 1 << 20
+    #: an event of 1 GiB, the largest that there is, in packets
+    BYTES_MAX = (1 << 30) + (1 << 16)
+
+
+cdef class ReceiveBuffer:
+    def __cinit__(self):
+        self.data = <uint8_t*>malloc(RECEIVE_BUFFER_BYTES)
+        if self.data == NULL:
+            raise MemoryError
+        self.capacity = RECEIVE_BUFFER_BYTES
+
+    def __dealloc__(self):
+        free(self.data)
+
+    def __len__(self):
+        return self.end - self.at
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data + self.end, self.capacity - self.end, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer* buffer):
+        self.exports -= 1
+
+    def make_room(self):
+        cdef size_t held = self.end - self.at, wanted
+        cdef void* moved
+        if self.exports:
+            raise BufferError("the receive_buffer is being filled")
+        if self.at:
+            memmove(self.data, self.data + self.at, held)
+            self.at, self.end = 0, held
+        # Twice what is held, so that an event of many packets is moved few times.
+        wanted = RECEIVE_BUFFER_BYTES if held < RECEIVE_BUFFER_BYTES // 2 else held * 2
+        if wanted > BYTES_MAX:
+            wanted = BYTES_MAX
+        if held >= wanted:
+            raise OverflowError
+        if wanted != self.capacity:
+            moved = realloc(self.data, wanted)
+            if moved == NULL:
+                raise MemoryError
+            self.data = <uint8_t*>moved
+            self.capacity = wanted
+
+    def received(self, Py_ssize_t size):
+        if size < 0 or <size_t>size > self.capacity - self.end:
+            raise ValueError("more than there was receive_buffer for")
+        self.end += size
+
+    cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
+        """Return the next event; NULL: it is not whole, or something else comes."""
+        return NULL
+
+    cdef void pass_event(self, size_t size) noexcept nogil:
+        """Pass over the event that `next_event` returned."""

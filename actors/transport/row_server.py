@@ -1,0 +1,123 @@
+"""The row door of a shard: an Arrow Flight server in the shard's own process, for gateways only.
+
+Rows leave a ring through it by value. Through Ray they would pass its object store, and a call there costs
+more than the rows of a small batch. Ray only tells where the door is, the secret that opens it, and the
+certificate by which it is known; all are new with each incarnation of the shard.
+
+A gateway on the same machine goes by the near door instead, and borrows them.
+
+A door that other machines can reach speaks TLS only. On loopback nobody listens in who could not read the
+shard's memory as well, and rows are spared the work.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from actors.admission.access import Grant, Grants
+from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.admission.token_middleware import TokenMiddleware, grant_of
+from actors.store.rows import STREAMS, Payload, message
+from actors.transport.bind_address import RowServerCertificate, certificate_where_reached, node_host
+from actors.transport.flight_errors import flight_error, refusal
+from actors.transport.near_door import NearDoor, Offer
+from actors.transport.row_ticket import RowTicket
+from canal_group.shared_memory.near import NearAddress
+
+_SECRET_BYTES = 32
+#: a gateway has one connection, and a ticket few bytes
+LIMITS = ConnectionLimits(
+    connections_max=16, unauthenticated_max=16, unauthenticated_bytes_max=1 << 20, request_bytes_max=1 << 20
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RowAddress:
+    """Where a shard's rows are."""
+
+    #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one; "grpc+tls://"
+    #: with TLS
+    location: str
+    #: what every call has to show in its headers
+    secret: str = field(repr=False)
+    #: PEM; the only one to be trusted there. None: without TLS
+    certificate: bytes | None = field(default=None, repr=False)
+    #: where they are lent to who is on the same machine; None: nowhere
+    near: NearAddress | None = None
+
+
+class RowServer:
+    """Serves rows from the moment it is made, until it is closed or its process ends.
+
+    Args:
+        rows: finds the rows of a ticket; called from several threads.
+        host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
+            loopback.
+        tls: whether it speaks TLS; None: where other machines can reach it.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[RowTicket], Iterable[Payload]],
+        host: str | None = None,
+        *,
+        tls: bool | None = None,
+    ) -> None:
+        secret, host = secrets.token_hex(_SECRET_BYTES), host or node_host()
+        proof = certificate_where_reached(host, tls)
+        place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
+        self._server = _Server(f"{place}:0", rows, secret, proof)
+        threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
+        # Gateways are processes of the same Ray, and of its user.
+        self._near = NearDoor(lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True)
+        #: how to reach it
+        self.address = RowAddress(
+            f"{place}:{self._server.port}",
+            secret,
+            None if proof is None else proof.certificate,
+            self._near.admit(),
+        )
+
+    def close(self) -> None:
+        """Stop serving; what is lent stays with who has it."""
+        self._near.close()
+        self._server.shutdown()
+
+
+class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
+    def __init__(
+        self,
+        location: str,
+        rows: Callable[[RowTicket], Iterable[Payload]],
+        secret: str,
+        proof: RowServerCertificate | None,
+    ) -> None:
+        tls = {} if proof is None else {"tls_certificates": [(proof.certificate, proof.key)]}
+        self._rows = rows
+        self._guard = ConnectionGuard(LIMITS)
+        tokens = TokenMiddleware(Grants.of([(secret, Grant("the gateway"))]))
+        super().__init__(location, middleware=tokens.middleware, **tls)
+        self._guard.start(self.port)
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        """Stream the rows that a ticket names."""
+        self._guard.let_in(context.peer(), grant_of(context).name)
+        try:
+            asked = RowTicket.from_dict(json.loads(ticket.ticket))
+            streams = [message(payload) for payload in self._rows(asked)]
+        except Exception as error:
+            raise flight_error(refusal(error, "The ticket")) from error
+        return flight.RecordBatchStream(pa.Table.from_batches(streams, STREAMS).to_reader())
+
+    def shutdown(self) -> None:
+        """Stop serving."""
+        self._guard.close()
+        super().shutdown()

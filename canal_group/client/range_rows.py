@@ -1,0 +1,125 @@
+"""Rows of an offset range for workers elsewhere, which read its parts straight from the gateway."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from canal_group.client.batch import Batch
+from canal_group.client.consumer import Consumer
+from canal_group.gateway.gateway_client import GatewayClient
+from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
+from merge.values.position import GroupPosition
+
+#: how long one look for an offset range that has to be read again lasts, seconds
+LOOK_S = 3.0
+
+
+@dataclass
+class RangeRows:
+    """An offset range that is outstanding for a consumer, which keeps it so; travels to workers."""
+
+    gateway_client: GatewayClient = field(repr=False)
+    client_id: str
+    #: fencing epoch of the consumer
+    epoch: int
+    #: by which the gateway knew the offset range last
+    batch_id: int
+    #: the offset range, as JSON texts of its positions
+    start: str
+    end: str
+    #: which transactions it has in which order, see `Batch.order`
+    order: str
+    #: what of the rows is wanted: `format`, and for "typed" `table`, `before`, `columns`, `added`
+    wanted: Mapping[str, Any]
+    #: how long a gateway or a shard may be away, seconds
+    retry_s: float
+
+    @classmethod
+    def of(cls, consumer: Consumer, offset_range: Batch, wanted: Mapping[str, Any]) -> RangeRows:
+        """Return what workers need to read an offset range of a consumer."""
+        return cls(
+            consumer.gateway_client,
+            consumer.client_id,
+            consumer.epoch,
+            offset_range.batch_id,
+            offset_range.start.to_json(),
+            offset_range.end.to_json(),
+            offset_range.order,
+            wanted,
+            consumer.retry_s,
+        )
+
+    def read(self, index: int, count: int) -> pa.Table:
+        """Return the rows of one of `count` contiguous parts, in merged order.
+
+        A gateway or a group that was restarted meanwhile has the same rows under another batch id.
+
+        Raises:
+            FencedError: the client id has another consumer by now.
+            RolledBack: the offset range is done with; or its rows stand in another order by now, and parts
+                that were read before do not fit to this one.
+            RetryableError: no server answered for `retry_s`.
+        """
+        deadline_s = time.monotonic() + self.retry_s
+        while True:
+            named = {"client_id": self.client_id, "epoch": self.epoch, "batch_id": self.batch_id}
+            try:
+                return self.gateway_client.rows(**named, part=[index, count], **self.wanted)
+            except (RolledBack, UnknownBatch):
+                self.batch_id = self._planned_again(deadline_s)
+            except RetryableError as error:
+                _pause(error, deadline_s)
+
+    def _planned_again(self, deadline_s: float) -> int:
+        """Return the batch id that the offset range has by now."""
+        named = {"client_id": self.client_id, "epoch": self.epoch, "start": self.start, "until": self.end}
+        while True:
+            try:
+                planned = self.gateway_client.ask_for(
+                    "offset_range",
+                    _planned,
+                    wait_s=LOOK_S,
+                    timeout_s=LOOK_S,
+                    rows_max=1,
+                    bytes_max=1,
+                    **named,
+                )
+            except RetryableError as error:
+                _pause(error, deadline_s)
+                continue
+            if planned is not None:
+                order, batch_id = planned
+                self._check_order(order)
+                return batch_id
+            late = ServerUnavailable(
+                f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
+                f" {self.retry_s:g} seconds.",
+                hint="Look at `canal-group status`: it names the shard that the group waits for.",
+                retry_after_s=0.0,
+            )
+            _pause(late, deadline_s)
+
+    def _check_order(self, order: str) -> None:
+        if order != self.order:
+            row = GroupPosition.from_json(self.end).sequence
+            raise RolledBack(
+                f"What ends at row {row} stands in another order by now: another server of a source took"
+                " over, which stamped its transactions otherwise.",
+                hint="Read all parts of the offset range again; a query that is started again does so.",
+            )
+
+
+def _planned(value: Mapping[str, Any] | None) -> tuple[str, int] | None:
+    """Return the order and the batch id of an offset range, as the gateway says them."""
+    return None if value is None else (value["order"], int(value["batch_id"]))
+
+
+def _pause(error: RetryableError, deadline_s: float) -> None:
+    if time.monotonic() + error.retry_after_s > deadline_s:
+        raise error
+    time.sleep(error.retry_after_s)

@@ -1,0 +1,313 @@
+"""A subscriber's place in the merged log, and what it is given from there: batches and offset ranges.
+
+Rules:
+
+1. What stands at or before the position where it was stood is never given, whatever comes out of the log.
+2. Keys never fall below what that position has passed: what comes out of the log below it is raised to it and
+   flagged LATE, unless it is FUTURE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.ledger import Batch
+from merge.errors import DataError, RolledBack
+from merge.order.stream import Stream
+from merge.values.header import Flag, Headers
+from merge.values.offset_range import (
+    OffsetRange,
+    arrange,
+    check_same,
+    covered,
+    same_places,
+    up_to,
+    without_left,
+)
+from merge.values.position import GroupPosition, Position
+from merge.values.progress import Progress
+
+#: headers looked at for one batch
+HEADERS_MAX = 32_768
+
+
+class ReadPosition:
+    """Where one subscriber stands; see the module's rules.
+
+    It knows nothing of acknowledgements but what it is told: `passed`, `go_behind`, `go_back`.
+
+    Args:
+        limits: bounds of what it gives at once.
+    """
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        #: log index behind what was given
+        self.read = 0
+        #: the same place in the stream
+        self._progress = Progress.at(GroupPosition())
+        #: by shard_index: what the log holds at or before this position is done with
+        self._behind: dict[int, Position] = {}
+        #: greatest key that the position had passed where it was stood
+        self._passed_us = 0
+
+    @property
+    def position(self) -> GroupPosition:
+        """The stream behind what was given."""
+        return self._progress.end
+
+    def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
+        """Stand at the log's base and skip what stands at or before the cursor.
+
+        Args:
+            cursor: names the stream's shards.
+            stream: one that merges.
+        """
+        begin = stream.base.ack.shards
+        self.read, self._progress = stream.log.base, Progress.at(cursor)
+        self._passed_us = cursor.passed_us
+        # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
+        self._behind = {
+            index: cursor.shards[shard]
+            for index, shard in enumerate(stream.shards)
+            if shard in begin and cursor.shards[shard] != begin[shard]
+        }
+
+    def skip_behind(self, stream: Stream) -> None:
+        """Read past headers that are done with, so that they hold no ring."""
+        while self._behind:
+            window = stream.log.slice(self.read, self.read + HEADERS_MAX)
+            places = np.flatnonzero(self._fresh(window, stream))
+            self.read += int(places[0]) if len(places) else len(window)
+            if len(places) or not len(window):
+                return
+
+    def next_batch(self, batch_id: int, stream: Stream, rows_max: int) -> Batch | None:
+        """Give the next batch from the log, if there is something to give, and go behind it.
+
+        Args:
+            batch_id: its id.
+            stream: one that merges.
+            rows_max: bound on row changes beside the limits; one header always leaves.
+        """
+        self.skip_behind(stream)
+        window = stream.log.slice(self.read, self.read + HEADERS_MAX)
+        if not len(window):
+            return None
+        headers, places = window, np.arange(len(window))
+        if self._behind:
+            places = np.flatnonzero(self._fresh(window, stream))
+            headers = window[places]
+            headers = headers[: _up_to_a_gap(headers)]
+            if not len(headers):
+                return None
+        count = self._limits.count_batch(headers, rows_max)
+        stop = len(window)
+        if count < len(places):
+            stop = int(places[count])
+        # A copy: what is delivered outlives the window it was cut from.
+        headers = headers[:count].copy()
+        if self.read + stop == stream.log.tip and self._limits.may_wait(headers) and _may_come(stream):
+            return None
+        self._raise_keys(headers)
+        # A batch that was taken back may be older than a shard that joined.
+        before = replace(
+            self._progress,
+            ack=stream.reconciled(self._progress.ack),
+            end=stream.reconciled(self._progress.end),
+        )
+        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        batch = self._batch(batch_id, stream, headers, stop, before, after)
+        self.go_behind(batch)
+        return batch
+
+    def next_range(self, batch_id: int, offset_range: OffsetRange, stream: Stream) -> Batch | None:
+        """Give an offset range that begins here, and go behind it; None: not all of it is there yet.
+
+        Raises:
+            RolledBack: it begins elsewhere.
+            DataError: it is not any more what it was when its end was noted, or does not fit into the rings.
+        """
+        self.skip_behind(stream)
+        window = stream.log.slice(self.read, stream.log.tip)
+        places = np.flatnonzero(self._fresh(window, stream))
+        headers = window[places]
+        if not same_places(self._progress.end, offset_range.start):
+            raise RolledBack(
+                "The reader is not positioned where the offset range begins.",
+                hint="Forget what you did not finish and ask again.",
+            )
+        if offset_range.until is not None:
+            chosen = covered(
+                without_left(offset_range, stream.retired),
+                self._progress.end,
+                headers,
+                stream.names,
+                stream.shards,
+                stream.servers,
+            )
+            if chosen is None:
+                self._check_comes(window, stream)
+        else:
+            chosen = self._choose(headers, offset_range, stream)
+        if chosen is None:
+            return None
+        return self._give_range(batch_id, offset_range, stream, window, places, chosen)
+
+    def _check_comes(self, window: Headers, stream: Stream) -> None:
+        """Return if the rest of an offset range can come out while all that did is kept for it.
+
+        A shard that joined after the end was noted may have more between than its ring holds.
+
+        Raises:
+            DataError: it cannot.
+        """
+        holding = stream.held_by_full
+        if holding is not None:
+            self._limits.check_brings(stream.shards[holding], window[window["shard"] == holding])
+
+    def _choose(
+        self, headers: Headers, offset_range: OffsetRange, stream: Stream
+    ) -> NDArray[np.bool_] | None:
+        """Return which headers are in an offset range whose end is not given; None: it has to wait."""
+        stop = _up_to_a_gap(headers)
+        if stop < len(headers):
+            # What comes after it cannot be in the offset range: it does not wait for more.
+            offset_range = replace(offset_range, rows_min=0)
+        count = self._limits.count_range(headers[:stop], offset_range)
+        at_tip = stop == len(headers)
+        if not count or (at_tip and self._limits.may_wait(headers[:count]) and _may_come(stream)):
+            return None
+        chosen: NDArray[np.bool_] = np.arange(len(headers)) < count
+        return chosen
+
+    def _give_range(
+        self,
+        batch_id: int,
+        offset_range: OffsetRange,
+        stream: Stream,
+        window: Headers,
+        places: NDArray[np.intp],
+        chosen: NDArray[np.bool_],
+    ) -> Batch:
+        """Give the chosen headers; what stands between them in the log stays for later."""
+        # Who joined since the start was noted stands where it joined.
+        start = stream.reconciled(
+            replace(self._progress.end, shards={**self._progress.end.shards, **offset_range.start.shards})
+        )
+        headers = arrange(window[places[chosen]], start, offset_range.until)
+        if _up_to_a_gap(headers) < len(headers):
+            raise DataError(
+                "What is asked for again does not stand together any more: another server took over, which"
+                " wrote its transactions in another order.",
+                hint="Begin anew from another position.",
+            )
+        before = Progress.at(start)
+        after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
+        if offset_range.until is not None:
+            check_same(offset_range.until, after)
+            after = Progress.at(replace(after.end, shards={**after.end.shards, **offset_range.until.shards}))
+        left = places[~chosen]
+        stop = int(left[0]) if len(left) else len(window)
+        batch = replace(
+            self._batch(batch_id, stream, headers, stop, before, after), behind=dict(self._behind)
+        )
+        shards = np.unique(headers["shard"]).tolist()
+        holes = bool((places[chosen] > stop).any())
+        for shard in shards:
+            self._have(shard, after.end.shards[stream.shards[shard]], stream, holes=holes)
+        self.go_behind(batch)
+        return batch
+
+    def _batch(
+        self, batch_id: int, stream: Stream, headers: Headers, stop: int, before: Progress, after: Progress
+    ) -> Batch:
+        """Return a batch of headers from here to `stop` indexes further in the log."""
+        return Batch(
+            batch_id=batch_id,
+            before=before,
+            after=after,
+            headers=headers,
+            names=stream.names,
+            log_start=self.read,
+            log_stop=self.read + stop,
+            generation=stream.generation,
+            shards=stream.shards,
+        )
+
+    def go_behind(self, batch: Batch) -> None:
+        """Stand behind a batch of this log."""
+        self.read, self._progress = batch.log_stop, batch.after
+
+    def go_back(self, taken: Sequence[Batch]) -> None:
+        """Stand before batches that were taken back, the newest that were given, oldest first."""
+        self.read, self._progress = taken[0].log_start, taken[0].before
+        behind = next((batch.behind for batch in taken if batch.behind is not None), self._behind)
+        self._behind = dict(behind)
+
+    def _have(self, shard: int, position: Position, stream: Stream, *, holes: bool) -> None:
+        """Note that all of a shard up to `position` was given; with `holes`, the log has more between."""
+        before = self._behind.pop(shard, None)
+        if before is not None and self._told_by_gtid(shard, before, stream):
+            self._behind[shard] = replace(before, gtid_set=position.gtid_set)
+        elif holes:
+            self._behind[shard] = position
+
+    def passed(self, batch: Batch, stream: Stream) -> None:
+        """Take note that a batch was acknowledged: nothing after it in its shards is done with.
+
+        Unless that is told by GTIDs: a server that wrote in another order may bring any of them later.
+        """
+        if batch.behind is not None:
+            return
+        for shard in np.unique(batch.headers["shard"]).tolist():
+            before = self._behind.get(shard)
+            if before is None:
+                continue
+            brought = stream.base.ack.shards[stream.shards[shard]].gtid_set
+            if not self._told_by_gtid(shard, before, stream) or brought.contains(before.gtid_set):
+                del self._behind[shard]
+
+    @staticmethod
+    def _told_by_gtid(shard: int, position: Position, stream: Stream) -> bool:
+        """Return whether it is GTIDs that tell what is done with: the position is in another server's log."""
+        return bool(position.gtid_set) and not position.is_of(stream.servers[shard])
+
+    def _raise_keys(self, headers: Headers) -> None:
+        """Apply rule 2 to headers that are about to leave."""
+        low = headers["key_us"] < self._passed_us
+        # The key of one that was not believed says nothing of when it was committed.
+        believed = (headers["flags"] & Flag.FUTURE) == 0
+        headers["flags"][low & believed] |= np.uint16(Flag.LATE)
+        headers["key_us"][low] = self._passed_us
+
+    def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:
+        """Return which headers are not done with."""
+        fresh = np.ones(len(headers), dtype=bool)
+        for shard, position in self._behind.items():
+            mine = headers["shard"] == shard
+            same = position.is_of(stream.servers[shard])
+            fresh[mine] = ~up_to(headers[mine], stream.names, position, same_server=same)
+        return fresh
+
+
+def _may_come(stream: Stream) -> bool:
+    """Return whether more may come out though nothing is given."""
+    return not stream.draining and not stream.crowded
+
+
+def _up_to_a_gap(headers: Headers) -> int:
+    """Return how many of the headers go before one in front of which others of its shard were left out.
+
+    A batch is a run of each shard's sequences. Behind a failover, what is old for a subscriber may lie
+    between what is new: the other server wrote in an order of its own.
+    """
+    by_shard = np.argsort(headers["shard"], kind="stable")
+    shard, sequence = headers["shard"][by_shard], headers["sequence"][by_shard]
+    gaps = by_shard[1:][(shard[1:] == shard[:-1]) & (sequence[1:] != sequence[:-1] + 1)]
+    return int(gaps.min()) if len(gaps) else len(headers)

@@ -1,0 +1,63 @@
+"""Standing: what is known of a shard in one generation of the stream; a rewind begins it anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from merge.errors import CanalGroupError
+from merge.events import ShardReported
+from merge.values.position import Position
+
+
+class ShardPhase(StrEnum):
+    """What the group knows of a shard."""
+
+    #: asked to read on, no answer yet
+    OPENING = "opening"
+    #: its headers come in
+    OPEN = "open"
+    #: stopped at data it cannot process
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class ShardState:
+    """What is known of a shard in this generation."""
+
+    phase: ShardPhase = ShardPhase.OPENING
+    #: when the state was entered
+    since_us: int = 0
+    #: when it last brought a header or a greater promise
+    moved_us: int = 0
+    #: when it last said that its ring is full
+    full_us: int = 0
+    #: whether its last report said so
+    full: bool = False
+    #: where it was opened; None until it was
+    opened_at: Position | None = None
+    #: its source's clock, and a time by the shell's clock before it was read; None: not known
+    clock: tuple[int, int] | None = None
+    #: identity of the server that its headers are of; empty: not known
+    server: str = ""
+    #: when the binlog files that its headers name were created, by name: an entry a file
+    created: dict[str, int] = field(default_factory=dict)
+    #: where it was asked to open; None: where its settings say
+    asked_at: Position | None = None
+    #: reports that came before merging began; bounded by its ring
+    early: list[ShardReported] = field(default_factory=list)
+    #: why it is not open
+    error: CanalGroupError | None = None
+    #: when its source first refused `asked_at`, purged or none of its own; None: it has not
+    purged_us: int | None = None
+    reason: str = ""
+    #: sequence of the last header that was taken, and of the last that was freed; -1: none
+    taken: int = -1
+    freed: int = -1
+
+    def goes_on(self, at_us: int) -> None:
+        """Note that it brought something: one that had stopped at its data has got past it."""
+        self.moved_us = max(self.moved_us, at_us)
+        if self.phase is ShardPhase.FAILED:
+            self.phase, self.since_us, self.error = ShardPhase.OPEN, at_us, None
+            self.purged_us = None

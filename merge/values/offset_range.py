@@ -1,0 +1,289 @@
+"""An offset range: the set between two group positions, in an order that depends on nothing else.
+
+A batch of `get` is a run of the merged log, and the log is made anew after every recovery: late transactions
+and equal keys may come out of it in another order. An offset range is not: which transactions belong to it is
+said by the two positions, shard by shard, and their order by what stands in the binlogs:
+
+    key   max(commit_us, greatest key of the start position), never smaller than the shard's key before;
+          without commit_us where that is after the greatest key of the end position: it was not believed
+    order (key, shard_index, place in the shard's binlog)
+
+So the same two positions are the same rows with the same numbers, however often, and by whichever server,
+they are read. Keys never decrease from an offset range to the one that follows it. A header is flagged LATE
+here if it was committed before the greatest key of the start position.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from merge.errors import DataError, UsageError
+from merge.values.gtid import NO_GTIDS
+from merge.values.header import Flag, Headers
+from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
+from merge.values.progress import Progress, gtids_after
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """What is asked for: behind `start`, up to and with `until` or as much as the bounds allow."""
+
+    #: where every shard stands at a transaction's end; everything before it is done with
+    start: GroupPosition
+    #: where it ends; None: where the bounds say
+    until: GroupPosition | None = None
+    #: bounds of an offset range without `until`; one transaction always belongs to it
+    rows_max: int = 65_536
+    bytes_max: int = 8 << 20
+    #: it waits for so many rows, if the bounds let it have them
+    rows_min: int = 0
+    #: greatest key of an offset range without `until`; None: any
+    key_us_max: int | None = None
+
+    def check(self) -> None:
+        """Return if the positions can be what they are asked for.
+
+        Raises:
+            UsageError: one of them stands inside a transaction.
+        """
+        for position in (self.start, self.until):
+            for shard, place in position.shards.items() if position is not None else ():
+                if place.rows_into_transaction:
+                    raise UsageError(
+                        f"{shard} stands inside a transaction, at {place}; offset ranges begin and end"
+                        f" between two.",
+                        hint="Pass positions that were acknowledged, or ends of offset ranges.",
+                    )
+
+
+def same_places(one: GroupPosition, other: GroupPosition) -> bool:
+    """Return whether two positions stand at one place; shards that only one of them knows do not count."""
+    return one.sequence == other.sequence and all(
+        _same(one.shards[shard], other.shards[shard]) for shard in one.shards.keys() & other.shards.keys()
+    )
+
+
+def reaches_back(base: Mapping[str, Position], start: Mapping[str, Position]) -> bool:
+    """Return whether a log that begins at `base` holds what follows `start`, in each shard that both name."""
+    return all(_not_behind(base[shard], place) for shard, place in start.items() if shard in base)
+
+
+def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None = None) -> Headers:
+    """Return an offset range's headers in its order, with its keys and flags; see the module.
+
+    Args:
+        headers: (n,) HEADER, each shard's in its own order.
+        start: what they follow.
+        until: where they end, as it was noted when they were first read; None: they are read first.
+    """
+    floor_us = start.passed_us
+    arranged = headers.copy()
+    commit_us = arranged["commit_us"]
+    future = (arranged["flags"] & Flag.FUTURE) != 0
+    if until is not None:
+        reached_us = until.passed_us
+    else:
+        reached_us = max(floor_us, int(commit_us[~future].max(initial=0)))
+    future = commit_us > reached_us
+    flags = arranged["flags"] & ~np.uint16(Flag.LATE | Flag.FUTURE)
+    flags |= np.where(commit_us < floor_us, np.uint16(Flag.LATE), np.uint16(0))
+    arranged["flags"] = flags | np.where(future, np.uint16(Flag.FUTURE), np.uint16(0))
+    arranged["key_us"] = np.where(future, floor_us, np.maximum(commit_us, floor_us))
+    for shard in np.unique(arranged["shard"]):
+        mine = arranged["shard"] == shard
+        arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
+    return arranged[np.lexsort((arranged["shard"], arranged["key_us"]))]
+
+
+def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> str:
+    """Return a digest of the transactions of an offset range in their order, whatever fragments they came in.
+
+    A server that took over may have stamped the same transactions otherwise: a replica of MariaDB stamps the
+    last statement where its source stamps the COMMIT. Then they stand in another order when read again.
+
+    Args:
+        headers: (n,) HEADER, in the offset range's order; those without rows do not count.
+        names: what their indexes point to.
+        shards: names of the shards by shard_index.
+    """
+    mine = headers[headers["row_end"] > headers["row_begin"]]
+    if not len(mine):
+        return ""
+    by_gtid = mine["gtid_number"] > 0
+    columns = (
+        _digests(mine["shard"], shards),
+        _digests(np.where(by_gtid, mine["gtid_source"], mine["file"]), names),
+        np.where(by_gtid, mine["gtid_number"], mine["begin_offset"]).astype(np.int64),
+    )
+    begins = np.ones(len(mine), dtype=bool)
+    begins[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    first = np.flatnonzero(begins)
+    rows = np.add.reduceat((mine["row_end"] - mine["row_begin"]).astype(np.int64), first)
+    digest = hashlib.blake2b(rows.tobytes(), digest_size=16)
+    for column in columns:
+        digest.update(column[first].tobytes())
+    return digest.hexdigest()
+
+
+def _digests(indexes: NDArray[np.integer], texts: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each text that an index points to: indexes are of one server's making."""
+    found, places = np.unique(indexes, return_inverse=True)
+    return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[places]
+
+
+def whole(headers: Headers, lead: int, count: int) -> int:
+    """Return how many of the first headers, about `count`, are whole transactions.
+
+    Transactions in a log are not interleaved, so the end of one is an end for all shards.
+
+    Args:
+        headers: (n,) HEADER, as they stand in the log.
+        lead: headers without rows that leave with what follows them.
+        count: how many are wanted.
+
+    Returns:
+        More than `lead`, if there are as many headers; 0: the transaction behind it is not whole yet.
+    """
+    ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
+    if lead < len(headers):
+        ends = ends[ends > lead]
+    before = ends[ends <= count]
+    chosen = before[-1:] if len(before) else ends[:1]
+    return int(chosen[0]) if len(chosen) else 0
+
+
+def up_to(
+    headers: Headers, names: tuple[str, ...], place: Position, *, same_server: bool
+) -> NDArray[np.bool_]:
+    """Return which headers, of the place's shard, end at or before it.
+
+    Args:
+        headers: (n,) of one shard.
+        names: what their indexes point to.
+        place: in that shard.
+        same_server: whether they are of the place's server. Of another one it is the GTIDs that tell.
+    """
+    if not same_server:
+        return _held(headers, names, place)
+    base, number = file_order(place.file)
+    numbers = np.zeros(len(names), dtype=np.int64)
+    for index in np.unique(headers["file"]):
+        file_base, file_number = file_order(names[index])
+        # A server whose binlog has another base name: rather twice than never.
+        numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
+    files = numbers[headers["file"]]
+    old: NDArray[np.bool_] = (files < number) | ((files == number) & (headers["end_offset"] <= place.offset))
+    return old
+
+
+def without_left(offset_range: OffsetRange, left: Collection[str]) -> GroupPosition:
+    """Return the end of an offset range without the shards that left the group.
+
+    Raises:
+        UsageError: one of them has rows in the offset range, or may have: nobody can read them any more.
+    """
+    until = offset_range.until
+    assert until is not None, "its end was noted"
+    gone = until.shards.keys() & set(left)
+    for shard in sorted(gone):
+        begin, place = offset_range.start.shards.get(shard), until.shards[shard]
+        if begin is None or not _same(begin, place):
+            raise UsageError(
+                f"Shard {shard} left the group: what it had up to {place} cannot be read any more.",
+                hint="Begin the query anew, from a position after that.",
+                shard=shard,
+            )
+    return replace(until, shards={name: until.shards[name] for name in until.shards if name not in gone})
+
+
+def covered(
+    until: GroupPosition,
+    start: GroupPosition,
+    headers: Headers,
+    names: tuple[str, ...],
+    shards: tuple[str, ...],
+    servers: tuple[str, ...],
+) -> NDArray[np.bool_] | None:
+    """Return which headers stand up to and with `until`; None: not all that do are among them yet.
+
+    Args:
+        until: a shard that it does not name has none.
+        start: what the headers follow.
+        headers: (n,) HEADER, each shard's in its own order.
+        names: what their indexes point to.
+        shards: names of the shards by shard_index.
+        servers: identities of the servers that the headers are of, by shard_index.
+    """
+    within = np.zeros(len(headers), dtype=bool)
+    for index, name in enumerate(shards):
+        place, begin = until.shards.get(name), start.shards.get(name)
+        if place is None or (begin is not None and _same(begin, place)):
+            continue
+        mine = np.flatnonzero(headers["shard"] == index)
+        same_server = place.is_of(servers[index])
+        old = up_to(headers[mine], names, place, same_server=same_server)
+        if same_server:
+            complete = not old.all() or (len(mine) > 0 and _ends_at(headers[mine[-1]], names, place))
+        else:
+            gtids = begin.gtid_set if begin is not None else NO_GTIDS
+            ends = np.flatnonzero(old & ((headers[mine]["flags"] & Flag.END) != 0))
+            complete = bool(place.gtid_set) and gtids_after(gtids, headers[mine], ends, names).contains(
+                place.gtid_set
+            )
+        if not complete:
+            return None
+        within[mine[old]] = True
+    return within
+
+
+def _ends_at(header: np.void, names: tuple[str, ...], place: Position) -> bool:
+    return (names[header["file"]], int(header["end_offset"])) == (place.file, place.offset)
+
+
+def check_same(until: GroupPosition, progress: Progress) -> None:
+    """Return if an offset range that was read again has as many rows as when its end was noted.
+
+    Raises:
+        DataError: it has not.
+    """
+    if progress.end.sequence == until.sequence:
+        return
+    raise DataError(
+        f"What ends at row {until.sequence} of the merged stream ends at row {progress.end.sequence} now that"
+        " it is read again.",
+        hint="The instance's filter or its shards were changed since; begin anew from another position.",
+        expected=until.sequence,
+        found=progress.end.sequence,
+    )
+
+
+def _held(headers: Headers, names: tuple[str, ...], place: Position) -> NDArray[np.bool_]:
+    """Return which headers are transactions before the place by their GTIDs; one without a GTID is not."""
+    held = np.zeros(len(headers), dtype=bool)
+    for source in np.unique(headers["gtid_source"]):
+        its = headers["gtid_source"] == source
+        held[its] = place.gtid_set.holds(names[source], headers["gtid_number"][its])
+    return held
+
+
+def _same(one: Position, other: Position) -> bool:
+    return (one.file, one.offset, one.rows_into_transaction) == (
+        other.file,
+        other.offset,
+        other.rows_into_transaction,
+    ) and (one.is_of(other.server) and (one.server != ANY_SERVER or one.gtid_set == other.gtid_set))
+
+
+def _not_behind(base: Position, place: Position) -> bool:
+    if _same(base, place):
+        return True
+    try:
+        return base <= place
+    except UsageError:  # of two servers
+        return bool(base.gtid_set) and place.gtid_set.contains(base.gtid_set)

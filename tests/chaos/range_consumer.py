@@ -1,0 +1,162 @@
+"""The consumer process that keeps its place itself: reads offset ranges, and lets be killed at any point.
+
+    python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F --place FILE
+
+It does what a streaming engine does. What it plans is written down before it is read, that it is done with
+after its rows were kept; its place is a file that outlives it. What was planned and not done with is read
+again, by the one that is started next, and by chance by itself. The audit compares what came each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+
+import canal_group
+from canal_group.client.batch import Batch
+from canal_group.client.range_rows import RangeRows
+from chaos.journal import Step
+from chaos.recorder import BATCH_ROWS, RETRY_S, TAKEN_OVER, Journal
+from merge.values.position import GroupPosition
+
+#: how often an offset range that was read is read again
+_AGAIN = 0.2
+#: parts that an offset range is read in, at most
+_PARTS_MAX = 3
+_SPAN_S = 1.0
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the reader stands, as JSON texts of positions; written whole or not at all."""
+
+    file: Path
+    #: everything before it is done with; empty: it has not begun
+    done: str = ""
+    #: where the offset range ends that was planned; empty: none is
+    planned: str = ""
+
+    @classmethod
+    def read(cls, file: Path) -> Place:
+        """Return what stands in the file."""
+        with suppress(FileNotFoundError):
+            return cls(file, **json.loads(file.read_text()))
+        return cls(file)
+
+    def write(self) -> None:
+        """Make it outlive the process."""
+        said = {name: value for name, value in asdict(self).items() if name != "file"}
+        new = self.file.with_suffix(".new")
+        with new.open("w") as opened:
+            opened.write(json.dumps(said))
+            opened.flush()
+            os.fsync(opened.fileno())
+        new.replace(self.file)
+
+
+@dataclass(slots=True)
+class Spanner:
+    """One consumer of offset ranges, its place and its journal."""
+
+    consumer: canal_group.Consumer
+    journal: Journal
+    place: Place
+    chance: Random
+    #: what is done with, and not acknowledged yet
+    _finished: list[int] = field(default_factory=list)
+
+    def step(self) -> None:
+        """Plan an offset range, or the one that was planned before; read it, and be done with it."""
+        try:
+            if not self.place.done:
+                self.place.done = self.consumer.cursor.to_json()
+                self.place.write()
+            offset_range = self._planned()
+            if offset_range is None:
+                return
+            self._read(offset_range)
+            if self.chance.random() < _AGAIN:
+                return  # and planned it is: it comes again
+            self._finish(offset_range)
+        except (canal_group.RolledBack, canal_group.NotSubscribed, canal_group.RetryableError) as error:
+            self.journal.note(Step("error", error=f"{type(error).__name__}: {error}"))
+            self._finished.clear()
+            if isinstance(error, canal_group.NotSubscribed):
+                self.consumer.subscribe()
+            if isinstance(error, canal_group.RetryableError):
+                time.sleep(error.retry_after_s)
+
+    def _planned(self) -> Batch | None:
+        """Return the offset range that is planned by now; None: nothing is there."""
+        self._acknowledge()
+        start = GroupPosition.from_json(self.place.done)
+        if self.place.planned:
+            until = GroupPosition.from_json(self.place.planned)
+            return self.consumer.offset_range(start, until, timeout=_SPAN_S)
+        offset_range = self.consumer.offset_range(start, rows_max=BATCH_ROWS, timeout=_SPAN_S)
+        if offset_range is not None:
+            self.place.planned = offset_range.end.to_json()
+            self.place.write()
+        return offset_range
+
+    def _read(self, offset_range: Batch) -> None:
+        """Keep the rows, in parts as workers elsewhere read them."""
+        count = self.chance.randint(1, _PARTS_MAX)
+        source = RangeRows.of(self.consumer, offset_range, {"format": "envelope"})
+        rows = pa.concat_tables([source.read(index, count) for index in range(count)])
+        where = {"start": self.place.done, "cursor": self.place.planned}
+        self.journal.note(
+            Step("read", batch_id=source.batch_id, rows=self.journal.rows(rows), **where)  # type: ignore[arg-type]
+        )
+
+    def _finish(self, offset_range: Batch) -> None:
+        self.place.done, self.place.planned = self.place.planned, ""
+        self.place.write()
+        self.journal.note(Step("done", batch_id=offset_range.batch_id, cursor=self.place.done))
+        self._finished.append(offset_range.batch_id)
+
+    def _acknowledge(self) -> None:
+        """Let rings and binlogs go what is done with."""
+        while self._finished:
+            try:
+                cursor = self.consumer.ack(self._finished[0])
+            except (canal_group.RolledBack, canal_group.UnknownBatch, canal_group.AckOutOfOrder):
+                # The place tells where to go on, and the cursor follows with the next one.
+                self._finished.clear()
+                self.consumer.rollback()
+                return
+            self.journal.note(Step("acked", batch_id=self._finished.pop(0), cursor=cursor.to_json()))
+
+
+def main() -> int:
+    """Read offset ranges until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option in ("--zookeeper", "--destination", "--client", "--folder", "--place"):
+        parser.add_argument(option, required=True)
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    journal = Journal(Path(asked.folder))
+    where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
+    with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
+        journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
+        range_consumer = Spanner(consumer, journal, Place.read(Path(asked.place)), Random(asked.folder))
+        try:
+            while True:
+                range_consumer.step()
+        except canal_group.FencedError as error:
+            journal.note(Step("fenced", error=str(error)))
+            return TAKEN_OVER
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Offset ranges: exactly once, for the client that keeps its place itself.
+
+What it did is a chain: each offset range that it was done with begins where the one before ended, whatever
+died in between. An offset range that was read again must have the same rows in the same order, in every
+column but `late`, see ADR 15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from chaos.journal import Step, rows_of, steps_of
+from merge.values.position import GroupPosition
+
+
+@dataclass(slots=True)
+class OffsetRange:
+    """An offset range, and each reading of it."""
+
+    #: JSON texts of its positions
+    start: str
+    end: str
+    readings: list[tuple[Path, Step]] = field(default_factory=list)
+    #: when it was done with, microseconds since 1970; 0: it was not
+    done_us: int = 0
+
+    def rows(self) -> pa.Table:
+        """Return its rows as they were read last."""
+        return rows_of(*self.readings[-1])
+
+    def __str__(self) -> str:
+        return f"The offset range behind row {GroupPosition.from_json(self.start).sequence}"
+
+
+def ranges_of(folders: Sequence[Path]) -> list[OffsetRange]:
+    """Return what a client id has read, in order.
+
+    Args:
+        folders: of its processes, in the order of their begin; one ran at a time.
+    """
+    found: list[OffsetRange] = []
+    for folder in folders:
+        for step in steps_of(folder):
+            if step.what == "read":
+                # What was planned and never read may be planned anew, with another end.
+                if not found or (found[-1].start, found[-1].end) != (step.start, step.cursor):
+                    found.append(OffsetRange(step.start, step.cursor))
+                found[-1].readings.append((folder, step))
+            elif step.what == "done" and found:
+                found[-1].done_us = step.at_us
+    return found
+
+
+def rereads(offset_ranges: Sequence[OffsetRange]) -> int:
+    """Return how many times an offset range was read again."""
+    return sum(len(offset_range.readings) - 1 for offset_range in offset_ranges)
+
+
+def done_with(offset_ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """Return the offset ranges whose rows were taken.
+
+    A process may die between its place and its journal: then the next offset range, which begins there, says
+    so.
+    """
+    taken = []
+    for index, offset_range in enumerate(offset_ranges):
+        following = offset_ranges[index + 1] if index + 1 < len(offset_ranges) else None
+        if offset_range.done_us == 0 and following is not None and following.start == offset_range.end:
+            offset_range.done_us = following.readings[0][1].at_us
+        if offset_range.done_us:
+            taken.append(offset_range)
+    return taken
+
+
+def not_the_same(
+    offset_ranges: Sequence[OffsetRange], placed: Callable[[pa.Table], pa.Table]
+) -> Iterator[str]:
+    """Yield the ranges that were other rows, or other ones in another order, when they were read again.
+
+    Args:
+        offset_ranges: all of them.
+        placed: gives rows places that a failover leaves as they are, see `places.Places`.
+    """
+    for offset_range in offset_ranges:
+        first, *others = (
+            placed(rows_of(folder, step)).drop_columns(["late"]) for folder, step in offset_range.readings
+        )
+        for number, other in enumerate(others, 2):
+            if not other.equals(first):
+                yield f"{offset_range}: reading {number} differs from the first ({len(other)}, {len(first)})."
+
+
+def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:
+    """Yield the places where the ranges that were done with do not follow each other, or miscount rows."""
+    at: str | None = None
+    for offset_range in offset_ranges:
+        if at is not None and offset_range.start != at:
+            yield f"{offset_range} does not begin where the one before ended."
+        at = offset_range.end
+        begin, end = (
+            GroupPosition.from_json(text).sequence for text in (offset_range.start, offset_range.end)
+        )
+        rows = offset_range.rows()
+        if len(rows) != end - begin or (len(rows) and rows["seq"].to_numpy()[0] != begin):
+            yield f"{offset_range} has {len(rows)} rows and ends behind row {end}."

@@ -1,0 +1,314 @@
+"""A shard's door for rows: what comes through it, and who does not."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
+from pyarrow import flight
+
+from actors.store.ring import BatchMode, RingBounds, RingStore
+from actors.store.rows import Wanted, gather, message, opened, read_message
+from actors.transport.bind_address import certificate_where_reached
+from actors.transport.row_client import RowClient
+from actors.transport.row_server import RowServer
+from actors.transport.row_ticket import RowTicket
+from canal_group.shared_memory.near import new_name
+from merge.errors import ConfigError, ShardUnavailable, UsageError
+from merge.rows.assemble import ShardRows
+from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
+from merge.values.header import HEADER, WHOLE
+
+ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
+
+
+def record_batch(rows, kind=None):
+    """Rows of a chunk's table, from (header, row, op, before, after)."""
+    schema = rows_schema([pa.field("id", kind or pa.int64())], b'["id"]')
+    values = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.RecordBatch.from_pylist(values, schema=schema)
+
+
+def chunk(headers, *tables, statements=()):
+    found = np.zeros(headers, dtype=HEADER)
+    found["flags"], found["rows"], found["row_end"], found["bytes"] = WHOLE, 1, 1, 10
+    said = [dict(zip(STATEMENTS.names, one, strict=True)) for one in statements]
+    return Chunk(
+        found,
+        ("bin.000001", ""),
+        tuple(TableRows(*table) for table in tables),
+        pa.RecordBatch.from_pylist(said, schema=STATEMENTS) if said else None,
+    )
+
+
+def insert(header, number):
+    return (header, 0, Op.INSERT, None, {"id": number})
+
+
+@pytest.fixture
+def ring():
+    """Sequences 0 to 6: two chunks with orders, one delete among them, items, and a statement."""
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 16))
+    ring.put(chunk(3, (ORDERS, record_batch([insert(0, 10), insert(1, 11), insert(2, 12)]))))
+    ring.put(
+        chunk(
+            4,
+            (ORDERS, record_batch([insert(0, 13), (2, 0, Op.DELETE, {"id": 10}, None)])),
+            (ITEMS, record_batch([insert(1, 1)])),
+            statements=[(3, 0, "shop", "orders", "ALTER", "alter table orders add x int")],
+        )
+    )
+    ring.try_get()
+    return ring
+
+
+def rows_of(ring, begin, end, wanted=None):
+    payloads = gather(ring.fetch(begin, end), wanted or Wanted())
+    return opened(read_message(message(payload)) for payload in payloads)
+
+
+def found(shard_rows):
+    return [
+        (table.name.table, table.rows["_sequence"].to_pylist(), table.rows["after"].to_pylist())
+        for table in shard_rows.tables
+    ]
+
+
+def test_just_the_range_comes_with_sequences_of_the_ring(ring):
+    rows = rows_of(ring, 1, 7)
+    assert found(rows) == [
+        ("orders", [1, 2, 3, 5], [{"id": 11}, {"id": 12}, {"id": 13}, None]),
+        ("items", [4], [{"id": 1}]),
+    ]
+    assert rows.statements["_sequence"].to_pylist() == [6]
+    assert found(rows_of(ring, 4, 5)) == [("items", [4], [{"id": 1}])]
+
+
+def test_only_the_wanted_table_comes(ring):
+    rows = rows_of(ring, 0, 7, Wanted(ITEMS))
+    assert found(rows) == [("items", [4], [{"id": 1}])]
+    assert rows.statements is None
+    assert rows_of(ring, 0, 7, Wanted(TableName("shop", "nothing"))).tables == ()
+
+
+def test_only_tables_that_a_filter_names_come_and_statements_on_them(ring):
+    rows = rows_of(ring, 0, 7, Wanted(table_filter=r"shop\.items"))
+    assert found(rows) == [("items", [4], [{"id": 1}])]
+    assert rows.statements is None
+    rows = rows_of(ring, 4, 7, Wanted(table_filter=r"shop\.ord.*"))
+    assert found(rows) == [("orders", [5], [None])]
+    assert rows.statements["_sequence"].to_pylist() == [6]
+    assert rows_of(ring, 0, 7, Wanted(table_filter="none")) == ShardRows()
+    with pytest.raises(ConfigError):
+        rows_of(ring, 0, 7, Wanted(table_filter="(a)\\1"))
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_images_before_the_change_come_where_they_are_looked_at(ring, before):
+    wanted = Wanted(ORDERS, before=before)
+    (inserts,) = rows_of(ring, 0, 3, wanted).tables
+    assert inserts.rows.schema.names == ["_sequence", "_row", "_op", "after"], "no row has one"
+    (deletes,) = rows_of(ring, 0, 7, wanted).tables
+    assert deletes.rows["before"].to_pylist() == [None, None, None, None, {"id": 10}]
+
+
+def test_an_update_needs_its_image_before_only_on_request():
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 2))
+    ring.put(chunk(1, (ORDERS, record_batch([(0, 0, Op.UPDATE, {"id": 1}, {"id": 2})]))))
+    (asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=True)).tables
+    assert asked.rows["before"].to_pylist() == [{"id": 1}]
+    (not_asked,) = rows_of(ring, 0, 1, Wanted(ORDERS, before=False)).tables
+    assert "before" not in not_asked.rows.schema.names
+
+
+@pytest.mark.parametrize("columns", [("note",), ("nothing",)])
+def test_only_the_wanted_columns_come_and_a_missing_image_stays_missing(columns):
+    schema = rows_schema([pa.field("id", pa.int64()), pa.field("note", pa.utf8())], b'["id"]')
+    changes = [
+        (0, 0, Op.INSERT, None, {"id": 1, "note": "a"}),
+        (1, 0, Op.UPDATE, {"id": 1, "note": "a"}, {"id": 1, "note": None}),
+        (2, 0, Op.DELETE, {"id": 1, "note": None}, None),
+    ]
+    values = [dict(zip(schema.names, change, strict=True)) for change in changes]
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    ring.put(chunk(3, (ORDERS, pa.RecordBatch.from_pylist(values, schema=schema))))
+    (rows,) = rows_of(ring, 1, 3, Wanted(ORDERS, True, columns)).tables
+    assert rows.rows.schema.metadata == schema.metadata
+    kept = [name for name in columns if name in {"id", "note"}]
+    for side, images in (("before", [("a",), (None,)]), ("after", [(None,), None])):
+        assert rows.rows.schema.field(side).type.names == kept
+        if kept:
+            wanted = [None if image is None else {"note": image[0]} for image in images]
+            assert rows.rows[side].to_pylist() == wanted
+
+
+def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
+    ring = RingStore(RingBounds(BatchMode.ITEMS, 4))
+    for value in "ab":
+        ring.put(chunk(1, (ORDERS, record_batch([insert(0, value)], pa.dictionary(pa.int8(), pa.utf8())))))
+    (table,) = rows_of(ring, 0, 2).tables
+    assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
+
+
+def doors(ring, host="127.0.0.1", *, tls=None):
+    """Doors of one ring, each behind the one before."""
+
+    def rows(ticket):
+        if ticket.generation != 3:
+            raise ShardUnavailable("The shard is not open under that generation.", retry_after_s=0.1)
+        return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
+
+    return RowServer(rows, host, tls=tls)
+
+
+@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", None), ("127.0.0.1", True), ("127.0.0.2", True)])
+def test_rows_and_refusals_come_through_the_door(ring, host, tls, near):
+    door = doors(ring, host, tls=tls)
+    assert door.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
+    address = door.address if near else replace(door.address, near=None)
+    client = RowClient("s0", lambda: address)
+    assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
+    with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
+        client.fetch(RowTicket(1, 2, 0, 7))
+    assert caught.value.retry_after_s == 0.1
+    with pytest.raises(UsageError, match="are not in the ring"):
+        client.fetch(RowTicket(1, 3, 0, 8))
+    door.close()
+
+
+def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
+    """1. on one machine nothing passes the far door; 2. elsewhere there is no near one, and they are sent."""
+    door = doors(ring)
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS))
+    wanted = [("items", [4], [{"id": 1}])]
+    nowhere = replace(door.address, location="grpc://127.0.0.1:1")
+    assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
+    for near in (None, replace(door.address.near, name=new_name())):
+        client = RowClient("s0", lambda near=near: replace(door.address, near=near))
+        assert found(client.fetch(ticket)) == wanted
+    door.close()
+
+
+def test_who_does_not_know_the_secret_gets_nothing(ring):
+    door = doors(ring)
+    client = flight.FlightClient(door.address.location)
+    ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": door.address.secret}).encode()
+
+    def asked(named, shown):
+        headers = [] if shown is None else [(b"authorization", f"Bearer {shown}".encode())]
+        return client.do_get(flight.Ticket(named), flight.FlightCallOptions(headers=headers)).read_all()
+
+    for shown in (None, "", "x", door.address.secret[:-1]):
+        with pytest.raises(flight.FlightUnauthenticatedError):
+            asked(ticket, shown)
+    for malformed in (b"{}", b"", b"[]", b'"x"', b"[" * 10_000):
+        with pytest.raises(flight.FlightError, match="malformed"):
+            asked(malformed, door.address.secret)
+    assert asked(ticket, door.address.secret).num_rows
+    assert door.address.secret not in repr(door.address)
+    door.close()
+
+
+def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
+    """1. its address carries the certificate; 2. another door's, or none, is refused; 3. so is no TLS."""
+    door, other, plain = doors(ring, tls=True), doors(ring, tls=True), doors(ring)
+    assert door.address.location.startswith("grpc+tls://")
+    assert plain.address.location.startswith("grpc://")
+    assert plain.address.certificate is None
+    assert "CERTIFICATE" not in repr(door.address)
+    ticket = RowTicket(1, 3, 0, 7)
+    far = replace(door.address, near=None)
+    as_plain = door.address.location.replace("grpc+tls", "grpc")
+    for wrong in (
+        replace(far, certificate=other.address.certificate),
+        replace(far, certificate=None),
+        replace(far, location=as_plain, certificate=None),
+    ):
+        with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
+            RowClient("s0", lambda wrong=wrong: wrong).fetch(ticket)
+    for made in (door, other, plain):
+        made.close()
+
+
+@pytest.mark.parametrize(("host", "name"), [("10.0.0.7", "10.0.0.7"), ("::1", "::1"), ("node7", "node7")])
+def test_a_certificate_is_of_its_host(host, name):
+    made = certificate_where_reached(host, tls=True)
+    names = load_pem_x509_certificate(made.certificate).extensions.get_extension_for_class(
+        SubjectAlternativeName
+    )
+    assert [str(one.value) for one in names.value] == [name]
+    assert b"PRIVATE KEY" in made.key
+    assert "PRIVATE KEY" not in repr(made)
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "made"),
+    [("127.0.0.1", None, False), ("::1", None, False), ("10.0.0.7", None, True), ("10.0.0.7", False, False)],
+)
+def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, made):
+    assert (certificate_where_reached(host, tls) is not None) == made
+
+
+@pytest.mark.parametrize("near", [True, False])
+def test_a_door_that_is_gone_is_asked_for_anew(ring, near):
+    """1. rows come; 2. the shard restarts; 3. rows come through its new door; 4. it is away: that is said."""
+    door = doors(ring)
+    asked = []
+
+    def ask():
+        asked.append(door.address if near else replace(door.address, near=None))
+        return asked[-1]
+
+    client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
+    assert client.fetch(ticket).tables
+    assert client.fetch(ticket).tables
+    assert len(asked) == 1
+    old, door = door, doors(ring)
+    old.close()
+    assert client.fetch(ticket).tables
+    assert asked[1].secret != asked[0].secret
+    door.close()
+    with pytest.raises(ShardUnavailable, match="s0 hands out no rows"):
+        client.fetch(ticket)
+    assert len(asked) == 3
+
+
+class Elsewhere(flight.FlightServerBase):
+    """What came back on the port of a door that is gone."""
+
+    def __init__(self, port, ring):
+        super().__init__(f"grpc://127.0.0.1:{port}")
+        self._ring = ring
+
+    def do_get(self, *_):
+        rows = [message(payload) for payload in gather(self._ring.fetch(4, 5), Wanted())]
+        return flight.RecordBatchStream(pa.Table.from_batches(rows).to_reader())
+
+
+def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
+    """1. a gateway that has rows from a door stays connected; 2. the door is gone, and is missed by another;
+    3. a new one is on its port: who asks now gets rows, and waits for nobody's next attempt.
+    """
+    door = doors(ring)
+    far = replace(door.address, near=None)
+    ticket = RowTicket(1, 3, 4, 5)
+    stays = RowClient("s0", lambda: far)
+    assert stays.fetch(ticket).tables
+    door.close()
+    with pytest.raises(ShardUnavailable):
+        RowClient("s0", lambda: far).fetch(ticket)
+    back = Elsewhere(int(far.location.rpartition(":")[2]), ring)
+    assert RowClient("s0", lambda: far).fetch(ticket).tables
+    back.shutdown()
+
+
+@pytest.mark.parametrize("columns", ["id", [1], [["id"]], {"id": 1}, 7])
+def test_a_ticket_names_tables_and_columns_by_texts(columns):
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",), table_filter="a,b"))
+    assert RowTicket.from_dict(json.loads(json.dumps(ticket.to_dict()))) == ticket
+    for wanted in ({"columns": columns}, {"table": columns}):
+        with pytest.raises(TypeError):
+            RowTicket.from_dict({**ticket.to_dict(), "wanted": {**ticket.to_dict()["wanted"], **wanted}})
