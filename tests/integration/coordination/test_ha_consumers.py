@@ -30,18 +30,18 @@ def connect(shop: Shop, *instances: Instance, **options: Any) -> canal_group.Con
 
 def without_answer(consumer: canal_group.Consumer, request: str, then: Callable[[], None], *, heard: bool):
     """Lose the answer to the next `request`, or the request itself; `then` runs before the consumer knows."""
-    real = consumer._door.ask_for
+    real = consumer._gateway_client.ask_for
 
     def ask_for(name: str, read: Callable[[Any], Any], **body: Any) -> Any:
         if name != request:
             return real(name, read, **body)
-        consumer._door.ask_for = real
+        consumer._gateway_client.ask_for = real
         if heard:
             real(name, read, **body)
         then()
         raise canal_group.ServerUnavailable("The connection broke off.", retry_after_s=0.1)
 
-    consumer._door.ask_for = ask_for
+    consumer._gateway_client.ask_for = ask_for
 
 
 def outstanding_batch(consumer: canal_group.Consumer, rows: int = 5) -> canal_group.Batch:
@@ -205,7 +205,7 @@ def test_a_killed_consumers_node_goes_and_the_one_that_waits_gets_its_batches(
 
 
 def instance_ask(consumer: canal_group.Consumer, request: str, **body: Any) -> Any:
-    return consumer._door.ask(request, client_id=CLIENT, **body)
+    return consumer._gateway_client.ask(request, client_id=CLIENT, **body)
 
 
 def test_a_consumer_without_zookeeper_has_a_node_that_its_server_keeps(

@@ -183,7 +183,7 @@ def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
         connected = []
         for chosen in (True, False):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(Consumer, "subscribe", lambda self, **_: connected.append(self.door))
+                patch.setattr(Consumer, "subscribe", lambda self, **_: connected.append(self.gateway_client))
                 canal_group.connect(uri, destination="shop", shared_memory=chosen).close()
         assert [ids(door.rows(rows=1)) for door in connected] == [[0], ["sent"]]
         for door in connected:
