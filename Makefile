@@ -32,7 +32,7 @@ soak: setup ## run the tests that take long, then chaos over seeds for so long (
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),60) $(ARGS)
 
-bench: setup ## measure: group, latency, memory, scale, parse (ARGS="group --json" for one)
+bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
 
 mutants: setup ## put small faults into merge/ and tell which no test notices (MODULES="merge/order/pending.py" SAMPLE=200 SEED=7)

@@ -90,13 +90,13 @@ def rows_body(first: int, count: int, chance: random.Random) -> bytes:
     return head + b"".join(row(first + index, chance) for index in range(count))
 
 
-def format_description() -> bytes:
-    """Return the body of a FORMAT_DESCRIPTION event."""
+def format_description(checksums: bool) -> bytes:
+    """Return the body of a FORMAT_DESCRIPTION event, which says whether events have checksums."""
     sizes = bytearray(42)
     sizes[EventType.TABLE_MAP - 1] = 8
     for each in (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS):
         sizes[each - 1] = 10
-    return struct.pack("<H50sIB", 4, _VERSION, 0, 19) + bytes(sizes) + b"\x01"
+    return struct.pack("<H50sIB", 4, _VERSION, 0, 19) + bytes(sizes) + bytes([checksums])
 
 
 def gtid(number: int) -> bytes:
@@ -115,24 +115,32 @@ def gtid(number: int) -> bytes:
 
 
 class File:
-    """Binlog events one after the other, as they stand in a file."""
+    """Binlog events one after the other, as they stand in a file.
 
-    def __init__(self) -> None:
+    Args:
+        checksums: whether they have any; the description of the file always has one.
+    """
+
+    def __init__(self, *, checksums: bool = True) -> None:
+        self._checksums = checksums
         self.events: list[bytes] = []
         self.end = 4
 
     def add(self, event_type: int, body: bytes) -> None:
-        """Append an event with header and checksum."""
-        size = 19 + len(body) + 4
+        """Append an event with its header, and its checksum if it has one."""
+        summed = self._checksums or event_type == EventType.FORMAT_DESCRIPTION
+        size = 19 + len(body) + (4 if summed else 0)
         self.end += size
         event = struct.pack("<IBIIIH", 1_700_000_000, event_type, 1, size, self.end, 0) + body
-        self.events.append(event + struct.pack("<I", zlib.crc32(event)))
+        self.events.append(event + (struct.pack("<I", zlib.crc32(event)) if summed else b""))
 
 
-def events_of(rows: int, rows_an_event: int, rows_a_transaction: int) -> list[bytes]:
+def events_of(
+    rows: int, rows_an_event: int, rows_a_transaction: int, *, checksums: bool = True
+) -> list[bytes]:
     """Return a file's events: its description, and transactions of one table, with GTIDs."""
-    file, chance = File(), random.Random(7)
-    file.add(EventType.FORMAT_DESCRIPTION, format_description())
+    file, chance = File(checksums=checksums), random.Random(7)
+    file.add(EventType.FORMAT_DESCRIPTION, format_description(checksums))
     for number, begin in enumerate(range(0, rows, rows_a_transaction), start=1):
         file.add(EventType.GTID, gtid(number))
         file.add(EventType.QUERY, struct.pack("<IIBHH", 1, 0, 4, 0, 0) + b"shop\0BEGIN")

@@ -24,7 +24,8 @@ from conf.load import build_instance
 DESTINATION = "bench"
 #: batches that the consumer has on their way
 OUTSTANDING = 2
-_WAIT_S = 60.0
+#: how long an instance may take to be ready, seconds
+WAIT_S = 60.0
 _SILENCE_S = 60.0
 _LOOK_EVERY_S = 0.05
 
@@ -61,11 +62,11 @@ def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Insta
 def await_followed(running: Instance) -> None:
     """Wait until the group has opened every shard, which then waits for its server."""
     door = GatewayClient(running.uri, DESTINATION)
-    until_s, pause = time.monotonic() + _WAIT_S, threading.Event()
+    until_s, pause = time.monotonic() + WAIT_S, threading.Event()
     try:
         while {shard["state"] for shard in door.ask("status")["shards"]} != {"connecting"}:
             if time.monotonic() > until_s:
-                raise RuntimeError(f"the shards were not opened within {_WAIT_S:g} s")
+                raise RuntimeError(f"the shards were not opened within {WAIT_S:g} s")
             pause.wait(_LOOK_EVERY_S)
     finally:
         door.close()
@@ -73,12 +74,12 @@ def await_followed(running: Instance) -> None:
 
 def consumer(running: Instance) -> Consumer:
     """Return a consumer of an instance."""
-    return connect(running.uri, destination=DESTINATION, wait_s=_WAIT_S)
+    return connect(running.uri, destination=DESTINATION, wait_s=WAIT_S)
 
 
-def processes(reader: Consumer) -> dict[str, int]:
+def processes(reader: Consumer | GatewayClient) -> dict[str, int]:
     """Return the process of every shard, the group and the gateway, and ours, which consumes."""
-    status = reader.status()
+    status = reader.ask("status") if isinstance(reader, GatewayClient) else reader.status()
     pids = {shard["shard"]: shard["pid"] for shard in status["shards"]}
     return pids | {
         "group": status["group"]["pid"],

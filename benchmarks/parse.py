@@ -47,7 +47,7 @@ from merge.values.position import Position
 
 _ROUNDS = 5
 #: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read
-_IN_MEMORY = {"bulk": (100, 0, 400_000, 2_000), "small": (1, 1, 200_000, 1_000)}
+IN_MEMORY = {"bulk": (100, 0, 400_000, 2_000), "small": (1, 1, 200_000, 1_000)}
 #: transactions on a server
 _TRANSACTIONS = {"bulk": 20_000, "small": 120_000}
 #: a statement's text beside its rows is sent to those who ask for it: the client does, ours does not
@@ -59,7 +59,7 @@ _T = TypeVar("_T")
 
 def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     """Return speed and ratios for large and for small transactions."""
-    measured = {name: in_memory(name, size) for name in _IN_MEMORY}
+    measured = {name: in_memory(name, size) for name in IN_MEMORY}
     with servers(engine, 1, _OPTIONS if engine is Engine.MARIADB else ()) as made:
         for name, times in _TRANSACTIONS.items():
             measured[name] |= from_server(made[0], fill(made, name, max(1, int(times * size))))
@@ -71,7 +71,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
 
 def in_memory(name: str, size: float) -> dict[str, float]:
     """Return our speed over packets in memory, and mysql-replication's."""
-    an_event, a_transaction, *rows = _IN_MEMORY[name]
+    an_event, a_transaction, *rows = IN_MEMORY[name]
     ours, theirs = (max(an_event, int(each * size)) // an_event * an_event for each in rows)
     our_events, their_events = (events_of(each, an_event, a_transaction or each) for each in (ours, theirs))
     packets = packets_of(our_events)
@@ -97,10 +97,10 @@ def packets_of(events: Sequence[bytes]) -> bytes:
     )
 
 
-def run_ours(packets: bytes) -> int:
-    """Return how many rows the decoder's chunks have."""
+def run_ours(packets: bytes, checksum: int = 1) -> int:
+    """Return how many rows the decoder's chunks have; `checksum` is 0 where events have none."""
     builder, arriving, buffer = ChunkBuilder(), io.BytesIO(packets), PacketBuffer()
-    decoder = BinlogDecoder("s1", Position("mysql-bin.000001", 4), TableName, builder, checksum=1)
+    decoder = BinlogDecoder("s1", Position("mysql-bin.000001", 4), TableName, builder, checksum=checksum)
     rows = 0
     while size := arriving.readinto(buffer):
         buffer.received(size)

@@ -14,8 +14,7 @@
     │   ├── CoordinatorUnavailable  ZooKeeper
     │   ├── ShardUnavailable        a shard actor
     │   ├── ServerUnavailable       the gateway, or the group actor behind it
-    │   ├── ConsumerActive          another consumer holds this client id
-    │   └── StoreFull               a ring store
+    │   └── ConsumerActive          another consumer holds this client id
     ├── FencedError         stop, never retry: somebody newer owns this
     └── DataError           the operator
         ├── PositionRefused     the source cannot begin at this position
@@ -136,10 +135,6 @@ class ServerUnavailable(RetryableError):
 
 class ConsumerActive(RetryableError):
     """Another consumer holds this client id; `holder` names it."""
-
-
-class StoreFull(RetryableError):
-    """A ring store has no room and the caller did not want to wait longer."""
 
 
 class FencedError(CanalGroupError):

@@ -11,11 +11,15 @@ Rules:
 
 1. `items` mode bounds slots. `memory` mode bounds bytes too, checked before adding: a ring below its bound
    always admits one header, however large it is.
-2. A put that waits admits a chunk in parts as there is room. A timed put or a try admits all of it or
-   nothing; a chunk of more headers than slots never fits them.
-3. A get hands out at least one header where there is one, within its bounds. A DDL leaves alone if isolation
-   is on.
+2. A put waits, and admits a chunk in parts as there is room: a chunk may have more headers than the ring has
+   slots.
+3. A get waits for a time, which may be 0, and hands out at least one header where there is one, within its
+   bound. A DDL leaves alone if isolation is on.
 4. Every method may be called from any thread. `close` ends every wait.
+
+canal's store has more forms, which nothing here would call: a put that admits all of a chunk or nothing, at
+once or within a time; a get that waits without end, or until a batch is full; a get bounded by memory units;
+and the position of the last header stored. Batches are cut by the group, see `merge.delivery.batch_limits`.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import numpy as np
 
 from actors.ports import Host
 from actors.process.host import OS_HOST
-from merge.errors import ShardUnavailable, StoreFull, UsageError
+from merge.errors import ShardUnavailable, UsageError
 from merge.values.chunk import Chunk
 from merge.values.cut import cut
 from merge.values.header import HEADER, Flag, HeaderRun, Headers
@@ -131,37 +135,6 @@ class RingStore:
                 self._admit(chunk, done, done + count)
                 done += count
 
-    def try_put(self, chunk: Chunk) -> bool:
-        """Store a chunk if there is room for all of it now; return whether it was stored.
-
-        Raises:
-            ShardUnavailable: the ring was closed.
-        """
-        with self._lock:
-            self._check_open()
-            if not self._fits(chunk):
-                return False
-            self._admit(chunk, 0, len(chunk.headers))
-            return True
-
-    def put_within(self, chunk: Chunk, timeout_s: float) -> None:
-        """Store a chunk, waiting so long for room for all of it.
-
-        Raises:
-            StoreFull: there was no room in time; nothing was changed.
-            ShardUnavailable: the ring was closed.
-        """
-        with self._lock:
-            self._not_full.wait_for(lambda: self._closed or self._fits(chunk), timeout_s)
-            self._check_open()
-            if not self._fits(chunk):
-                raise StoreFull(
-                    f"No room for {len(chunk.headers)} headers within {timeout_s:g} s.",
-                    hint="Acknowledge batches, or enlarge the ring.",
-                    ring_size=self._bounds.size,
-                )
-            self._admit(chunk, 0, len(chunk.headers))
-
     def _room(self, headers: Headers) -> int:
         """Return how many of the headers can be admitted now."""
         count = min(len(headers), self._bounds.size - (self._put - self._ack))
@@ -170,9 +143,6 @@ class RingStore:
             before = used + np.cumsum(headers["bytes"][:count]) - headers["bytes"][:count]
             count = int(np.searchsorted(before, self._bounds.bytes_max, side="left"))
         return count
-
-    def _fits(self, chunk: Chunk) -> bool:
-        return self._room(chunk.headers) == len(chunk.headers)
 
     def _admit(self, chunk: Chunk, begin: int, end: int) -> None:
         if begin == end:
@@ -188,33 +158,10 @@ class RingStore:
 
     # ---- get -------------------------------------------------------------------------------------------
 
-    def try_get(self, items_max: int | None = None, memunits_max: int | None = None) -> HeaderRun:
-        """Hand out the next headers, up to so many, or so much memory; none if there are none.
-
-        Args:
-            items_max: bound on headers.
-            memunits_max: bound on bytes, in units of `memunit_bytes`.
-        """
-        with self._lock:
-            return self._take(items_max, memunits_max)
-
-    def get(self, items_max: int | None = None, memunits_max: int | None = None) -> HeaderRun:
-        """Hand out the next headers, waiting for the first as long as it takes.
-
-        Raises:
-            ShardUnavailable: the ring was closed.
-        """
-        with self._lock:
-            while self._get == self._put:
-                self._check_open()
-                self._not_empty.wait()
-            return self._take(items_max, memunits_max)
-
     def get_within(
         self,
         timeout_s: float,
         items_max: int | None = None,
-        memunits_max: int | None = None,
         rollback_generation: int | None = None,
         gather_s: float = 0.0,
     ) -> HeaderRun:
@@ -223,7 +170,6 @@ class RingStore:
         Args:
             timeout_s: how long to wait; 0: not at all.
             items_max: bound on headers.
-            memunits_max: bound on bytes, in units of `memunit_bytes`.
             rollback_generation: `rollback_generation` as it was when the caller learned that it may read;
                 None: whatever it is.
             gather_s: how long to wait, beyond the first header, until there are many, or no room for more.
@@ -245,7 +191,7 @@ class RingStore:
                 raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
             if self._get == self._put:
                 self._check_open()
-            return self._take(items_max, memunits_max)
+            return self._take(items_max)
 
     def is_much(self, run: HeaderRun) -> bool:
         """Return whether so much was handed out at once that more is sure to come."""
@@ -266,11 +212,10 @@ class RingStore:
         memory = self._bounds.mode is BatchMode.MEMORY
         return memory and self._put_bytes - self._ack_bytes >= self._bounds.bytes_max
 
-    def _take(self, items_max: int | None, memunits_max: int | None) -> HeaderRun:
+    def _take(self, items_max: int | None) -> HeaderRun:
         upto = self._put if items_max is None else min(self._put, self._get + max(items_max, 1))
         headers = self._between(self._get, upto)
-        bytes_max = None if memunits_max is None else memunits_max * self._bounds.memunit_bytes
-        count = cut(headers, bytes_max=bytes_max, ddl_isolation=self._bounds.ddl_isolation)
+        count = cut(headers, ddl_isolation=self._bounds.ddl_isolation)
         taken = headers[:count]
         self._get += count
         self._get_bytes += int(taken["bytes"].sum())
@@ -382,11 +327,6 @@ class RingStore:
         """Return where the last acknowledged header ends; None before the first acknowledgement."""
         with self._lock:
             return self._first_position
-
-    def latest_position(self) -> Position | None:
-        """Return where the last stored header ends; None if nothing was ever stored."""
-        with self._lock:
-            return self._position(self._put)
 
     def _position(self, sequence: int) -> Position | None:
         if sequence < 0:

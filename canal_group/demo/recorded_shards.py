@@ -35,9 +35,9 @@ class RecordedShard:
     rows: Rows
 
 
-def recorded_shards(folder: Path = FOLDER) -> list[RecordedShard]:
+def recorded_shards() -> list[RecordedShard]:
     """Return the recorded shards, by shard_index."""
-    return [_read(each.parent) for each in sorted(folder.glob(f"*/{_RECORD}"))]
+    return [_read(each.parent) for each in sorted(FOLDER.glob(f"*/{_RECORD}"))]
 
 
 def _read(folder: Path) -> RecordedShard:

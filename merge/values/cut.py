@@ -10,7 +10,6 @@ from merge.values.header import Flag, Headers
 def cut(
     headers: Headers,
     *,
-    items_max: int | None = None,
     rows_max: int | None = None,
     bytes_max: int | None = None,
     ddl_isolation: bool = False,
@@ -21,14 +20,11 @@ def cut(
 
     Args:
         headers: candidates in order.
-        items_max: bound on headers.
         rows_max: bound on the sum of `rows`.
         bytes_max: bound on the sum of `bytes`.
         ddl_isolation: let a DDL leave alone, and what stands before it without it.
     """
     count = len(headers)
-    if items_max is not None:
-        count = min(count, items_max)
     if rows_max is not None:
         count = min(count, int(np.searchsorted(np.cumsum(headers["rows"][:count]), rows_max, side="right")))
     if bytes_max is not None:

@@ -9,10 +9,10 @@ import pytest
 import row_images
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from json_model import json_text
 from property.test_rows import JSON, expected, tables
 
 from actors.parse.columns.column_types import Column, ColumnType
-from actors.parse.columns.json_binary import json_text
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent

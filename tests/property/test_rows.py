@@ -13,9 +13,9 @@ import pytest
 import row_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_model import json_text
 
 from actors.parse.columns.column_types import Column, ColumnType
-from actors.parse.columns.json_binary import json_text
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.formats.event_types import ROWS, UPDATES, WRITES, EventType
 from actors.parse.native import images

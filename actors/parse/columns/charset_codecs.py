@@ -175,6 +175,3 @@ def _encode(text: str, _errors: str = "strict") -> tuple[bytes, int]:
 
 
 codecs.register(_search)
-
-#: charsets that have a codec here
-OWN = frozenset({*_UPPER, *_CORRECTED, *_REPLACED, "eucjpms"})

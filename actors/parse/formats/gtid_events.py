@@ -31,9 +31,7 @@ class TransactionStart(NamedTuple):
     number: int
     #: commit time in microseconds since 1970; 0 where the server wrote none
     commit_us: int
-    #: no BEGIN and no COMMIT follow: a statement on its own (MariaDB)
-    standalone: bool = False
-    #: BEGIN is implied (MariaDB)
+    #: BEGIN is implied (MariaDB); else no BEGIN and no COMMIT follow: a statement on its own
     implied_begin: bool = False
     #: the rows that follow are prepared under an xid, not committed (MariaDB)
     prepares_xa: bool = False
@@ -148,7 +146,6 @@ def parse_mariadb_gtid(body: bytes, server_id: int) -> TransactionStart:
         f"{domain}-{server_id}",
         sequence,
         commit_us=0,
-        standalone=bool(flags & _STANDALONE),
         implied_begin=not flags & _STANDALONE,
         prepares_xa=bool(flags & _PREPARED_XA),
         alter=next((part for bit, part in _ALTERS.items() if extra & bit), None),

@@ -108,7 +108,7 @@ def converted(data: Block, offsets: Block, table: bytes) -> tuple[Block, Block] 
     """
 
 def json_text(value: bytes) -> str:
-    """Return a binary JSON value as text, see `actors.parse.columns.json_binary`.
+    """Return a binary JSON value as text, as MySQL itself prints it.
 
     Raises:
         ValueError: it cannot be read.

@@ -1,7 +1,10 @@
 """JSON: MySQL's binary JSON as the text that MySQL itself prints for it.
 
-Layout: the comment at the top of MySQL's sql-common/json_binary.h. `actors.parse.columns.json_binary` is the same in
-Python, and says what is printed how.
+Objects and arrays are written with ", " and ": ", keys in the stored order. Values that JSON has no type for
+are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
+"base64:typeN:...", with an escaped line break after every 76 characters.
+
+Layout: the comment at the top of MySQL's sql-common/json_binary.h. Nothing of it is read beyond the bytes given.
 
 Offsets inside a value could point anywhere, backwards too, and a few bytes could so print without end. The
 server never uses a byte twice: each part printed spends its bytes, and the value has only so many.

@@ -31,9 +31,8 @@ else:
 _BROKEN = "mysql_old_password"
 #: the password as it is; PAM and LDAP need it
 _CLEAR = {"mysql_clear_password", "dialog"}
-#: the password as it is within TLS, else encrypted by a key that the server sends
-_BY_KEY = "sha256_password"
-#: as that, but a challenge first, which is enough for a server that has met the account before
+#: as sha256_password the password as it is within TLS, else encrypted by a key that the server sends; but a
+#: challenge first, which is enough for a server that has met the account before
 _CHALLENGE_FIRST = "caching_sha2_password"
 #: plugins that show nothing of the password
 _CHALLENGES = {"mysql_native_password", "client_ed25519"}

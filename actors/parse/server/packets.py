@@ -29,12 +29,11 @@ class PacketReader:
     Args:
         sock: a connected socket, TLS or not.
         timeout_s: how long a wait for bytes may take.
-        sequence: number of the first packet.
     """
 
-    def __init__(self, sock: socket.socket, timeout_s: float, sequence: int = 1) -> None:
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
         #: what has arrived
-        self.buffer = PacketBuffer(sequence)
+        self.buffer = PacketBuffer()
         self._sock = sock
         self._timeout_s = timeout_s
         sock.settimeout(timeout_s)

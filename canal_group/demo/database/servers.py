@@ -17,12 +17,13 @@ _MAKES: Final[dict[Engine, tuple[type[DatabaseServer], ...]]] = {
     Engine.MYSQL: (MySqlServer,),
     Engine.MIXED: (MariaDbServer, MySqlServer),
 }
+_FIRST_ID = 101
 
 
-def make(engine: Engine, count: int, *, first_id: int = 101) -> list[DatabaseServer]:
-    """Return so many servers, not started, with server ids from `first_id` on."""
+def make(engine: Engine, count: int) -> list[DatabaseServer]:
+    """Return so many servers, not started, each with a server id of its own."""
     makes = islice(cycle(_MAKES[engine]), count)
-    return [server(server_id=first_id + index) for index, server in enumerate(makes)]
+    return [server(server_id=_FIRST_ID + index) for index, server in enumerate(makes)]
 
 
 def start_all(servers: Sequence[DatabaseServer]) -> None:

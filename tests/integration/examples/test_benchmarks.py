@@ -15,13 +15,13 @@ from canal_group.demo.database.engine import Engine
 ROOT = Path(__file__).parents[3]
 
 
-def measured(*arguments: str) -> dict:
+def measured(*arguments: str, timeout_s: float = 200) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments, "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -61,6 +61,38 @@ def test_latency_and_memory_are_measured(name, key):
     require(Engine.MARIADB)
     size = {"latency": "0.2", "memory": "0.02"}[name]
     assert measured(name, "--size", size)[key] > 0
+
+
+def test_checksums_are_measured_beside_those_of_zlib():
+    result = measured("checksum", "--size", "0.02")
+    assert list(result["gb_per_s"]) == ["100", "1000", "8000", "1000000"]
+    assert all(each["ours"] > 0 and each["zlib"] > 0 for each in result["gb_per_s"].values())
+    # On a busy machine the part that it is of a small measurement may be less than nothing.
+    assert all(each["part_of_parsing"] < 1 for each in result["parse"].values())
+
+
+@pytest.mark.soak
+def test_calls_are_measured_by_every_library():
+    result = measured("rpc", "--size", "0.01")
+    for pace in ("busy", "paced"):
+        for libraries in result[pace].values():
+            assert set(libraries) == {"ours", "grpc_aio", "grpc_sync", "flight"}
+            assert all(each["cpu_ms"] > 0 and each["p99_ms"] >= each["p50_ms"] for each in libraries.values())
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(660)
+def test_every_way_of_rows_is_measured():
+    """The benchmark itself looks whether rows passed in shared memory where they should, and only there."""
+    require(Engine.MARIADB)
+    result = measured("transport", "--size", "0.005", timeout_s=600)
+    ways = {"flight_unix", "flight_tcp"}
+    one_hop = {f"{way}_to_{end}" for way in ways for end in ("gateway", "consumer")}
+    assert set(result["bulk"]["memory_gains"]) == ways | one_hop
+    assert set(result["small"]["memory_gains"]) == ways
+    for name in ("shared_memory", *ways):
+        assert result["bulk"][name]["rows_per_s"] > 0
+        assert result["bulk"][name]["cpu_s_per_million_rows"] > 0
 
 
 def test_an_unknown_benchmark_is_refused():

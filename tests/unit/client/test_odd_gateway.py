@@ -201,7 +201,7 @@ def test_nobody_waits_as_long_as_cannot_be(said: object):
     for error in (
         error_from_dict({"error": "ServerUnavailable", "message": "x", "details": {"retry_after_s": said}}),
         error_from_json(
-            json.dumps({"error": "StoreFull", "message": "x", "details": {"retry_after_s": said, "y": 1}})
+            json.dumps({"error": "ConsumerActive", "message": "", "details": {"retry_after_s": said, "y": 1}})
         ),
     ):
         assert isinstance(error, RetryableError)

@@ -7,7 +7,7 @@ import pytest
 from builders import Tx, chunk_of
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
-from merge.errors import ShardUnavailable, StoreFull, UsageError
+from merge.errors import ShardUnavailable, UsageError
 
 JOIN_S = 30.0
 #: longer than any test waits
@@ -46,6 +46,13 @@ def wait_until_gathering(ring):
         assert time.monotonic() < deadline
 
 
+def wait_until_short(ring):
+    """Wait until a put waits for room."""
+    deadline = time.monotonic() + JOIN_S
+    while not ring.short:
+        assert time.monotonic() < deadline
+
+
 def commits(run):
     return run.headers["commit_us"].tolist()
 
@@ -58,26 +65,21 @@ def test_the_size_is_a_power_of_two(size):
 
 def test_an_empty_ring():
     ring = ring_of()
-    assert len(ring.try_get()) == len(ring.get_within(0.0)) == 0
-    assert (ring.first_position(), ring.latest_position()) == (None, None)
+    assert len(ring.get_within(0.0)) == 0
+    assert ring.first_position() is None
     assert (ring.cursors, ring.bytes_held) == ((-1, -1, -1), 0)
     assert ring.fetch(0, 0) == []
-    assert ring.try_put(chunk_of())
+    ring.put(chunk_of())
     assert ring.cursors == (-1, -1, -1)
 
 
 def test_a_chunk_larger_than_the_ring_goes_in_in_parts_as_it_is_acknowledged():
     ring = ring_of(size=2)
     chunk = chunk_of(*(Tx(time) for time in range(5)))
-    assert not ring.try_put(chunk)
-    with pytest.raises(StoreFull) as caught:
-        ring.put_within(chunk, 0.0)
-    assert caught.value.details == {"ring_size": 2}
-    assert ring.cursors == (-1, -1, -1)
     writer = outcome(lambda: ring.put(chunk))
     seen = []
     while len(seen) < 5:
-        run = ring.get()
+        run = ring.get_within(JOIN_S)
         seen += commits(run)
         ring.ack(int(run.headers["sequence"][-1]))
     assert writer() is None
@@ -86,22 +88,22 @@ def test_a_chunk_larger_than_the_ring_goes_in_in_parts_as_it_is_acknowledged():
 
 def test_one_header_is_admitted_below_the_bound_however_large():
     ring = ring_of(size=4, mode=BatchMode.MEMORY)
-    assert ring.try_put(chunk_of(Tx(1, bytes_each=3)))
-    assert ring.try_put(chunk_of(Tx(2, bytes_each=999)))
+    ring.put(chunk_of(Tx(1, bytes_each=3)))
+    ring.put(chunk_of(Tx(2, bytes_each=999)))
+    writer = outcome(lambda: ring.put(chunk_of(Tx(3, bytes_each=1))))
+    wait_until_short(ring)
     assert ring.bytes_held == 1002
-    assert not ring.try_put(chunk_of(Tx(3, bytes_each=1)))
-    ring.try_get()
+    ring.get_within(0.0)
     ring.ack(1)
-    assert ring.try_put(chunk_of(Tx(3, bytes_each=1)))
+    assert writer() is None
+    assert ring.bytes_held == 1
 
 
 def test_a_ring_is_short_while_a_put_waits_for_room():
     ring = ring_of(size=2)
     writer = outcome(lambda: ring.put(chunk_of(Tx(1), Tx(2), Tx(3))))
-    deadline = time.monotonic() + JOIN_S
-    while not ring.short:
-        assert time.monotonic() < deadline
-    ring.try_get()
+    wait_until_short(ring)
+    ring.get_within(0.0)
     assert ring.short, "handed out is not acknowledged"
     ring.ack(1)
     assert writer() is None
@@ -112,29 +114,26 @@ def test_close_ends_a_put_that_waits():
     ring = ring_of(size=1)
     ring.put(chunk_of(Tx(1)))
     writer = outcome(lambda: ring.put(chunk_of(Tx(2))))
-    timed = outcome(lambda: ring.put_within(chunk_of(Tx(2)), JOIN_S))
     ring.close()
     assert isinstance(writer(), ShardUnavailable)
-    assert isinstance(timed(), ShardUnavailable)
 
 
 def test_close_ends_a_get_that_waits():
     ring = ring_of()
-    readers = [outcome(ring.get), outcome(lambda: ring.get_within(JOIN_S))]
+    reader = outcome(lambda: ring.get_within(JOIN_S))
     ring.close()
-    assert all(isinstance(reader(), ShardUnavailable) for reader in readers)
+    assert isinstance(reader(), ShardUnavailable)
 
 
 def test_a_closed_ring_takes_nothing_and_hands_out_what_it_has():
     ring = ring_of()
     ring.put(chunk_of(Tx(1)))
     ring.close()
-    for put in (ring.put, ring.try_put, lambda chunk: ring.put_within(chunk, 0.0)):
-        with pytest.raises(ShardUnavailable):
-            put(chunk_of(Tx(2)))
-    assert commits(ring.get()) == [1]
     with pytest.raises(ShardUnavailable):
-        ring.get()
+        ring.put(chunk_of(Tx(2)))
+    assert commits(ring.get_within(JOIN_S)) == [1]
+    with pytest.raises(ShardUnavailable):
+        ring.get_within(JOIN_S)
 
 
 def test_a_put_ends_a_get_that_waits():
@@ -164,20 +163,20 @@ def test_headers_are_gathered_until_there_are_many():
     assert commits(run) == [0, 1, 2, 3]
     assert ring.is_much(run)
     ring.put(chunk_of(Tx(4), Tx(5)))
-    assert ring.is_much(ring.try_get())
+    assert ring.is_much(ring.get_within(0.0))
     ring.put(chunk_of(Tx(6)))
-    assert not ring.is_much(ring.try_get())
+    assert not ring.is_much(ring.get_within(0.0))
 
 
 def test_gathering_ends_where_there_is_no_room_for_more():
     ring = ring_of(size=16)
     ring.put(chunk_of(*(Tx(number) for number in range(15))))
-    ring.try_get()
+    ring.get_within(0.0)
     ring.put(chunk_of(Tx(15)))
     assert commits(outcome(lambda: ring.get_within(JOIN_S, gather_s=FOREVER_S))()) == [15]
     full = ring_of(size=16, mode=BatchMode.MEMORY, memunit_bytes=50)
     full.put(chunk_of(*(Tx(number) for number in range(7))))
-    full.try_get()
+    full.get_within(0.0)
     full.put(chunk_of(Tx(7)))
     assert commits(outcome(lambda: full.get_within(JOIN_S, gather_s=FOREVER_S))()) == [7]
 
@@ -195,8 +194,8 @@ def test_wake_and_close_end_the_gathering():
 def test_a_rollback_ends_a_get_that_waits():
     ring = ring_of()
     ring.put(chunk_of(Tx(1)))
-    ring.get()
-    reader = outcome(ring.get)
+    ring.get_within(JOIN_S)
+    reader = outcome(lambda: ring.get_within(JOIN_S))
     ring.rollback()
     assert commits(reader()) == [1]
 
@@ -207,7 +206,7 @@ def test_only_what_was_handed_out_is_acknowledged():
     with pytest.raises(UsageError):
         ring.ack(0)
     assert ring.cursors == (-1, -1, 1)
-    ring.try_get(items_max=1)
+    ring.get_within(0.0, items_max=1)
     with pytest.raises(UsageError):
         ring.ack(1)
     ring.ack(0)
@@ -219,7 +218,7 @@ def test_the_first_position_survives_its_slot():
     """The slot of the last acknowledged header is the next one to be written."""
     ring = ring_of(size=2)
     ring.put(chunk_of(Tx(1), Tx(2)))
-    ring.try_get()
+    ring.get_within(0.0)
     ring.ack(0)
     first = ring.first_position()
     assert (first.file, first.offset, first.commit_us) == ("bin.000001", 104, 1)
@@ -233,16 +232,15 @@ def test_the_first_position_survives_its_slot():
 def test_positions_inside_a_huge_transaction_say_how_many_rows():
     ring = ring_of()
     ring.put(chunk_of(Tx(1, (2, 3, 4))))
-    ring.try_get(items_max=2)
+    ring.get_within(0.0, items_max=2)
     ring.ack(1)
     assert str(ring.first_position()) == "bin.000001:4+5 rows"
-    assert str(ring.latest_position()) == "bin.000001:104"
 
 
 def test_fetch_refuses_what_is_not_there():
     ring = ring_of()
     ring.put(chunk_of(Tx(1), Tx(2)))
-    ring.try_get()
+    ring.get_within(0.0)
     ring.ack(0)
     for begin, end in ((0, 1), (0, 2), (1, 3), (2, 4)):
         with pytest.raises(UsageError):
@@ -254,7 +252,7 @@ def test_fetch_refuses_what_is_not_there():
 def test_rows_of_a_chunk_are_kept_until_its_last_header_is_acknowledged():
     ring = ring_of()
     ring.put(chunk_of(Tx(1), Tx(2)))
-    ring.try_get()
+    ring.get_within(0.0)
     ring.ack(0)
     assert len(ring._payload) == 1
     ring.ack(1)

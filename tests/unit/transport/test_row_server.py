@@ -60,7 +60,7 @@ def ring():
             statements=[(3, 0, "shop", "orders", "ALTER", "alter table orders add x int")],
         )
     )
-    ring.try_get()
+    ring.get_within(0.0)
     return ring
 
 

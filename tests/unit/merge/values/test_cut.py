@@ -14,16 +14,11 @@ def headers(*rows, bytes_each=100, ddl=()):
 
 
 def test_nothing_of_nothing():
-    assert cut(no_headers(), items_max=5, rows_max=5, bytes_max=5, ddl_isolation=True) == 0
+    assert cut(no_headers(), rows_max=5, bytes_max=5, ddl_isolation=True) == 0
 
 
 def test_everything_without_bounds():
     assert cut(headers(1, 2, 3)) == 3
-
-
-@pytest.mark.parametrize(("items_max", "count"), [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)])
-def test_items(items_max, count):
-    assert cut(headers(1, 1, 1), items_max=items_max) == count
 
 
 @pytest.mark.parametrize(("rows_max", "count"), [(0, 1), (1, 1), (2, 1), (3, 2), (5, 2), (6, 3), (7, 3)])
@@ -41,7 +36,8 @@ def test_headers_without_rows_cost_no_rows():
 
 
 def test_the_smallest_bound_decides():
-    assert cut(headers(1, 1, 1, 1), items_max=3, rows_max=4, bytes_max=200) == 2
+    assert cut(headers(1, 1, 1, 1), rows_max=3, bytes_max=200) == 2
+    assert cut(headers(1, 1, 1, 1), rows_max=1, bytes_max=200) == 1
 
 
 def test_sums_beyond_32_bits():

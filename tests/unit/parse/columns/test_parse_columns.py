@@ -9,12 +9,12 @@ import json
 
 import pytest
 import row_images
+from json_model import decimal_text, double_text, json_text
 from row_images import integer, sized
 
 from actors.parse.columns.charsets import charset_of
 from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.columns import field_of, plan_of
-from actors.parse.columns.json_binary import decimal_text, double_text, json_text
 from actors.parse.columns.table_map import parse_table_map
 from actors.parse.native import images
 from merge.errors import CorruptEvent, UnsupportedEvent

@@ -1,4 +1,4 @@
-"""JSON: MySQL's binary JSON as the text that MySQL itself prints for it.
+"""JSON: the model that the compiled reader of MySQL's binary JSON is compared with, in plain Python.
 
 Objects and arrays are written with ", " and ": ", keys in the stored order. Values that JSON has no type for
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
@@ -113,7 +113,7 @@ def _sized(data: memoryview) -> bytes:
         byte = data[at]
         size |= (byte & 0x7F) << (7 * at)
         at += 1
-        if byte < 0x80:  # noqa: PLR2004
+        if byte < 0x80:
             return _slice(data, at, size)
 
 
