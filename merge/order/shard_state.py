@@ -36,8 +36,12 @@ class ShardState:
     full: bool = False
     #: where it was opened; None until it was
     opened_at: Position | None = None
-    #: its source's clock, and a time by the shell's clock before it was read; None: not known
-    clock: tuple[int, int] | None = None
+    #: when its source's clock was last read, by the shell's clock, at the earliest; None: it was not
+    clock_at_us: int | None = None
+    #: how far the source's clock was ahead of the shell's, at most, since all that it had committed was known
+    clock_ahead_us: int = 0
+    #: the same by the last reading alone
+    _last_ahead_us: int = 0
     #: identity of the server that its headers are of; empty: not known
     server: str = ""
     #: when the binlog files that its headers name were created, by name: an entry a file
@@ -54,6 +58,18 @@ class ShardState:
     #: sequence of the last header that was taken, and of the last that was freed; -1: none
     taken: int = -1
     freed: int = -1
+
+    def read_clock(self, source_us: int, at_us: int) -> None:
+        """Take a reading of the source's clock, made at `at_us` by the shell's clock or later."""
+        ahead_us = source_us - at_us
+        known = self.clock_at_us is not None
+        self.clock_ahead_us = max(self.clock_ahead_us, ahead_us) if known else ahead_us
+        self.clock_at_us = at_us
+        self._last_ahead_us = ahead_us
+
+    def caught_up(self) -> None:
+        """Note that all that its source had committed is known: older readings say nothing of what comes."""
+        self.clock_ahead_us = self._last_ahead_us
 
     def goes_on(self, at_us: int) -> None:
         """Note that it brought something: one that had stopped at its data has got past it."""

@@ -418,6 +418,7 @@ class Stream(Membership):
         if event.shard in self._drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
+            state.caught_up()
             moved |= timeline.low_watermark(event.shard, event.frontier_us)
         if not moved:
             return
@@ -432,9 +433,9 @@ class Stream(Membership):
         asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
             timeline.read_clock(event.shard, event.source_us)
-            state.clock = event.source_us, asked_us
+            state.read_clock(event.source_us, asked_us)
         elif event.frontier_us is not None:
-            state.clock = event.frontier_us, asked_us
+            state.read_clock(event.frontier_us, asked_us)
         if member.role is Role.LEAVING and member.until_us is None:
             self._know_until(member, state)
 
@@ -442,11 +443,12 @@ class Stream(Membership):
     def _know_until(member: Member, state: ShardState) -> None:
         """Find what the source's clock said when the shard was asked to leave.
 
-        A reading from before that does not tell: the clock may have been set since.
+        A reading from before that does not tell: the clock may have been set forward since. Where it was set
+        back, transactions that are still to come have stamps of before: the furthest reading since all of
+        them were known decides.
         """
-        if state.clock is not None and state.clock[1] >= member.leaves_since_us:
-            source_us, at_us = state.clock
-            member.until_us = source_us + member.leaves_since_us - at_us
+        if state.clock_at_us is not None and state.clock_at_us >= member.leaves_since_us:
+            member.until_us = member.leaves_since_us + state.clock_ahead_us
 
     def _advance(self) -> None:
         """Let headers out of the timeline into the log."""

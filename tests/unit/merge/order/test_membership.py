@@ -416,6 +416,33 @@ def test_a_removed_shard_owes_what_a_clock_that_was_set_forward_stamped():
     assert world.closed == [1]
 
 
+def test_a_removed_shard_owes_what_was_committed_before_its_clock_was_set_back():
+    """1. Its clock is read, and a transaction commits. 2. It is set back. 3. The shard is removed before the
+    transaction was reported: it stands at a later time than the clock does.
+    """
+    world = running(Source(Tx(10)), Source(Tx(150)))
+    world.report(1, 0, source_us=100 + world.now_us)
+    world.now_us += 60
+    world.remove("s1")
+    world.report(1, source_us=80)
+    world.report(1, 0, low_watermark_us=300)
+    world.report(0, low_watermark_us=300)
+    batch = world.get()
+    assert keys(batch) == [10, 150]
+
+
+def test_a_clock_that_was_set_back_long_ago_does_not_hold_a_removed_shard():
+    """Since then all that its source had committed was known."""
+    world = running(Source(Tx(10)), Source())
+    world.report(1, 0, source_us=10_000 + world.now_us)
+    world.report(1, 0, source_us=100 + world.now_us, low_watermark_us=100)
+    world.remove("s1")
+    world.report(1, 0, source_us=100 + world.now_us)
+    world.report(1, 0, low_watermark_us=200 + world.now_us)
+    world.save()
+    assert world.status(1)["role"] == "left"
+
+
 def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
     world = running(Source(Tx(10)), Source(Tx(20)))
     world.report(0, low_watermark_us=30)
