@@ -26,7 +26,7 @@ from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
 from actors.admission.token_middleware import TokenMiddleware, grant_of
-from actors.process.imports import settle
+from actors.process.imports import freeze_imports
 from actors.shard.report import ShardReport
 from actors.transport.line_door import LineDoor
 from merge.delivery.ledger import Batch
@@ -167,6 +167,6 @@ async def _serve(library: str) -> None:
 
 
 if __name__ == "__main__":
-    settle()
+    freeze_imports()
     asyncio.run(_serve(sys.argv[1]))
     os._exit(0)  # what a library has begun on threads of its own is not waited for

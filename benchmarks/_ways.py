@@ -102,7 +102,7 @@ def _unix_shard(folder: Path) -> type[ShardActor]:
             # Calls of this come one after the other.
             location = f"grpc+unix://{folder}/{os.getpid()}"
             if self._server is None:
-                self._server = row_door._Server(location, self._rows, _SECRET, None)  # noqa: SLF001
+                self._server = row_server._Server(location, self._rows, _SECRET, None)  # noqa: SLF001
                 threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
             return RowAddress(location, _SECRET)
 
