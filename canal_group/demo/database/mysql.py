@@ -21,7 +21,7 @@ from canal_group.demo.database.server_process import (
 #: the grants a shard's user needs
 MYSQL_GRANTS = ("REPLICATION SLAVE", "REPLICATION CLIENT")
 
-_PROJECT: Final = Path(__file__).parents[2]
+_PROJECT: Final = Path(__file__).parents[3]
 _SCRIPT: Final = _PROJECT / "scripts" / "get-mysql.sh"
 _PREFIX: Final = _PROJECT / ".cache" / "mysql"
 _FETCH_TIMEOUT_S: Final = 300.0

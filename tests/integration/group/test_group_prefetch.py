@@ -16,7 +16,7 @@ _CONSUMER_THAT_HANGS = f"""
 import sys, threading, canal_group
 consumer = canal_group.connect(sys.argv[1], destination=sys.argv[2], client_id={CLIENT!r})
 rows = 0
-for batch, changes in consumer.ahead(lambda batch: batch.envelope(), batch_size=10, depth=3):
+for batch, changes in consumer.prefetch(lambda batch: batch.envelope(), batch_size=10, depth=3):
     consumer.ack(batch.batch_id)
     rows += changes.num_rows
     if rows >= 30:

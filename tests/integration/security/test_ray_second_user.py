@@ -20,7 +20,7 @@ START_S = 120
 _OURS = """
 import json, sys
 import ray
-from actors import local_ray
+from actors.driver import local_ray
 local_ray.start("test", 1)
 node = ray._private.worker._global_node
 print(json.dumps({"address": node.gcs_address, "session": node.get_session_dir_path()}), flush=True)
@@ -29,7 +29,7 @@ ray.shutdown()
 """
 _JOIN = """
 import sys
-from actors import local_ray
+from actors.driver import local_ray
 local_ray.join(sys.argv[1], "test")
 print("joined")
 """

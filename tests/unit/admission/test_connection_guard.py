@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 
 _GATEWAY = """
-from actors import group_handle
+from actors.gateway import group_handle
 from actors.admission.connection_guard import ConnectionLimits
 from actors.gateway.gateway import Door, GatewayWiring
 from actors.admission.access import Grant, Grants
