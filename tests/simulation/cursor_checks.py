@@ -101,7 +101,7 @@ class CursorChecks(OperatorChecks):
             self.purged(source)
 
     def stranded(self, client_id: str, why: str, start: GroupPosition | None = None) -> None:
-        """Check that a client is told of a purge only if it concerns its cursor or the start that it asked for."""
+        """Check that a client is told of a purge only if it concerns its cursor or its requested start."""
         asked = start is not None and self._is_purged(self._reaches(start, self._of(client_id)))
         self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
 

@@ -1,8 +1,8 @@
 """The event loop of a simulated process: asyncio's tasks, futures and timers in simulated time.
 
 Each process has a loop of its own, so that each can be paused and killed and can have its own clock. All
-loops run on one thread, and `simulation.loop` decides what is due when. Within a process, callbacks run in the
-order in which they were scheduled, as asyncio guarantees.
+loops run on one thread, and `simulation.loop` decides what is due when. Within a process, callbacks run in
+the order in which they were scheduled, as asyncio guarantees.
 """
 
 from __future__ import annotations

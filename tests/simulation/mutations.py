@@ -295,7 +295,7 @@ def a_follower_does_not_tell_of_a_loss(patch: Patch) -> None:
 
 
 def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
-    """Shards are opened at the cursor with the smaller key, though the other cursor lacks some of its GTIDs."""
+    """Shards are opened at the cursor with the smaller key, though the other lacks some of its GTIDs."""
 
     def oldest(positions: Sequence[Position]) -> Position:
         return min(positions, key=lambda position: position.key_us)
