@@ -140,7 +140,7 @@ class Faults:
             return ""
         return self._hit(done, name, Victim(pid), back)
 
-    # ---- whom ------------------------------------------------------------------------------------------
+    # ---- targets ---------------------------------------------------------------------------------------
 
     def _process(self, done: Done) -> tuple[str, int | None, Callable[[], object] | None]:
         """Return the target: its name, its pid if it runs, and what restarts it if nothing else does."""
@@ -215,7 +215,7 @@ class Faults:
         name = of_kind[happening.whom % len(of_kind)]
         return name, actors[name]
 
-    # ---- what ------------------------------------------------------------------------------------------
+    # ---- operations ------------------------------------------------------------------------------------
 
     def _operate(self, done: Done) -> str:
         """Begin an operation on its own thread, which ends it when it is due."""

@@ -91,7 +91,8 @@ def not_the_same(
         )
         for number, other in enumerate(others, 2):
             if not other.equals(first):
-                yield f"{offset_range}: reading {number} differs from the first ({len(other)}, {len(first)})."
+                counts = f"{len(other)} and {len(first)} rows"
+                yield f"{offset_range}: reading {number} differs from the first ({counts})."
 
 
 def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:

@@ -133,7 +133,7 @@ def test_a_range_that_was_read_again_with_other_rows_is_a_fault(story: Story, nu
     story.done(7)
     found = story.told()
     assert found.range_faults == 1
-    assert any("reading 2 has other rows" in words for words in found.words), found.words
+    assert any("reading 2 differs from the first" in words for words in found.words), found.words
 
 
 def test_a_row_of_a_range_that_has_another_number_when_it_is_read_again_is_a_fault(story: Story):

@@ -30,7 +30,7 @@ class CursorChecks(OperatorChecks):
 
     def claimed(self, epoch: int) -> None:
         """Note that the cursor store has seen an epoch."""
-        self._require(epoch >= self._fence, "an older epoch claims the cursors")
+        self._require(epoch >= self._fence, "an older epoch claimed the cursors")
         self._fence = epoch
 
     def took_over(self, epoch: int, subscriptions: list[Subscription]) -> None:
@@ -52,7 +52,7 @@ class CursorChecks(OperatorChecks):
         consumption = self._of(client_id)
         # A subscription that was refused may have been written nevertheless.
         given_up = consumption.unsubscribes or not consumption.begun
-        self._require(given_up, "a subscription is forgotten that nobody gave up")
+        self._require(given_up, "a subscription was removed without an unsubscribe")
         self._consumptions.pop(client_id, None)
         self.counts["forgotten"] += 1
         self._note_newcomer(0)
@@ -70,7 +70,7 @@ class CursorChecks(OperatorChecks):
             joined = [source.reach(cursor.joined[name]) for cursor in cursors if name in cursor.joined]
             behind = frozenset().union(*(reach.passed for reach in joined))
             gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
-            self._require(behind <= gone, "a shard joins behind what its source has")
+            self._require(behind <= gone, "a shard joined after transactions that its source still has")
             self._joined_epoch, self._joined_behind = epoch, behind
 
     def unsubscribes(self, client_id: str) -> None:
@@ -80,7 +80,7 @@ class CursorChecks(OperatorChecks):
     def unsubscribed(self, client_id: str) -> None:
         """Check that a subscription is gone after its consumer was told so."""
         held = self._of(client_id).cursor is not None
-        self._require(not held, "a subscription is held that was given up")
+        self._require(not held, "a subscription is still held after its unsubscribe")
 
     # ---- purges -------------------------------------------------------------------------------------------
 
@@ -142,7 +142,9 @@ class CursorChecks(OperatorChecks):
             if begins:
                 passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
             for index in passes if consumption.begun else ():
-                self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
+                self._require(
+                    (shard, index) in consumption.finished, "a cursor passes rows that no consumer finished"
+                )
         consumption.durable, consumption.cursor = reaches, cursor
         self._note_newcomer(epoch)
         if self._is_purged(reaches):
@@ -173,7 +175,7 @@ class CursorChecks(OperatorChecks):
                 if other.keeps_place:
                     # The server knows where it continues before the cursor is written.
                     passed |= other.finished.issuperset((shard, index) for index in lacking)
-                self._require(passed, "a consumer misses what nobody has behind it")
+                self._require(passed, "a consumer misses rows that no other client has consumed")
             consumption.finished.update((shard, index) for index in missed)
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
@@ -191,7 +193,7 @@ class CursorChecks(OperatorChecks):
 
     def accepted(self, client_id: str, batch_id: int) -> None:
         """Check an acknowledgement that a server answers."""
-        self._require(batch_id >> 32 == self._epoch, "a server accepts that is not the active one")
+        self._require(batch_id >> 32 == self._epoch, "a server that is not active accepts an acknowledgement")
         consumption = self._of(client_id)
         delivery = consumption.delivered.get(batch_id)
         if delivery is None:

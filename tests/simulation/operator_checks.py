@@ -59,7 +59,7 @@ class OperatorChecks(Record):
 
     def _check_stays(self, epoch: int, shard: int, index: int) -> None:
         """Check that a header is not from a shard that left, and not younger than its shard's removal."""
-        self._require(shard not in self._left, "a shard is delivered that left")
+        self._require(shard not in self._left, "headers of a shard that left are delivered")
         removal = self._removals.get((epoch, shard))
         if removal is not None and index >= removal.there:
             source = self._sources[shard]
@@ -74,7 +74,7 @@ class OperatorChecks(Record):
         for name in cursor.retired:
             shard = int(name[1:])
             if shard not in self._left:
-                self._require((epoch, shard) in self._removals, "a shard leaves that nobody removed")
+                self._require((epoch, shard) in self._removals, "a shard leaves that no operator removed")
                 self._left[shard] = self._removals[epoch, shard]
                 self.counts["removed"] += 1
             removal = self._left[shard]
@@ -84,9 +84,11 @@ class OperatorChecks(Record):
                 passed = consumption.durable[shard].passed
                 left = [(shard, index) for index in self._owed(shard, removal) if index not in passed]
                 finished = consumption.finished.issuperset(left)
-                self._require(finished, "a shard leaves with what it owes")
+                self._require(finished, "a shard leaves before everything that it had to deliver was passed")
 
     def _check_not_passed(self, shard: int, index: int, held_us: int) -> None:
         """Check that a late header was committed before its shard was held, or soon after."""
         source = self._sources[shard]
-        self._require(source.committed_us[index] < held_us + CAUGHT_UP_US, "a shard that is held is passed")
+        self._require(
+            source.committed_us[index] < held_us + CAUGHT_UP_US, "a shard that is held was not waited for"
+        )

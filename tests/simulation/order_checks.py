@@ -18,7 +18,7 @@ class OrderChecks(OperatorChecks):
 
     def delivered(self, client_id: str, batch: Batch) -> None:
         """Check a batch that leaves the server."""
-        self._require(batch.server_epoch == self._epoch, "a server delivers that is not the active one")
+        self._require(batch.server_epoch == self._epoch, "a server that is not active delivers a batch")
         consumption = self._of(client_id)
         self._require(
             not consumption.delivered or batch.batch_id > max(consumption.delivered), "an id does not grow"
@@ -57,15 +57,15 @@ class OrderChecks(OperatorChecks):
         committed after the position, and the other server before, may come again.
         """
         known = consumption.known[shard] if consumption.known else Reach()
-        self._require(index not in known.placed, "what the cursor has passed is delivered again")
+        self._require(index not in known.placed, "headers that the cursor has passed are delivered again")
         same = batch.after.end.shards[f"s{shard}"].server == known.server
         opening = (batch.server_epoch, batch.generation, shard)
         barred = consumption.barred.setdefault(opening, frozenset() if same else known.passed)
         held = index in barred and not consumption.was_dropped
-        self._require(not held, "what another server had brought is delivered again")
+        self._require(not held, "headers that another server had delivered are delivered again")
         if index in known.passed:
             swapped = self._sources[shard].swapped(index)
-            self._require(same and swapped, "what the cursor's GTIDs have is delivered again")
+            self._require(same and swapped, "headers of the cursor's GTID set are delivered again")
             consumption.repeated.add((shard, index))
             self.counts["repeated"] += 1
 
@@ -94,7 +94,7 @@ class OrderChecks(OperatorChecks):
                 self.counts["late"] += 1
                 moved = source.stepped_back or source.swapped(index)
                 late = moved or self._excused(shard, batch.server_epoch, in_order=True)
-                self._require(late, "something is late for no reason")
+                self._require(late, "a header is late without a reason")
                 held_us = self._held.get((batch.server_epoch, shard))
                 if held_us is not None and shard != self._newcomer and not moved:
                     self._check_not_passed(shard, index, held_us)
@@ -131,7 +131,7 @@ class OrderChecks(OperatorChecks):
             client_id: whose cursor it uses.
             upto: for each shard what it has received; updated.
             batch: what it receives.
-            places: the same.
+            places: its headers, as (shard, index).
         """
         consumption, binlogs = self._of(client_id), self._binlogs(batch)
         for shard, index in places:
@@ -147,7 +147,7 @@ class OrderChecks(OperatorChecks):
                     else self._joined_behind
                 )
             has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
-            self._require(has, "a consumer receives what comes later")
+            self._require(has, "a consumer receives a header before earlier ones")
             upto[shard].add(index)
 
     def read_range(
@@ -169,7 +169,7 @@ class OrderChecks(OperatorChecks):
                 there -= self._joined_behind if known else source.active.forgotten
             self._require(
                 self._with_rows(source, there) <= found <= again,
-                "an offset range is not what stands between its ends",
+                "an offset range differs from the headers between its ends",
             )
             consumption.finished.update((source.index, index) for index in there)
         self.counts["offset_ranges"] += 1
@@ -191,7 +191,7 @@ class OrderChecks(OperatorChecks):
         kept = [[place for place in places if place[0] not in moved] for places in with_rows]
         self._require(
             kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
-            "an offset range is another one when it is read again",
+            "an offset range has other headers when it is read again",
         )
         self._require(
             bool(moved) or with_rows[0] == with_rows[1],

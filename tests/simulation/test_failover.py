@@ -36,7 +36,9 @@ def test_clients_that_are_apart_lose_nothing_to_a_server_with_another_order(seed
     for client_id in ("one", "two"):
         cursor = world.invariants._of(client_id).cursor.shards["s1"]
         assert cursor.server == source.binlogs[1].uuid
-        assert source.reach(cursor).passed == set(range(20)), "all is passed, whoever committed it first"
+        assert source.reach(cursor).passed == set(range(20)), (
+            "all is passed, whichever server committed it first"
+        )
         assert all(binlog.uuid in str(cursor.gtid_set) for binlog in source.binlogs)
 
 
