@@ -1,4 +1,4 @@
-"""Binlogs made by hand: events of servers that are too old to run, and events that no server writes."""
+"""Handmade binlogs: events of servers that are too old to run, and events that no server writes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class File:
     """A binlog file that grows event by event.
 
     Args:
-        version: the server's version; those from 5.6.1 on end format descriptions in a checksum algorithm.
+        version: the server's version; from 5.6.1 on, format descriptions end in a checksum algorithm.
         sizes: of the fixed parts, from type 1 on.
-        checksum: None: the server does not know checksums; else whether it writes them.
+        checksum: None: the server does not support checksums; otherwise whether it writes them.
         flags: of the format description.
     """
 
@@ -36,7 +36,7 @@ class File:
         self.add(EventType.FORMAT_DESCRIPTION, body, flags=flags)
 
     def add(self, kind, body, *, timestamp=1_300_000_000, flags=0, log_pos=None, server_id=1):
-        """Append an event; `log_pos` as given, else where it ends."""
+        """Append an event; `log_pos` is the end of the event unless it is given."""
         size = 19 + len(body) + 4 * self.checksum
         end = len(self.data) + size if log_pos is None else log_pos
         event = struct.pack("<IBIIIH", timestamp, kind, server_id, size, end, flags & ~1) + body
@@ -57,7 +57,7 @@ class File:
         return self.add(EventType.TABLE_MAP, body + bytes((len(columns) + 7) // 8) + tail)
 
     def insert(self, columns, rows, number=7, id_size=6, kind=EventType.WRITE_ROWS_V1):
-        """Append rows as they are stored; a null bitmap without nulls is put before each."""
+        """Append rows in their stored form; each gets a null bitmap without nulls."""
         bitmap = (len(columns) + 7) // 8
         body = number.to_bytes(id_size, "little") + b"\1\0" + bytes([len(columns)]) + b"\xff" * bitmap
         return self.add(kind, body + b"".join(bytes(bitmap) + row for row in rows))

@@ -1,7 +1,7 @@
 """Sources, headers and a small world around a group, for tests.
 
-A `Source` is one shard's binlog as a fixed list of transactions. A `World` plays the shell: it opens shards,
-keeps what their rings hold, stores cursors, gives leases, and writes down every answer.
+A `Source` is one shard's binlog as a fixed list of transactions. A `World` acts as the shell: it opens
+shards, keeps the contents of their rings, stores cursors, grants leases, and records every answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Tx:
 
 
 class Source:
-    """One shard's binlog. Headers carry places in files, ordinals and GTIDs; sequences are set by `place`."""
+    """One shard's binlog. Headers have files, offsets, ordinals and GTIDs; `place` sets the sequences."""
 
     def __init__(self, *transactions: Tx, name: str = "bin", server: int = 0) -> None:
         self.transactions = transactions
@@ -81,20 +81,20 @@ class Source:
         self.headers: Headers = np.array(found, dtype=HEADER)
 
     def index_after(self, position: Position) -> int:
-        """Return the index of the first header behind a position between two transactions."""
+        """Return the index of the first header after a position between two transactions."""
         for index, header in enumerate(self.headers):
             if (self.names[header["file"]], int(header["begin_offset"])) >= (position.file, position.offset):
                 return index
         return len(self.headers)
 
     def run(self, begin: int, end: int, first_sequence: int = 0) -> HeaderRun:
-        """Return headers `begin <= index < end` as a ring hands them out."""
+        """Return headers `begin <= index < end` as a ring returns them."""
         headers = self.headers[begin:end].copy()
         headers["sequence"] = np.arange(first_sequence, first_sequence + len(headers))
         return HeaderRun(headers, self.names)
 
     def latest_low_watermark(self, index: int) -> int:
-        """Return the greatest true promise after the first `index` headers; in a transaction, its time."""
+        """Return the greatest valid low watermark after `index` headers; in a transaction, its time."""
         return int(self.headers["commit_us"][index:].min(initial=2**60))
 
 
@@ -116,7 +116,7 @@ def brief(headers: Headers) -> list[tuple[int, int, int]]:
 
 
 IDENT = ("begin_offset", "row_begin", "row_end")
-#: what identifies a header of a source, whatever delivers it how often
+#: what identifies a header of a source in every delivery
 Ident = tuple[int, int, int, int, int]
 
 
@@ -133,7 +133,7 @@ class FakeRing:
 
     source: Source
     generation: int = 0
-    #: index of the first header it held; sequences begin anew with each opening
+    #: index of the first header that it held; sequences restart with each opening
     begin: int = 0
     #: index of the next header to report
     at: int = 0
@@ -148,10 +148,10 @@ class FakeRing:
 
 @dataclass
 class World:
-    """A group with everything around it under the test's hand. Nothing happens by itself.
+    """A group with an environment that the test controls. Nothing happens by itself.
 
-    `tell` does at once what answers nothing (freeing, releasing); openings, leases and writes wait in
-    `opening`, `leasing` and `saving` until the test lets them happen.
+    `tell` executes instructions without an answer (freeing, releasing) at once. Openings, leases and writes
+    wait in `opening`, `leasing` and `saving` until the test completes them.
     """
 
     sources: list[Source]
@@ -166,7 +166,7 @@ class World:
     opening: dict[int, do.OpenShard] = field(default_factory=dict)
     leasing: list[do.LeaseConsumer] = field(default_factory=list)
     saving: list[do.SaveCursor] = field(default_factory=list)
-    #: clients that the store is asked to forget, and whether it does so at once
+    #: clients that the store was asked to forget, and whether it does so at once
     forgetting: list[do.ForgetClient] = field(default_factory=list)
     forgets: bool = True
     #: every instruction, in order
@@ -182,7 +182,7 @@ class World:
 
     @classmethod
     def of(cls, *sources: Source, start: bool = True, **settings: Any) -> World:
-        """Return a world of such sources, started and all shards open unless told otherwise."""
+        """Return a world of these sources, started and with all shards open unless specified otherwise."""
         names = tuple(f"s{index}" for index in range(len(sources)))
         world = cls(list(sources), GroupSettings("shop", names, **settings))
         if start:
@@ -193,13 +193,13 @@ class World:
     # ---- the server --------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Lose the group with all it knew; `start` goes on from what was stored."""
+        """Lose the group with its state; `start` continues from what was stored."""
         self.group = Group(self.settings, self.epoch)
         self.rings = [FakeRing(source) for source in self.sources]
         self.opening, self.leasing, self.saving, self.forgetting = {}, [], [], []
 
     def start(self, *consumers: ev.ConsumerState) -> None:
-        """Tell the group that it is active, with stored subscriptions if there are any."""
+        """Tell the group that it is active, with the stored subscriptions."""
         known = consumers or tuple(
             ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped)
             for client, save in self.stored.items()
@@ -207,7 +207,7 @@ class World:
         self.tell(ev.Started(self.now_us, known))
 
     def tell(self, event: ev.Event) -> list[do.Instruction]:
-        """Give the group an event and do what it says."""
+        """Give the group an event and execute its instructions."""
         instructions = self.group.handle(event)
         self.group.validate()
         for instruction in instructions:
@@ -246,7 +246,7 @@ class World:
                 assert_never(instruction)
 
     def answer(self, call: int, value: Any) -> None:
-        """Write down the answer to a call."""
+        """Record the answer to a call."""
         assert call not in self.answers, "a call is answered twice"
         self.answers[call] = value
 
@@ -261,7 +261,7 @@ class World:
     # ---- shards ------------------------------------------------------------------------------------------
 
     def open(self, shard: int) -> None:
-        """Let a shard read from where it was asked to."""
+        """Open a shard at the requested position."""
         asked = self.opening.pop(shard)
         source = self.sources[shard]
         position = asked.position or source.start
@@ -270,7 +270,7 @@ class World:
         self.tell(ev.ShardOpened(shard, asked.generation, position, self.now_us))
 
     def open_all(self) -> None:
-        """Let every shard that was asked to open do so."""
+        """Open every shard that was asked to open."""
         for shard in sorted(self.opening):
             self.open(shard)
 
@@ -281,7 +281,7 @@ class World:
         low_watermark_us: int | None = None,
         source_us: int | None = None,
     ) -> int:
-        """Let a shard report its next headers (`count` None: all), as its ring allows; return how many."""
+        """Make a shard report its next headers (`count` None: all) that its ring allows; return how many."""
         ring = self.rings[shard]
         end = len(ring.source.headers) if count is None else min(ring.at + count, len(ring.source.headers))
         if self.ring_size is not None:
@@ -295,23 +295,23 @@ class World:
         return moved
 
     def full(self, shard: int) -> None:
-        """Let a shard say that its ring is full."""
+        """Make a shard report that its ring is full."""
         ring = self.rings[shard]
         self.tell(ev.ShardReported(shard, ring.generation, None, None, self.now_us, full=True))
 
     def report_all(self) -> None:
-        """Let every shard report everything, and promise that this was all."""
+        """Make every shard report everything, and a low watermark past all of it."""
         for shard, source in enumerate(self.sources):
             self.report(shard)
             if self.rings[shard].at == len(source.headers):
                 self.report(shard, 0, source.latest_low_watermark(len(source.headers)))
 
     def lose(self, shard: int, reason: str = "gone") -> None:
-        """Let a shard's ring be lost."""
+        """Lose a shard's ring."""
         self.tell(ev.ShardLost(shard, self.rings[shard].generation, reason, self.now_us))
 
     def add(self, source: Source, start: Position | None = None, name: str = "") -> dict[str, Any]:
-        """Let a shard join, under a name by its index unless one is given; return the answer."""
+        """Add a shard, named by its index unless a name is given; return the answer."""
         name = name or f"s{len(self.sources)}"
         self.sources.append(source)
         self.rings.append(FakeRing(source))
@@ -324,7 +324,7 @@ class World:
         Args:
             name: of the shard.
             now: whether what is not acknowledged is dropped.
-            until_us: what its source's clock says; 0: that is not known.
+            until_us: the time of its source's clock; 0: not known.
         """
         if until_us and name in self.settings.shards:
             shard = self.settings.shards.index(name)
@@ -332,7 +332,7 @@ class World:
         return self._operate(lambda call: ev.ShardRemoved(call, name, now, self.now_us))
 
     def policy(self, name: str, policy: Policy) -> dict[str, Any]:
-        """Say whether a shard holds the group; return what is told of it."""
+        """Set whether a shard holds the group up; return the shard's status."""
         return self._operate(lambda call: ev.ShardPolicyGiven(call, name, policy, self.now_us))
 
     def _operate(self, make: Callable[[int], ev.Event]) -> Any:
@@ -341,7 +341,7 @@ class World:
         return self.result(call) if call in self.answers else None
 
     def status(self, shard: int) -> dict[str, Any]:
-        """Return what the group tells of a shard."""
+        """Return the group's status of a shard."""
         found: dict[str, Any] = self.group.describe(self.now_us)["shards"][shard]
         return found
 
@@ -353,15 +353,15 @@ class World:
         return self.calls
 
     def lease(self) -> None:
-        """Let the coordinator give the lease that was asked for first."""
+        """Grant the oldest requested lease."""
         asked = self.leasing.pop(0)
         epoch = self.epochs[asked.client_id] = self.epochs.get(asked.client_id, 0) + 1
         self.tell(ev.ConsumerLeased(asked.call, asked.client_id, epoch, self.now_us))
 
     def save(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
-        """Let the cursor store finish the write that was asked for first, or refuse it.
+        """Complete or refuse the oldest requested write of the cursor store.
 
-        With `arrives` an error is that of an answer which got lost: the store has what was written.
+        With `arrives` an error means that the answer was lost: the store has the write.
         """
         asked = self.saving.pop(0)
         if error is None or arrives:
@@ -372,7 +372,7 @@ class World:
             self.tell(ev.CursorNotSaved(asked.call, asked.client_id, error))
 
     def forget(self, error: CanalGroupError | None = None, *, arrives: bool = False) -> None:
-        """Let the cursor store forget the client that it was asked for first, or refuse it; as `save`."""
+        """Complete or refuse the oldest requested removal of a client from the store; like `save`."""
         asked = self.forgetting.pop(0)
         if error is None or arrives:
             self.stored.pop(asked.client_id, None)
@@ -440,7 +440,7 @@ class World:
     def offset_range(
         self, offset_range: OffsetRange, client: str = "c", *, may_rewind: bool = True
     ) -> Batch | None:
-        """Get an offset range without waiting for what is not there."""
+        """Get an offset range without waiting for missing headers."""
         call = self.request_range(offset_range, client, may_rewind=may_rewind)
         self.tell(ev.GetTimedOut(call, client))
         batch = self.result(call)
@@ -472,7 +472,7 @@ class World:
         return count
 
     def tick(self, after_us: int, *, reachable: bool = True) -> None:
-        """Let time go on, in which consumers have a way to the group or not."""
+        """Advance time; consumers can reach the group or not."""
         self.now_us += after_us
         self.tell(ev.Ticked(self.now_us, reachable))
 
@@ -489,12 +489,12 @@ class World:
 
 
 def places(batch: Batch) -> list[Ident]:
-    """Return what a batch holds."""
+    """Return the headers of a batch."""
     return idents(batch.headers, batch.names)
 
 
 def all_places(sources: Iterable[Source]) -> list[list[Ident]]:
-    """Return what each source holds, by shard."""
+    """Return the headers of each source, by shard."""
     found: list[list[Ident]] = []
     for shard, source in enumerate(sources):
         headers = source.headers.copy()

@@ -1,4 +1,4 @@
-"""Authorities and certificates of the tests' own."""
+"""Certificate authorities and certificates for tests."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cryptography.x509.oid import NameOID
 
 @dataclass(frozen=True)
 class Pair:
-    """Files of a certificate and its key, PEM."""
+    """The PEM files of a certificate and its key."""
 
     cert: Path
     key: Path
 
 
 class Authority:
-    """Signs certificates into a folder; `ca` is the file of its own."""
+    """An authority that signs certificates into a folder; `ca` is the file of its own certificate."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self._folder = folder
@@ -58,13 +58,13 @@ class Authority:
         of_consumer: bool = False,
         alternatives: Sequence[str] | None = None,
     ) -> Pair:
-        """Sign a certificate for an address; that of a consumer has its name only.
+        """Sign a certificate for an address; a consumer's certificate has its name only.
 
         Args:
             name: common name of its subject, and of its files.
-            host: that it is for.
-            of_consumer: whether its alternative name is `name`, and no address.
-            alternatives: names that it has in the place of these; with none of them it has its subject only.
+            host: the address that it is for.
+            of_consumer: whether its alternative name is `name` instead of an address.
+            alternatives: names that replace these; if empty, it has its subject only.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(host))]

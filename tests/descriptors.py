@@ -1,11 +1,11 @@
-"""The files that this process holds open."""
+"""The open files of this process."""
 
 import contextlib
 from pathlib import Path
 
 
 def open_files() -> list[str]:
-    """Return what each descriptor is of, as the kernel names it; one that closes meanwhile is left out."""
+    """Return the target of each descriptor, as the kernel names it; one that closes meanwhile is left out."""
     names = []
     for descriptor in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):

@@ -1,10 +1,11 @@
-"""Fuzzing: real binlogs, damaged by chance, are decoded or refused, and nothing else ever happens.
+"""Fuzzing: real binlogs with random damage must be decoded or refused, without any other outcome.
 
-As a program it goes on for a while: `python tests/fuzz.py MINUTES [SEED]`, which is `make fuzz MINUTES=n`.
-Every try has a seed of its own; a failure prints it, and `python tests/fuzz.py 0 SEED` repeats it.
+As a program it runs for some minutes: `python tests/fuzz.py MINUTES [SEED]`, which is `make fuzz MINUTES=n`.
+Every try has its own seed; a failure prints it, and `python tests/fuzz.py 0 SEED` repeats it.
 
-A damaged file is read by the whole file parser. Its errors must be ours, with file and offset, and what is
-read must be valid arrays. Most checksums are made right again, or nothing behind them would ever be tried.
+The complete file parser reads each damaged file. Its errors must be ours, with file and offset, and its
+arrays must be valid. Most checksums are corrected after the damage, because otherwise no code after the
+checksum would be tested.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 from merge.values.chunk import TableName
 
 FIXTURES = Path(__file__).parent / "fixtures"
-#: larger files would take the time of many small ones
+#: larger files would take as long as many small ones
 _FILE_BYTES_MAX = 40_000
 _HEADER = 19
 OURS = (CorruptEvent, UnsupportedEvent, PositionPurged)
@@ -72,7 +73,7 @@ def _with_body(event, body, checksums):
 
 
 def _placed(events, checksums):
-    """Return events whose ends and checksums are right for where they stand now."""
+    """Return events with end offsets and checksums corrected for their new positions."""
     at, placed = 4, []
     for event in events:
         at += len(event)
@@ -103,7 +104,7 @@ def _flip_bits(chance, event, checksums):
 
 
 def _set_number(chance, event, checksums):
-    """Write an edge of a number's range over some bytes: lengths are such numbers."""
+    """Overwrite some bytes with the limit of a number's range, because lengths are such numbers."""
     body = bytearray(_body(event, checksums))
     if not body:
         return event
@@ -137,7 +138,7 @@ def _lie_about_size(chance, event, checksums):
 
 
 def _splice(chance, events, checksums):
-    """Put events of another file in."""
+    """Insert events of another file."""
     _, _, others, others_checksums = chance.choice(corpus())
     begin = chance.randrange(len(others))
     taken = [
@@ -188,8 +189,8 @@ def attempt(seed, folder):
     """Read one damaged file; return whether it was refused.
 
     Raises:
-        AssertionError: an error without its place, or an array that is none.
-        Exception: any that is not ours.
+        AssertionError: an error without file and offset, or an invalid array.
+        Exception: any error that is not ours.
     """
     chance = random.Random(seed)
     _, data = damaged(chance)
@@ -216,7 +217,7 @@ def _error_of(chance, path):
 
 
 def run(minutes, first):
-    """Try seeds from `first` on for so many minutes, one at least; print what fails, and the count."""
+    """Try seeds from `first` on for some minutes, at least one seed; print failures and counts."""
     deadline = time.monotonic() + 60 * minutes
     tried = refused = failed = 0
     with tempfile.TemporaryDirectory(prefix="canal-group-fuzz-") as folder:

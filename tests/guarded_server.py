@@ -1,4 +1,4 @@
-"""A Flight server that knows its callers and watches its connections, as a gateway does, and who calls it."""
+"""A Flight server that identifies its callers and guards its connections, like a gateway; and its clients."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ NO_TOKEN = flight.FlightCallOptions(timeout=DEADLINE_S)
 
 
 class Guarded(flight.FlightServerBase):
-    """What it answers is how long the request was.
+    """A server that answers with the length of the request.
 
     Args:
         location: where it listens.
         limits: of its connections.
-        calls_max: of one grant.
+        calls_max: limit of calls per grant.
         grants: None: one token's.
-        tls: None: without.
-        watched: whether its guard looks by itself; else a test says when (`look`).
+        tls: None: no TLS.
+        watched: whether its guard polls by itself; otherwise the test calls `look`.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class Guarded(flight.FlightServerBase):
         return [str(len(action.body)).encode()]
 
     def look(self) -> None:
-        """Let the guard look once."""
+        """Run one poll of the guard."""
         self.guard._look(self.port)
 
     @property
     def owners(self) -> list[str]:
-        """Names of those whose connections are known."""
+        """Names of the clients with authenticated connections."""
         return sorted(self.guard._authenticated._owners.values())
 
     @property
     def refusals(self) -> int:
-        """How many connections were closed."""
+        """Number of connections that were closed."""
         return self.guard._refusals
 
     def shutdown(self) -> None:
@@ -103,7 +103,7 @@ def serving(
 def connected(
     server: flight.FlightServerBase, host: str = "127.0.0.1", ca: bytes = b"", pair: Pair | None = None
 ) -> flight.FlightClient:
-    """Return a client with a connection of its own, by TLS if it is given an authority."""
+    """Return a client with its own connection, which uses TLS if an authority is given."""
     options: list[tuple[str, int]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
     tls: dict[str, bytes] = {"tls_root_certs": ca} if ca else {}
     if pair is not None:
@@ -125,7 +125,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def silent(port: int, count: int) -> list[socket.socket]:
-    """Return connections that say nothing."""
+    """Return connections that send nothing."""
     found = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
     for each in found:
         each.settimeout(DEADLINE_S)
@@ -133,7 +133,7 @@ def silent(port: int, count: int) -> list[socket.socket]:
 
 
 def ended(connection: socket.socket) -> bool:
-    """Read to the end; gRPC says a few bytes of its own first."""
+    """Read to the end; gRPC first sends a few bytes of its own."""
     try:
         while connection.recv(1_024):
             pass

@@ -1,4 +1,4 @@
-"""A world whose source has purged what some of its clients have not read."""
+"""A world whose source has purged transactions that some of its clients have not read."""
 
 from builders import Source, Tx, World
 
@@ -9,7 +9,7 @@ from merge.group import PURGED_WAIT_US
 TRANSACTIONS = 8
 #: the oldest transaction that the source still has
 OLDEST = 2
-#: whether a shard says where it is open before its source was asked
+#: whether a shard reports its position before its source was asked
 OPENED_FIRST = [False]
 
 
@@ -28,7 +28,7 @@ def committing(**settings):
 
 
 def open_what_is_left(world):
-    """Answer every opening as a source does that has purged what is before its third transaction."""
+    """Answer every opening like a source that has purged everything before its third transaction."""
     for shard, asked in list(world.opening.items()):
         if asked.position is not None and world.sources[shard].index_after(asked.position) < OLDEST:
             if OPENED_FIRST[0]:
@@ -39,7 +39,7 @@ def open_what_is_left(world):
 
 
 def let_time_pass(world, *clients):
-    """A second and more, in which the consumers of `clients` are heard of, and openings are tried again."""
+    """Advance more than a second, in which the consumers of `clients` are active and openings are retried."""
     for _ in range(4):
         for client in clients:
             world.tell(ev.ConsumerTouched(world.call(), client, world.epochs[client], world.now_us))
@@ -50,7 +50,7 @@ def let_time_pass(world, *clients):
 
 
 def restarted():
-    """The server is another one; the source has purged what `other` has not acknowledged."""
+    """Start another server; the source has purged transactions that `other` has not acknowledged."""
     world = committing()
     world.epoch += 1
     world.restart()

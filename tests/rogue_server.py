@@ -1,4 +1,4 @@
-"""A server that speaks MySQL's client/server protocol, and tries to learn the password of whoever logs in.
+"""A server that speaks MySQL's client/server protocol, and tries to learn the password of its clients.
 
 Layouts: "Connection Phase" and "LOCAL INFILE Request" in MySQL's client/server protocol.
 """
@@ -40,7 +40,7 @@ class Wire:
 
     socket: socket.socket
     sequence: int = 0
-    #: all that the client has sent, as it was before encryption
+    #: everything that the client has sent, after decryption
     heard: list[bytes] = field(default_factory=list)
 
     def send(self, payload: bytes) -> None:
@@ -67,7 +67,7 @@ class Wire:
         return block
 
     def switch(self, plugin: str, data: bytes = SALT + b"\0") -> bytes:
-        """Ask for another plugin, and return the answer."""
+        """Request another plugin, and return the answer."""
         self.send(b"\xfe" + plugin.encode() + b"\0" + data)
         return self.receive()
 
@@ -77,19 +77,19 @@ class Wire:
         return self.receive()
 
     def decrypted(self, block: bytes) -> bytes:
-        """Return what was encrypted for our key, without the salt: the password."""
+        """Return the password: what was encrypted with our key, without the salt."""
         text = _KEY.decrypt(block, _OAEP)
         password = bytes(byte ^ SALT[index % len(SALT)] for index, byte in enumerate(text))
         self.heard.append(password)
         return password
 
 
-#: what the server does once the client has said who it is
+#: what the server does after the client's answer to the greeting
 Trick = Callable[[Wire], None]
 
 
 class RogueServer:
-    """Listens on 127.0.0.1, and plays one trick on everybody.
+    """A server on 127.0.0.1 that plays one trick on every client.
 
     Args:
         trick: played after the client's answer to the greeting.
@@ -105,7 +105,7 @@ class RogueServer:
         if pair is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._tls.load_cert_chain(pair.cert, pair.key)
-        #: what all clients have sent
+        #: everything that clients have sent
         self.heard: list[bytes] = []
         #: whether a client's answer to the greeting came encrypted
         self.encrypted = False
@@ -115,11 +115,11 @@ class RogueServer:
         self._thread.start()
 
     def knows(self, secret: str) -> bool:
-        """Return whether a text is among what was heard."""
+        """Return whether clients have sent a text."""
         return any(secret.encode() in payload for payload in self.heard)
 
     def close(self) -> None:
-        # A thread in accept does not hear of a close.
+        # Closing the socket does not wake a thread in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(10)

@@ -1,6 +1,7 @@
-"""Rows events made by hand: values to the bytes that a server would log for them.
+"""Handmade rows events: encode values to the bytes that a server would log for them.
 
-A second, slow implementation of the formats, in the other direction: what it writes must be read back.
+This is a second, slow implementation of the formats, in the other direction: the decoder must read back what
+it writes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PACKED = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
 def schema_of(columns):
-    """Return the schema of a table of these columns, named by their place."""
+    """Return the schema of a table of these columns, named by their index."""
     named = tuple(
         Column(
             **{
@@ -70,11 +71,11 @@ def rows_body(event_type, count, images, *, extra=b"", id_size=6, before=None, a
     Args:
         event_type: of the event.
         count: how many columns its table has.
-        images: see `image`; those before and after a change take turns.
+        images: see `image`; images before and after a change alternate.
         extra: its extra data.
         id_size: bytes of its table id.
         before: bitmap of the columns that images before a change have; None: all of them.
-        after: likewise for those after it.
+        after: the same for images after a change.
         options: of PARTIAL_UPDATE_ROWS, before each image after the change.
     """
     version_2 = event_type >= EventType.WRITE_ROWS

@@ -1,6 +1,6 @@
 """Rows events of the fixtures, each with the schema of its table; `python tests/rows_corpus.py` damages them.
 
-As a program it needs nothing but the decoder: `make asan` runs it under AddressSanitizer.
+As a program it needs only the decoder: `make asan` runs it under AddressSanitizer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _of_file(path):
 
 
 def decode(schema, event_type, body):
-    """Return the rows of an event, all of whose bytes were looked at; None if it is refused."""
+    """Return the rows of an event after reading all of their bytes; None if it is refused."""
     builder = RowsBuilder(schema, Losses())
     try:
         rows = builder.add(event_type, body, post_header_size=10, header=0, row_begin=0)

@@ -1,4 +1,4 @@
-"""Another user of this machine, who is up to no good: what it can reach of ours."""
+"""Another, malicious user of this machine: what it can reach of ours."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BECOME = "import os, socket, fcntl; os.setgroups([]); os.setgid({0}); os.setuid
 
 
 def as_nobody(code: str, *arguments: str) -> str:
-    """Run Python code as that user, and return what it prints; a refusal is the name of its error.
+    """Run Python code as that user, and return its output; an OSError gives the name of its class.
 
-    The test is skipped where we are not root, who alone can become somebody else.
+    The test is skipped unless we are root, because only root can change its user.
     """
     if os.geteuid():
         pytest.skip("only root can become another user")

@@ -1,4 +1,4 @@
-"""Which cases of a long test are `make test`'s, and which are left to `make soak`."""
+"""Division of a long test's cases between `make test` and `make soak`."""
 
 from __future__ import annotations
 

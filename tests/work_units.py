@@ -1,4 +1,4 @@
-"""Which files one process takes together, where several processes share the tests."""
+"""Groups of test files that one process runs together, where several processes share the tests."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import PurePosixPath
 
 from xdist.scheduler import LoadFileScheduling
 
-#: where tests take longest: folders, longest first
+#: folders with the longest tests, longest first
 LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
-#: files of a unit, by what they use and what takes long to make: a JVM with Spark, a data folder of MySQL
+#: files of a unit, by an expensive resource that they share: a JVM with Spark, a data folder of MySQL
 TOGETHER = {
     "spark": (
         "examples/test_documents",
@@ -36,20 +36,20 @@ _UNIT_OF = {f"tests/integration/{name}.py": unit for unit, names in TOGETHER.ite
 
 
 class UnitScheduling(LoadFileScheduling):
-    """Hands out files, and those of a unit to one process."""
+    """A scheduler that assigns files, all files of a unit to one process."""
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
 
 
 def unit_of(nodeid: str) -> str:
-    """Return the unit of a test: its file, or what its file is together with."""
+    """Return the unit of a test: its file, or the group of its file."""
     file = nodeid.partition("::")[0]
     return _UNIT_OF.get(file, file)
 
 
 def turn_of(nodeid: str) -> int:
-    """Return how early a test begins: the longest units do first, so that the processes end together."""
+    """Return the priority of a test: the longest units start first, so that the processes end together."""
     unit = unit_of(nodeid)
     if unit in TOGETHER:
         return -1

@@ -1,1 +1,1 @@
-"""Faults among real processes: a seed is a schedule of them, and an audit says whether the stream held."""
+"""Fault injection into real processes: a seed is a schedule of faults, and an audit checks the streams."""

@@ -1,6 +1,6 @@
-"""Chaos from the command line: plays seeds among real processes, one line of JSON for each.
+"""Run chaos seeds with real processes from the command line; print one line of JSON per seed.
 
-The exit status is 1 if something is wrong with a stream; the same seed and minutes play the same schedule.
+The exit status is 1 if a stream has a fault. The same seed and minutes give the same schedule.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from chaos.schedule import schedule_of
 
 
 def main() -> int:
-    """Play the seeds asked for."""
+    """Play the requested seeds."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first one (default: 1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other (default: 1)")
-    parser.add_argument("--minutes", type=float, default=2.0, help="how long faults happen (default: 2)")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="how many minutes faults happen (default: 2)"
+    )
     parser.add_argument(
         "--soak",
         type=float,
         default=0.0,
-        help="play seeds until so many minutes have passed (default: --seeds)",
+        help="play seeds until this many minutes have passed (default: --seeds)",
     )
-    parser.add_argument("--schedule", action="store_true", help="print the schedule, and play nothing")
+    parser.add_argument("--schedule", action="store_true", help="print the schedule only")
     parser.add_argument(
         "--keep", type=Path, help="keep journals and logs in a folder, below the seed's number"
     )
@@ -36,7 +38,7 @@ def main() -> int:
     wrong = False
     until_s = time.monotonic() + asked.soak * 60
     for seed in count(asked.seed):
-        # An hour of a soak is one of faults, starts and proofs; it begins no seed after it.
+        # The limit includes starts and audits; no seed begins after it.
         if time.monotonic() >= until_s if asked.soak else seed == asked.seed + asked.seeds:
             break
         if asked.schedule:
@@ -45,7 +47,7 @@ def main() -> int:
             continue
         keep = asked.keep / str(seed) if asked.keep is not None else None
         if keep is not None and keep.exists():
-            parser.error(f"{keep} is there already: remove it, or keep elsewhere")
+            parser.error(f"{keep} already exists: remove it, or choose another folder")
         try:
             with Interrupts():
                 outcome = play(seed, asked.minutes, _say, keep=keep)

@@ -1,8 +1,8 @@
-"""The audit: whether the streams held, told by what nobody could have made up.
+"""The audit: checks the streams against evidence that does not come from the product.
 
-Witnesses are the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by
-their own clock, and what the servers hold. Each client id is judged by itself: one that takes batches, and
-one that reads offset ranges and keeps its place itself.
+The evidence is the consumers' journals, ZooKeeper's transaction logs, what the writers committed and when by
+their own clock, and the tables on the servers. Each client id is audited separately: one that takes batches,
+and one that reads offset ranges and keeps its position itself.
 """
 
 from __future__ import annotations
@@ -30,46 +30,46 @@ from chaos.ranges import OffsetRange, broken, done_with, not_the_same, rereads
 from chaos.stream import Accepted, double_active, not_durable, stream_of
 from merge.values.position import file_order
 
-#: faults of each kind that are put into words
+#: how many faults of each kind are described
 SHOWN_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong with a stream, and how long it was held; several add up."""
+    """The faults of a stream, and its recovery times; several findings can be added."""
 
     #: written and not acknowledged, acknowledged and not durable, or not what the servers hold
     lost: int = 0
-    #: acknowledged twice, come again as something else, or never written
+    #: acknowledged twice, delivered again with other content, or never written
     duplicated: int = 0
     #: keys, numbers, or rows of one transaction that do not follow each other
     reordered: int = 0
-    #: places where the cursor goes back
+    #: writes by which the cursor goes back
     cursor_regressions: int = 0
-    #: acknowledgements accepted under an epoch that was over
+    #: acknowledgements accepted under an epoch that had ended
     double_active: int = 0
-    #: transactions behind others that were committed after them; how many the schedule allows to be
+    #: transactions delivered after others that were committed later; how many the schedule allows
     late: int = 0
     late_bound: int = 0
-    #: those that are late where nothing justifies it
+    #: late transactions that the schedule does not allow
     late_beyond: int = 0
     #: shards that a client id had not acknowledged to their end when it should have
     stalled: int = 0
-    #: offset ranges that were other rows when they were read again, or do not follow each other
+    #: offset ranges that had other rows when they were read again, or are not contiguous
     range_faults: int = 0
-    #: readings of offset ranges that were read before
+    #: repeated readings of offset ranges
     range_rereads: int = 0
     #: distinct row changes and statements, and batches
     rows: int = 0
     batches: int = 0
-    #: for each fault the seconds until the stream was beyond it
+    #: for each injected fault the seconds until the stream had recovered
     recovery_s: tuple[float, ...] = ()
-    #: what is wrong, in words; the first few of each kind
+    #: descriptions of the first few faults of each kind
     words: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         order = self.reordered + self.late_beyond + self.range_faults
         owners = self.cursor_regressions + self.double_active
         return not (self.lost + self.duplicated + order + owners + self.stalled)
@@ -101,11 +101,11 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the audit holds the streams against."""
+    """The reference data of the audit."""
 
     #: what the writers committed
     records: Sequence[Commits]
-    #: what the servers hold now
+    #: the tables that the servers hold now
     servers: Rows
     oracle: Oracle
     end: End
@@ -118,14 +118,14 @@ def audit(
     truth: Truth,
     over_us: Sequence[int],
 ) -> Findings:
-    """Judge the stream of a client id that takes batches.
+    """Audit the stream of a client id that takes batches.
 
     Args:
         client_id: its name.
-        deliveries: what all consumers got, and what became of it.
+        deliveries: the batches of all consumers, and their outcomes.
         writes: every write of the cursor.
-        truth: what it is held against.
-        over_us: for each fault from when on recovery is counted, microseconds since 1970.
+        truth: the reference data.
+        over_us: for each fault the time from which recovery is counted, microseconds since 1970.
     """
     stream, places = stream_of(deliveries, writes), Places(truth.records)
     rows = [places.placed(one.rows) for one in stream]
@@ -153,13 +153,13 @@ def audit(
 def audit_ranges(
     client_id: str, offset_ranges: Sequence[OffsetRange], writes: Sequence[CursorWrite], truth: Truth
 ) -> Findings:
-    """Judge what a client id has read that keeps its place itself: each row once, and each time the same.
+    """Audit a client id that keeps its position itself: each row once, and the same in each reading.
 
     Args:
         client_id: its name.
         offset_ranges: what its processes read.
         writes: every write of its cursor.
-        truth: what it is held against.
+        truth: the reference data.
     """
     places = Places(truth.records)
     taken = done_with(offset_ranges)
@@ -179,10 +179,10 @@ def audit_ranges(
 
 
 def _proven(delivered: Delivered, truth: Truth) -> Findings:
-    """Hold what came against what was written, and what the servers hold."""
+    """Compare the delivered rows with what was written, and with the servers' tables."""
     proof = prove(delivered, truth.records, truth.servers)
     return Findings(
-        # Tables that differ though nothing is missing are a loss that was not counted otherwise.
+        # Tables that differ although no row is missing count as a loss.
         lost=proof.missing or int(not proof.tables_equal),
         duplicated=proof.duplicates,
         reordered=proof.order_violations + proof.split_transactions,
@@ -197,7 +197,7 @@ def _cursors(writes: Sequence[CursorWrite]) -> Findings:
 
 
 def _in_time(client_id: str, rows: Sequence[pa.Table], acked_us: Sequence[int], truth: Truth) -> Findings:
-    """Hold the order against commit times, and the end against its bound."""
+    """Check the order against commit times, and the end of the stream against its deadline."""
     arrivals = list(_arrivals(rows, acked_us))
     told = truth.oracle.judge(arrivals)
     stalled = list(stalls(client_id, arrivals, truth.records, truth.end))
@@ -212,7 +212,7 @@ def _in_time(client_id: str, rows: Sequence[pa.Table], acked_us: Sequence[int], 
 
 
 def _arrivals(rows: Sequence[pa.Table], acked_us: Sequence[int]) -> Iterator[Arrival]:
-    """Yield each transaction when it first came; it has come when its last row has."""
+    """Yield each transaction at its first delivery, which is complete with its last row."""
     came: dict[tuple[str, str], Arrival] = {}
     for table, at_us in zip(rows, acked_us, strict=True):
         for shard, gtid in dict.fromkeys(
@@ -239,7 +239,7 @@ def _twice(stream: Sequence[Accepted], rows: Sequence[pa.Table], places: Places)
 
 
 def _disorder(stream: Sequence[Accepted], tables: Sequence[pa.Table]) -> Iterator[str]:
-    """Yield the places within one server's epoch where the key of a new row goes back."""
+    """Yield the rows within one server's epoch at which the key of a new row goes back."""
     if not stream:
         return
     rows = pa.concat_tables([table.select([*IDENTITY, "key_us"]) for table in tables])
@@ -254,9 +254,9 @@ def _disorder(stream: Sequence[Accepted], tables: Sequence[pa.Table]) -> Iterato
 
 
 def _recovery_s(arrivals: Sequence[Arrival], oracle: Oracle, over_us: Sequence[int]) -> Iterator[float]:
-    """Yield for each fault the time until a transaction was acknowledged that was begun after it.
+    """Yield for each fault the time until a transaction was acknowledged that began after it.
 
-    A fault that nothing was committed after says nothing.
+    A fault after which nothing was committed is skipped.
     """
     acked = sorted((one.acked_us, oracle.begun_us(one)) for one in arrivals)
     for since_us in over_us:

@@ -1,11 +1,12 @@
-"""Clocks that step while processes run: each machine's, as its processes see it through a preloaded library.
+"""Clocks that step while processes run: one per simulated machine, through a preloaded library.
 
-`clock.c` is compiled with the compiler that the project needs anyway. Debian's libfaketime was tried first: a
-MariaDB runs with it, a Python process does not (with real monotonic clocks `time.sleep` fails with EINVAL,
-without them its waits hang), Ray's own programs abort, and killed processes leave shared memory behind.
+`clock.c` is compiled with the compiler that the project needs anyway. Debian's libfaketime was tried first.
+MariaDB runs with it, but a Python process does not: with real monotonic clocks `time.sleep` fails with
+EINVAL, and without them its waits hang. Ray's own programs abort, and killed processes leave shared memory
+allocated.
 
-Stepped are the sources, MariaDB and MySQL, and the actors of a raylet, which is a machine here. ZooKeepers
-and Ray's own programs are left alone: their clocks are the machine's.
+The clocks of the sources (MariaDB and MySQL) and of a raylet's actors are stepped; a raylet stands for a
+machine. ZooKeeper and Ray's own programs keep the machine's clock.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _OFFSET: Final = struct.Struct("=q")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """From when on a clock stood how far ahead of the machine's."""
+    """A setting of a clock: its offset from the machine's clock, and since when."""
 
     #: microseconds since 1970, by the machine's clock
     at_us: int
@@ -38,10 +39,10 @@ class Setting:
 
 
 class Clock:
-    """The clock of one machine, real or imagined.
+    """The clock of one machine, real or simulated.
 
     Args:
-        file: that its processes map.
+        file: the file that its processes map.
         library: `clock.c`, compiled, see `compiled`.
     """
 
@@ -54,25 +55,25 @@ class Clock:
         self.settings = [Setting(0, 0)]
 
     def set(self, offset_us: int) -> None:
-        """Let it stand so far ahead of the machine's, from now on."""
+        """Set its offset ahead of the machine's clock, from now on."""
         self._offset[:] = _OFFSET.pack(offset_us)
         self.settings.append(Setting(now_us(), offset_us))
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a process live by it."""
+        """The environment variables that make a process use it."""
         return {"LD_PRELOAD": str(self._library), "CHAOS_CLOCK": str(self._file)}
 
     def command(self, program: str) -> list[str]:
-        """Return what runs a program by it; arguments follow."""
+        """Return the command that runs a program with this clock; append the program's arguments."""
         return ["/usr/bin/env", *(f"{name}={value}" for name, value in self.environment.items()), program]
 
     @contextmanager
     def of_workers(self) -> Iterator[None]:
-        """Let workers of a raylet that is started inside live by it, and not the raylet.
+        """Make the workers of a raylet that is started inside use this clock, but not the raylet itself.
 
-        A raylet runs its workers with our interpreter, and hands its environment on: a script in the
-        interpreter's place tells workers from what else it runs.
+        A raylet runs its workers with our interpreter and passes its environment on. A script in place of the
+        interpreter distinguishes workers from other programs.
         """
         script = self._file.with_suffix(".python")
         real = sys.executable
@@ -89,7 +90,7 @@ class Clock:
 
 
 def compiled(folder: Path) -> Path:
-    """Compile the library into a folder, and return it."""
+    """Compile the library into a folder, and return its path."""
     library = folder / "clock.so"
     compiler = os.environ.get("CC", "cc")
     subprocess.run(

@@ -24,16 +24,16 @@ NODES: Final = 3
 class RayCluster:
     """Raylets of one machine, each with processes of its own.
 
-    Guarantees: they end with us, however we end (on Linux).
+    They end when this process ends, for any reason (on Linux).
 
     Args:
-        folder: where Ray keeps what it writes; short, because the paths of its sockets are bounded.
-        clocks: of the actors, one for each raylet.
+        folder: where Ray writes; the path must be short, because socket paths are limited.
+        clocks: the actors' clocks, one for each raylet.
     """
 
     def __init__(self, folder: Path, clocks: Sequence[Clock]) -> None:
         common = {"num_cpus": 1, "node_ip_address": LOOPBACK, "include_dashboard": False}
-        # Ray notes the newest cluster of the machine there, and expects the folder.
+        # Ray records the machine's newest cluster there, and expects the folder to exist.
         Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
         head, *others = clocks
         with loopback_kept():
@@ -47,7 +47,7 @@ class RayCluster:
 
     @property
     def address(self) -> str:
-        """Where drivers join."""
+        """The address that drivers connect to."""
         return str(self._cluster.address)
 
     def actors(self, driver_pid: int) -> dict[str, int]:
@@ -61,7 +61,7 @@ class RayCluster:
         return found
 
     def close(self) -> None:
-        """End all raylets, with what runs under them."""
+        """End all raylets and their child processes."""
         self._cluster.shutdown()
 
 
@@ -70,7 +70,7 @@ class Server:
 
     Args:
         number: of the server.
-        settings: of the instance; the same for all servers, but for where ZooKeeper is.
+        settings: of the instance; the same for all servers except ZooKeeper's address.
         address: of the Ray cluster.
         folder: where its instance file and its output go.
     """
@@ -103,7 +103,7 @@ class Server:
 
 
 def cursor_settings() -> dict[str, Any]:
-    """Return where cursors are kept: in ZooKeeper, each written before its acknowledgement is answered."""
+    """Return the store settings: in ZooKeeper, each cursor written before its ack is answered."""
     settings: dict[str, Any] = {"kind": "zookeeper"}
     if "flush_s" in ZookeeperCursorSettings.model_fields:
         settings["flush_s"] = None
@@ -111,6 +111,6 @@ def cursor_settings() -> dict[str, Any]:
 
 
 def kept_logs(ray_folder: Path, target: Path) -> None:
-    """Copy the actors' logs to where they outlive the cluster."""
+    """Copy the actors' logs to a folder that outlives the cluster."""
     for session in ray_folder.glob("session_2*"):
         shutil.copytree(session / "logs", target, dirs_exist_ok=True, ignore_dangling_symlinks=True)

@@ -1,8 +1,8 @@
-"""Commits: what a writer committed, on which server, and between which two looks at the machine's clock.
+"""Commits: what a writer committed, on which server, and between which two readings of the machine's clock.
 
-This is what the audit knows of commit times. It owes nothing to the product, nor to the sources' stamps: a
-transaction was stamped between the moment at which the writer sent it and the one at which it knew that it
-was committed, by the clock of the server that it was sent to.
+The audit knows commit times from here. They depend neither on the product nor on the sources' stamps. The
+server stamped a transaction, by its own clock, between two moments: when the writer sent the transaction, and
+when the writer learned that it was committed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from merge.values.gtid import GtidSet, parse_gtid_set
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One transaction as its writer saw it."""
+    """One transaction as its writer recorded it."""
 
     gtid: str
     #: `server_id` of the server that it was sent to
@@ -28,19 +28,19 @@ class Commit:
 
     @property
     def gtid_set(self) -> GtidSet:
-        """The set of it alone, or on MariaDB of it and all before it."""
+        """The GTID set of this transaction alone; on MariaDB, of it and all before it."""
         return parse_gtid_set(self.gtid)
 
 
 @dataclass(slots=True)
 class Commits(Record):
-    """A record whose transactions say when they were committed, and where."""
+    """A record whose transactions know when and where they were committed."""
 
     commits: list[Commit] = field(default_factory=list)
 
     def commit(self, changes: tuple[Change, ...], commit: Commit) -> None:
         """Remember a committed transaction."""
-        # In this order: whoever reads meanwhile finds a commit of each transaction that it counts.
+        # In this order, a concurrent reader finds a commit for each transaction that it counts.
         self.commits.append(commit)
         self.add(changes)
 
@@ -51,5 +51,5 @@ class Commits(Record):
 
     @property
     def moved(self) -> bool:
-        """Whether another server took the shard over, so that places are of several binlogs."""
+        """Whether another server took over the shard, so that positions are of several binlogs."""
         return len({commit.server for commit in self.commits}) > 1

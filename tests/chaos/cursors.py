@@ -1,4 +1,4 @@
-"""The cursor's history: every write of it in ZooKeeper, under which epoch, and by whose session."""
+"""The cursor's history: every write of it in ZooKeeper, with its epoch and session."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class CursorWrite:
     """One write of the cursor."""
 
     zxid: int
-    #: as it stands in the node
+    #: the content of the node
     text: str
     #: the server's epoch at that time
     epoch: int
-    #: whether the write was made to depend on that epoch, or came from the session that had won it
+    #: whether the write was conditional on that epoch, or came from the session that had won it
     fenced: bool
 
     @property
@@ -61,7 +61,7 @@ def _follow(version: int, now: int, *, is_new: bool) -> int:
 
 
 def regressions(writes: Sequence[CursorWrite]) -> Iterator[str]:
-    """Yield the places where the cursor, or one shard's part of it, goes back."""
+    """Yield a description of each write by which the cursor, or one shard's part of it, goes back."""
     for before, after in pairwise(writes):
         old, new = before.cursor, after.cursor
         where = f"zxid {after.zxid:#x}, epoch {after.epoch}"
@@ -82,10 +82,10 @@ def regressions(writes: Sequence[CursorWrite]) -> Iterator[str]:
 
 
 def goes_back(place: Position, now: Position) -> bool:
-    """Return whether a shard's position goes back: by GTID where another server took over in between.
+    """Return whether a shard's position goes back; compare by GTID if another server took over in between.
 
     Raises:
-        UsageError: the two do not compare.
+        UsageError: the two are not comparable.
     """
     if place.server and now.server and place.server != now.server:
         return not now.gtid_set.contains(place.gtid_set)

@@ -1,4 +1,4 @@
-"""The end of a stream: once nothing disturbs it any more, everything must be acknowledged within a bound."""
+"""The end of a stream: after the last fault, everything must be acknowledged within a deadline."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from chaos.clocks import S_US
 from chaos.commits import Commits
 from chaos.lateness import Arrival
 
-#: how long the last transactions may take: sessions end, servers start, sources are read again; microseconds
+#: how long the last transactions may take, microseconds: sessions end, servers start, sources are read again
 END_US: Final = 75 * S_US
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When nothing more happened, and until when all must be acknowledged; microseconds since 1970."""
+    """When the last disturbance ended, and the deadline of all acknowledgements; microseconds since 1970."""
 
-    #: the last fault was mended, and the last writer was done
+    #: the last fault had ended, and the last writer had finished
     quiet_us: int
     until_us: int
 
     @classmethod
     def after(cls, quiet_us: int, furthest_us: int) -> End:
-        """Return the end of a stream whose greatest stamp is `furthest_us`: it comes when all are there."""
+        """Return the end of a stream whose greatest stamp is `furthest_us`, which all clocks must reach."""
         return cls(quiet_us, max(quiet_us, furthest_us) + END_US)
 
 
 def stalls(
     client_id: str, arrivals: Sequence[Arrival], records: Collection[Commits], end: End
 ) -> Iterator[str]:
-    """Yield for each shard what a client id had not acknowledged when it should have."""
+    """Yield for each shard what a client id had not acknowledged by the deadline."""
     acked = {(one.shard, one.gtid): one.acked_us for one in arrivals}
     last_us = max((one.acked_us for one in arrivals if one.acked_us <= end.until_us), default=0)
     for record in records:

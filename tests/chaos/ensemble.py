@@ -1,4 +1,4 @@
-"""Three ZooKeepers that replicate each other, of the server that lies among pyspark's jars."""
+"""An ensemble of three ZooKeeper servers, run from pyspark's jars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canal_group.demo.database.child_process import free_port, start_child
 
 _MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _TICK_MS: Final = 500
-#: ticks that a follower may be silent, and that joining may take
+#: ticks that a follower may be silent, and that joining may take at most
 _SYNC_TICKS, _INIT_TICKS = 5, 20
 _START_S: Final = 60.0
 _POLL_S: Final = 0.05
@@ -42,7 +42,7 @@ class Member:
 
     @property
     def line(self) -> str:
-        """How the others know it."""
+        """Its configuration line for all members."""
         quorum, election = self.peers
         return f"server.{self.number}={HOST}:{quorum}:{election}"
 
@@ -54,7 +54,7 @@ class Member:
 
     @property
     def serves(self) -> bool:
-        """Whether it answers that it serves."""
+        """Whether it reports that it serves."""
         return self.pid is not None and _serves(self.port)
 
     @property
@@ -83,7 +83,7 @@ class Member:
         (self.folder / "zoo.cfg").write_text("\n".join([*own, *lines]) + "\n")
 
     def start(self) -> None:
-        """Start it, if it does not run; it serves once there is a majority."""
+        """Start it, if it is not running; it serves once there is a majority."""
         if self.pid is not None:
             return
         command = [
@@ -101,12 +101,12 @@ class Member:
         self._process = start_child(command, self.folder / "zookeeper.log")
 
     def restart(self) -> None:
-        """Start it again after it was killed."""
+        """Restart it after it was killed."""
         self.end()
         self.start()
 
     def end(self) -> None:
-        """End it, also when it is paused."""
+        """End it, even if it is paused."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
@@ -125,7 +125,7 @@ class Ensemble:
 
     @property
     def hosts(self) -> str:
-        """Where to connect to: all of them."""
+        """The connection string of all members."""
         return ",".join(member.hosts for member in self.members)
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class Ensemble:
         """Wait until all members serve.
 
         Raises:
-            RuntimeError: they do not; the message has the end of a log.
+            RuntimeError: they do not in time; the message has the end of a log.
         """
         deadline_s = time.monotonic() + _START_S
         for member in self.members:
@@ -156,7 +156,7 @@ class Ensemble:
 
 
 def _asked(port: int) -> bytes:
-    """Return what a server says of itself; nothing if it does not answer."""
+    """Return a server's own status; an empty string if it does not answer."""
     answer = b""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:

@@ -1,4 +1,4 @@
-"""The faults: what each of a schedule does to the world, and how it is mended."""
+"""The faults of a schedule: what each does to the world, and how it is undone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from chaos.schedule import Fault, Happening
 from chaos.sources import Source
 from chaos.world import World
 
-#: operations that may go on at once
+#: operations that may run concurrently
 _OPERATIONS_MAX = 8
-#: pause between two looks at the clock, seconds
+#: polling interval, seconds
 _POLL_S = 0.05
 
 
@@ -30,29 +30,29 @@ class Done:
     """A fault as it happened."""
 
     happening: Happening
-    #: whom it hit; empty: nobody was there
+    #: its target; empty: there was none
     whom: str = ""
     begun_us: int = 0
-    #: when it was mended, or who was killed could come back
+    #: when it was undone, or the killed process could restart
     ended_us: int = 0
-    #: what mends it
+    #: undoes it
     mend: Callable[[], None] = field(default=lambda: None)
-    #: who is not to be started again meanwhile
+    #: the processes that must not be restarted meanwhile
     away: object = None
-    #: the source that it happens to; nothing else does meanwhile
+    #: the source that it happens to; no other operation runs on that source meanwhile
     source: Source | None = None
 
     @property
     def over_us(self) -> int:
-        """From when on recovery is counted."""
+        """The time from which recovery is counted."""
         return self.begun_us if self.happening.fault.sudden else self.ended_us
 
 
 class Faults:
-    """Makes the faults of a schedule happen, each at its time, and mends them.
+    """Injects the faults of a schedule, each at its time, and undoes them.
 
     Args:
-        world: to whom.
+        world: the world to inject them into.
         say: takes a line about each.
     """
 
@@ -66,7 +66,7 @@ class Faults:
         self._ending: dict[Future[None], Done] = {}
 
     def play(self, schedule: tuple[Happening, ...], seconds: float) -> None:
-        """Let so many seconds pass with the faults in them; at the end mend all, whatever happened."""
+        """Inject the faults for `seconds`; at the end undo all, even after an error."""
         begin_s = time.monotonic()
         left = list(schedule)
         with ThreadPoolExecutor(_OPERATIONS_MAX) as self._pool:
@@ -80,7 +80,7 @@ class Faults:
                 self._mend(lambda one, now_s=now_s: one.happening.at_s + one.happening.lasting_s <= now_s)
                 self._tend()
                 time.sleep(_POLL_S)
-            # Operations take their time, and what they wait for may end meanwhile.
+            # Operations take time, and the processes that they wait for may end meanwhile.
             self._mend(lambda _: True)
             while self._ending:
                 self._tend()
@@ -89,7 +89,7 @@ class Faults:
             self._mend(lambda _: True)
 
     def _tend(self) -> None:
-        """Start again whoever may come back, and take note of operations that have ended."""
+        """Restart the processes that may come back, and collect operations that have ended."""
         self._world.check_writers()
         self._world.tend({one.away for one in self._lasting})
         for ended in [future for future in self._ending if future.done()]:
@@ -98,19 +98,18 @@ class Faults:
 
     def _begin(self, happening: Happening, now_s: float) -> None:
         done = Done(happening)
-        # Whoever is just ending by itself is nobody.
+        # A process that is just ending by itself does not count as a target.
         with contextlib.suppress(ProcessLookupError):
             done.whom = self._act(done)
         self._say(
-            f"{now_s:6.1f} s  {happening.fault}: {done.whom or 'nobody is there'}"
-            f", for {happening.lasting_s} s"
+            f"{now_s:6.1f} s  {happening.fault}: {done.whom or 'no target'}, for {happening.lasting_s} s"
         )
         done.begun_us = now_us()
         self.done.append(done)
         self._lasting.append(done)
 
     def _mend(self, due: Callable[[Done], bool]) -> None:
-        """Mend what is due: each, also when one cannot be."""
+        """Undo the faults that are due, each of them even if one fails."""
         with contextlib.ExitStack() as stack:
             for one in filter(due, tuple(self._lasting)):
                 self._lasting.remove(one)
@@ -125,7 +124,7 @@ class Faults:
         one.ended_us = now_us()
 
     def _act(self, done: Done) -> str:
-        """Do it; return whom it hit."""
+        """Inject a fault; return its target."""
         fault = done.happening.fault
         if fault.whom in {"source", "mariadb"}:
             done.source = self._source(done.happening)
@@ -141,10 +140,10 @@ class Faults:
             return ""
         return self._hit(done, name, Victim(pid), back)
 
-    # ---- whom ------------------------------------------------------------------------------------------
+    # ---- targets ---------------------------------------------------------------------------------------
 
     def _process(self, done: Done) -> tuple[str, int | None, Callable[[], object] | None]:
-        """Return who is hit: its name, its pid if it runs, and what brings it back if nobody else does."""
+        """Return the target: its name, its pid if it runs, and what restarts it if nothing else does."""
         happening = done.happening
         match happening.fault.whom:
             case "consumer":
@@ -176,9 +175,9 @@ class Faults:
                 return f"{actor} of server {one.number}", pid, None
 
     def _source(self, happening: Happening) -> Source | None:
-        """Return a source to which nothing else happens; None: there is none."""
+        """Return a source that no other operation uses; None: there is none."""
         busy = {id(one.source) for one in (*self._lasting, *self._ending.values())}
-        # A newcomer's writer comes last.
+        # A newcomer's writer is the last one.
         sources = self._world.sources[: len(self._world.writers)]
         first = happening.whom % len(sources)
         free = [one for one in (*sources[first:], *sources[:first]) if id(one) not in busy]
@@ -188,9 +187,11 @@ class Faults:
 
     def _ways(self, done: Done) -> tuple[str, list[Proxy]]:
         if done.source is not None:
-            return f"the way to source {done.source.index}", [done.source.proxy]
+            return f"the connection to source {done.source.index}", [done.source.proxy]
         server = self._server(done.happening)
-        return f"server {server.number}'s way to ZooKeeper", self._world.coordination_proxies[server.number]
+        return f"server {server.number}'s connection to ZooKeeper", self._world.coordination_proxies[
+            server.number
+        ]
 
     def _server(self, happening: Happening) -> Server:
         active = self._world.active_server() if happening.active else None
@@ -214,10 +215,10 @@ class Faults:
         name = of_kind[happening.whom % len(of_kind)]
         return name, actors[name]
 
-    # ---- what ------------------------------------------------------------------------------------------
+    # ---- operations ------------------------------------------------------------------------------------
 
     def _operate(self, done: Done) -> str:
-        """Begin an operation on a thread of its own, which ends it when it is due."""
+        """Begin an operation on its own thread, which ends it when it is due."""
         begun = self._pool.submit(self.operations.begin, done.happening, done.source)
 
         def mend() -> None:
@@ -238,7 +239,7 @@ class Faults:
             victim.let_go()
 
         if verb == "pause":
-            # It may end while it sleeps, and is then started again.
+            # The process may end while it is paused, and is then restarted.
             done.away = None
         done.mend = mend
         victim.send({"kill": signal.SIGKILL, "end": signal.SIGTERM, "pause": signal.SIGSTOP}[verb])

@@ -1,8 +1,8 @@
-"""What happened in ZooKeeper: the changes in its transaction logs, in the order that the majority agreed on.
+"""ZooKeeper's history: the changes in its transaction logs, in the order that the majority agreed on.
 
-The logs are the one witness that nobody here has written. Their format is jute's, see ZooKeeper's
-`zookeeper.jute` and `FileTxnLog`: a header of 16 bytes, then for each transaction a checksum, a length, a
-TxnHeader with the transaction behind it, and one byte 0x42. A file is filled up with zeros.
+The logs are the one piece of evidence that no code of this project wrote. Their format is jute, see
+ZooKeeper's `zookeeper.jute` and `FileTxnLog`: a header of 16 bytes, then for each transaction a checksum, a
+length, a TxnHeader, the transaction, and one byte 0x42. A file is padded with zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INT: Final = struct.Struct(">i")
 
 
 class Kind(IntEnum):
-    """Transactions that are read; the numbers are those of ZooKeeper's OpCode."""
+    """The types of transactions that are read; the numbers are those of ZooKeeper's OpCode."""
 
     ERROR = -1
     CREATE = 1
@@ -41,7 +41,7 @@ class Change:
     kind: Kind
     path: str
     data: bytes = b""
-    #: of the node after a SET, or that a CHECK asks for
+    #: version of the node after a SET, or the one that a CHECK requires
     version: int = 0
 
 
@@ -55,7 +55,7 @@ class Entry:
 
 
 class IncompleteHistoryError(RuntimeError):
-    """The logs do not tell everything: nothing can be concluded from them."""
+    """The logs are incomplete, so no conclusion is possible."""
 
 
 def history(folders: Iterable[Path]) -> list[Entry]:
@@ -92,7 +92,7 @@ def _entries(content: bytes) -> Iterator[Entry]:
 
 
 def _changes(kind: int, body: bytes) -> Iterator[Change]:
-    """Yield what a transaction changes; nothing if it is of another kind, or failed."""
+    """Yield a transaction's changes; none if it is of another type, or failed."""
     if kind != Kind.MULTI:
         yield from _change(kind, body)
         return
@@ -119,7 +119,7 @@ def _change(kind: int, body: bytes) -> Iterator[Change]:
 
 
 def _buffer(body: bytes, at: int) -> tuple[bytes, int]:
-    """Return a jute buffer, or string, and where it ends; no buffer is as long as -1."""
+    """Return a jute buffer or string, and the offset of its end; length -1 means that there is no buffer."""
     (length,) = _INT.unpack_from(body, at)
     begin = at + _INT.size
     return body[begin : begin + max(length, 0)], begin + max(length, 0)

@@ -1,4 +1,4 @@
-"""Journals: what consumer processes wrote down, step by step, and reading it again."""
+"""Journals: the steps that consumer processes recorded, and how to read them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Step:
     what: str
     batch_id: int = 0
     consumer_epoch: int = 0
-    #: bytes of `ROWS` that a delivery is in
+    #: range of bytes of `ROWS` that holds a delivery
     rows: tuple[int, int] = (0, 0)
     #: delivered: what it becomes when this is acknowledged; acked: what the server answered; read, done:
     #: the end
@@ -39,13 +39,13 @@ class Step:
     at_us: int = field(default_factory=now_us)
 
     def line(self) -> bytes:
-        """Return it as a line of a journal, without what says nothing."""
+        """Return it as a line of a journal, without empty fields."""
         said = {name: value for name, value in asdict(self).items() if value}
         return json.dumps(said).encode() + b"\n"
 
     @classmethod
     def parsed(cls, line: str) -> Self:
-        """Return the step of a line."""
+        """Return the step that a line holds."""
         fields: dict[str, Any] = json.loads(line)
         return cls(**{**fields, "rows": tuple(fields.get("rows", (0, 0)))})
 
@@ -69,16 +69,16 @@ def rows_of(folder: Path, step: Step) -> pa.Table:
 
 @dataclass(slots=True)
 class Delivery:
-    """A batch as one consumer got it, and what became of it."""
+    """A batch as one consumer got it, and its outcome."""
 
     #: the consumer's folder
     folder: Path
     step: Step
-    #: number of the delivery's run: between two runs something was taken back
+    #: number of the delivery's run; a rollback begins a new run
     run: tuple[str, int]
     #: when the first acknowledgement was sent; 0: none was
     asked_us: int = 0
-    #: when it was answered; 0: it was not, or refused
+    #: when it was answered; 0: it was not answered, or was refused
     acked_us: int = 0
     refused: bool = False
     #: the cursor in that answer; it also holds shards that joined after the delivery
@@ -86,17 +86,17 @@ class Delivery:
 
     @property
     def cursor(self) -> str:
-        """What its acknowledgement makes the cursor, as far as it is known."""
+        """The cursor after its acknowledgement, as far as it is known."""
         return self.answer or self.step.cursor
 
     @property
     def batch_id(self) -> int:
-        """Of the batch; the server's epoch stands above its 32 bits."""
+        """The batch id; the server's epoch is above its lower 32 bits."""
         return self.step.batch_id
 
     @property
     def server_epoch(self) -> int:
-        """Of the server that delivered it."""
+        """The epoch of the server that delivered it."""
         return self.step.batch_id >> 32
 
     @property

@@ -1,26 +1,27 @@
-"""Order against commit time, as the writers know it; what may be late, and what must not.
+"""Order against commit time, as the writers know it: which transactions are late, and which may be.
 
-**Stamps.** A transaction's stamp lies between the writer's two looks at the machine's clock, moved by what
-its server's clock was told to stand beside it, floored to whole seconds on MariaDB. A shard's order is
-kept whatever its clock says, so the stamps of a shard are raised to those before them.
+**Stamps.** A transaction's stamp lies between the writer's two readings of the machine's clock, moved by the
+offset of its server's clock, and floored to whole seconds on MariaDB. A shard's order is kept whatever its
+clock shows, so each stamp of a shard is raised to the stamps before it.
 
-**Late** is a transaction that is delivered behind one of another shard whose earliest stamp is greater
-than its own latest one, by more than the promise's margin. A commit that stalls is not late by that: the
-longer it took, the further apart its two looks are.
+**Late** is a transaction that is delivered after one of another shard whose earliest stamp is greater than
+its own latest one, by more than the margin of the low watermark. A commit that stalls is not late because of
+that: the longer it takes, the further apart its two readings are.
 
 **The bound.** A schedule justifies lateness by windows, each of one shard. A transaction may be late if it
-was on its way while a window of its shard was open: committed before its end, acknowledged after its
-begin. All others may not: one that is late outside of every window is a fault. Windows are opened by
+was on its way while a window of its shard was open: committed before the window's end, and acknowledged after
+its beginning. A transaction that is late outside of every window is a fault. Windows are opened by
 
-* an operator's skip: until the shard is waited for again;
-* a join: until the newcomer is waited for, which its writer began before;
-* a step of a source's clock: a promise that was made before it went back stands, and what follows is
-  raised to it. Until the clock is right again, and for as long as what it was ahead. What is stamped
-  further ahead than the last reading of the clock allows is not believed meanwhile, and comes early: nor
-  is anything late behind a transaction that might be late by such a window itself.
+* an operator's skip: until the group waits for the shard again;
+* a join: until the group waits for the newcomer, whose writer began earlier;
+* a step of a source's clock: a low watermark from before the clock went back remains, and later transactions
+  are raised to it. The window lasts until the clock is right again, and then for as long as the clock was
+  ahead. Meanwhile a stamp further ahead than the last reading of the clock allows is not trusted, and its
+  transaction comes early. So a transaction is not late either if it follows one that might be late by such a
+  window itself.
 
-Nothing else justifies lateness: neither deaths, pauses and cuts, nor failovers and purges, nor any step of
-the clocks of actors, which do not stamp anything.
+Nothing else justifies lateness: not deaths, pauses and cuts, not failovers and purges, and not steps of the
+clocks of actors, which stamp nothing.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from typing import Final
 from chaos.clocks import S_US, Setting
 from chaos.commits import Commit, Commits
 
-#: the promise's margin as the settings leave it, see `merge.margin_ms`
+#: the default margin of the low watermark, see `merge.margin_ms`
 MARGIN_US: Final = 50_000
-#: how long after a fault that justifies lateness is mended its window stays open
+#: how long a window stays open after the fault that justifies it has ended
 SETTLE_US: Final = 5 * S_US
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """What is known of a server's clock."""
+    """The known settings of a server's clock."""
 
-    #: whole seconds, or microseconds: the multiples that it stamps
+    #: resolution of its stamps, microseconds
     resolution_us: int
     settings: Sequence[Setting] = (Setting(0, 0),)
 
     def stamps(self, begun_us: int, done_us: int) -> tuple[int, int]:
-        """Return the earliest and the latest stamp of what happened between two moments."""
+        """Return the earliest and the latest stamp of an event between two moments."""
         before = [one for one in self.settings if one.at_us <= begun_us][-1:]
         during = [one for one in self.settings if begun_us < one.at_us <= done_us]
         offsets = [one.offset_us for one in (*before, *during)]
@@ -65,17 +66,17 @@ class Window:
     begin_us: int
     end_us: int
     why: str
-    #: whether it is the clock of the shard's source that moves
+    #: whether the clock of the shard's source steps
     clock: bool = False
 
     def justifies(self, shard: str, commit: Commit, acked_us: int) -> bool:
-        """Return whether a transaction was on its way while it was open."""
+        """Return whether a transaction was on its way while the window was open."""
         return self.shard == shard and commit.begun_us <= self.end_us and acked_us >= self.begin_us
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A transaction of the stream, when it first came."""
+    """A transaction of the stream, at its first delivery."""
 
     shard: str
     gtid: str
@@ -84,13 +85,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What came late."""
+    """The late transactions."""
 
-    #: transactions
+    #: number of late transactions
     late: int
-    #: how many might have, by the windows
+    #: how many transactions might be late, by the windows
     bound: int
-    #: those that are late outside of all windows, in words
+    #: descriptions of those that are late outside of all windows
     unjustified: tuple[str, ...]
 
 
@@ -102,12 +103,12 @@ class _Stamped:
 
 
 class Oracle:
-    """Judges the order of a stream.
+    """Checks the order of a stream.
 
     Args:
         records: what the writers committed.
         dials: the clocks of all servers, by `server_id`.
-        windows: what the schedule justifies.
+        windows: the lateness that the schedule justifies.
     """
 
     def __init__(
@@ -122,11 +123,11 @@ class Oracle:
 
     @property
     def furthest_us(self) -> int:
-        """The greatest stamp of all: what has it waits until all clocks are beyond it."""
+        """The greatest stamp of all: its transaction waits until all clocks have passed it."""
         return max((one.latest_us for one in self._known.values()), default=0)
 
     def begun_us(self, arrival: Arrival) -> int:
-        """Return when a transaction was sent; 0: nobody wrote it."""
+        """Return when a transaction was sent; 0: no writer sent it."""
         known = self._known.get((arrival.shard, arrival.gtid))
         return known.commit.begun_us if known is not None else 0
 
@@ -137,7 +138,7 @@ class Oracle:
         for one in arrivals:
             stamped = self._known.get((one.shard, one.gtid))
             if stamped is None:
-                continue  # nobody wrote it: that is counted elsewhere
+                continue  # no writer sent it: that is counted elsewhere
             whys = [each for each in self._windows if each.justifies(one.shard, stamped.commit, one.acked_us)]
             allowed += bool(whys)
             prefetch = max((by for shard, by in newest.items() if shard != one.shard), default=0)
@@ -146,7 +147,8 @@ class Oracle:
                 if not whys:
                     behind_s = (prefetch - stamped.latest_us) / S_US
                     unjustified.append(
-                        f"{one.shard} {one.gtid} came behind what was committed {behind_s:.1f} s later."
+                        f"{one.shard} {one.gtid} came after a transaction that was"
+                        f" committed {behind_s:.1f} s later."
                     )
             if not any(window.clock for window in whys):
                 newest[one.shard] = max(newest.get(one.shard, 0), stamped.earliest_us)

@@ -1,6 +1,6 @@
-"""Operations: what somebody does to sources, shards and clocks while the stream goes on, and ends again.
+"""Operations on sources, shards and clocks while the stream runs, and how to end them.
 
-Each takes its time, on a thread of its own, while other faults happen. Nothing else happens to its source
+Each takes some time, on its own thread, while other faults happen. No other operation runs on its source
 meanwhile.
 """
 
@@ -20,13 +20,13 @@ from chaos.world import DESTINATION, World
 from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition, file_order
 
-#: how long consumers, replicas and servers may take to be where an operation wants them, seconds
+#: how long consumers, replicas and servers may take to reach the state that an operation needs, seconds
 TIMEOUT_S: Final = 30.0
 #: how long a newcomer may take to be a member, seconds
 JOIN_S: Final = 90.0
 _POLL_S: Final = 0.1
 
-#: what ends an operation
+#: ends an operation
 Back = Callable[[], None]
 
 
@@ -34,22 +34,22 @@ class Operations:
     """Operates on a world.
 
     Args:
-        world: on which.
+        world: to operate on.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: what they justify of lateness
+        #: the lateness that they justify
         self.windows: list[Window] = []
-        #: how often each was done to its end
+        #: how often each was completed
         self.done: dict[str, int] = {}
 
     def begin(self, happening: Happening, source: Source | None) -> Back:
-        """Do it, which may take long; return what ends it.
+        """Run an operation, which may take long; return the function that ends it.
 
         Args:
-            happening: what is to be done.
-            source: to which source, where it is one.
+            happening: the operation.
+            source: the source to operate on, if it is one.
         """
         if happening.fault is Fault.STEP_ACTORS:
             return self._step_actors(happening)
@@ -68,14 +68,14 @@ class Operations:
     # ---- sources ---------------------------------------------------------------------------------------
 
     def _fail_over(self, source: Source) -> Back:
-        """Let the replica answer at the shard's address; the other one comes back as replica."""
+        """Fail over to the replica at the shard's address; the old server comes back as replica."""
         with self._world.writers[source.index].gate:
             back = source.fail_over(TIMEOUT_S)
         self._count("failovers")
         return back
 
     def _purge(self, source: Source) -> Back:
-        """Begin a new binlog file, and purge the others when nobody needs them any more."""
+        """Begin a new binlog file, and purge the others once no client needs them."""
         server, file = source.server.server_id, source.rotate()
 
         def purge() -> None:
@@ -85,9 +85,9 @@ class Operations:
         return purge
 
     def _purge_idle(self, source: Source) -> Back:
-        """Purge, while nobody writes, all files that were read: also the one that positions name.
+        """Purge, while the writer is paused, all files that were read, including the one that positions name.
 
-        The connection breaks, so that the reader has to find its way without that file.
+        The connection breaks, so the reader must continue without that file.
         """
         writer = self._world.writers[source.index]
         writer.gate.acquire()
@@ -103,7 +103,7 @@ class Operations:
         self._count("purges")
 
     def _all_in(self, source: Source, server: int, file: str) -> bool:
-        """Return whether all clients stand in a file of a server, or in a later one."""
+        """Return whether all clients are positioned in a server's file, or in a later one."""
         return all(_is_in(position, source, server, file) for position in self._world.positions())
 
     # ---- clocks ----------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Operations:
     # ---- shards ----------------------------------------------------------------------------------------
 
     def _skip(self, source: Source) -> Back:
-        """Cut a source off, and let the others go on without it."""
+        """Cut a source off, and let the others continue without it."""
         begin_us = now_us()
         source.proxy.cut()
         skipped = self._operate(lambda operator: bool(operator.skip(source.name)))
@@ -138,7 +138,7 @@ class Operations:
 
         def back() -> None:
             source.proxy.mend()
-            # A server that was elected since knows of no skip: there is nothing to resume, and no harm in it.
+            # A server that was elected since knows of no skip, so a resume does nothing there.
             self._operate(lambda operator: bool(operator.resume(source.name)))
             self._justify(source, begin_us, now_us() + SETTLE_US, "it was skipped")
 
@@ -158,7 +158,7 @@ class Operations:
     # ---- inside ----------------------------------------------------------------------------------------
 
     def _operate(self, ask: Callable[[Operator], bool], within_s: float = TIMEOUT_S) -> bool:
-        """Ask whichever server is active, until one has done it; return whether that was in time."""
+        """Ask the active server until one has done it; return whether that was in time."""
 
         def done() -> bool:
             server = self._world.active_server()

@@ -1,8 +1,7 @@
-"""Places of rows that mean the same on every server of a shard.
+"""Positions of rows that mean the same on every server of a shard.
 
-A shard that another server took over has places in two binlogs. Its writer numbers its transactions: by their
-GTIDs they are put where they stand in what it wrote. Shards of one server keep the places that they came
-with.
+After a failover a shard has positions in two binlogs. By its GTID, each transaction then gets as its position
+its number in the writer's record. Shards with one server keep their positions.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import pyarrow as pa
 from chaos.commits import Commits
 from merge.values.position import Position, file_order
 
-#: the one file that all transactions of a shard that moved stand in
+#: the one file name that all transactions of a shard with a failover get
 FILE = "commits.000001"
 
 
 class Places:
-    """Knows where transactions stand.
+    """Maps transactions to their positions.
 
     Args:
         records: what the writers committed.
@@ -49,7 +48,7 @@ class Places:
         return rows
 
     def passed(self, shard: str, position: Position) -> tuple[tuple[str, int], int]:
-        """Return a position as what the places of its shard's rows compare with."""
+        """Return a position in the form in which it compares with the rows of its shard."""
         record = self._moved.get(shard)
         if record is None:
             return file_order(position.file), position.offset

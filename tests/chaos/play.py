@@ -1,4 +1,4 @@
-"""Playing a seed: the world is started, its faults happen, the stream drains, and is audited."""
+"""Play a seed: start the world, inject its faults, drain the streams, and audit them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from chaos.schedule import Fault, cast_of, schedule_of
 from chaos.world import CLIENT, RANGES, NotReadyError, World
 
 CLIENTS: Final = (CLIENT, RANGES)
-#: what the line counts, though it may be none
+#: counts that the line always has, even if they are 0
 OPERATIONS: Final = ("failovers", "purges", "clock_steps", "joins", "skips")
-#: how long the writers may take for what they have in hand, and the large transaction, seconds
+#: how long the writers may take for their current transactions, and the large one, seconds
 _WRITERS_S: Final = 60.0
-#: how long the writers go on after the last fault, seconds: something is to come after each
+#: how long the writers continue after the last fault, seconds, so that transactions follow each fault
 _AFTERWARDS_S: Final = 5.0
-#: Ray's sockets lie deep in its folder, and their paths may have 107 characters
+#: Ray's sockets are deep in its folder, and a socket path may have 107 characters
 _SHORT: Final = "/tmp"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed."""
+    """The outcome of a seed."""
 
     seed: int
     engine: str
-    #: how often each fault has hit somebody
+    #: how often each fault had a target
     faults: dict[str, int]
-    #: how often each operation was done to its end
+    #: how often each operation was completed
     operations: dict[str, int]
     findings: Findings
-    #: why it was given up before the streams had drained; empty: it was not
+    #: why the seed was given up before the streams had drained; empty: it was not
     stuck: str
-    #: whole time, starting and ending included, seconds
+    #: whole time, including start and end, seconds
     took_s: float
 
     @property
@@ -73,13 +73,13 @@ class Outcome:
 
 
 def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | None = None) -> Outcome:
-    """Play a seed, and end all that it has started, whatever happens.
+    """Play a seed; end all processes that it started, even after an error.
 
     Args:
-        seed: of the schedule and of what is written.
+        seed: of the schedule and of the writers' workload.
         minutes: how long faults happen.
         say: takes lines for people.
-        keep: where everything that was written is kept; None: nowhere.
+        keep: folder for all journals and logs; None: they are not kept.
     """
     begun_s = time.monotonic()
     with ExitStack() as stack:
@@ -116,7 +116,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | 
 
 
 def _truth(world: World, faults: Faults, quiet_us: int) -> Truth:
-    """Return what is known of the sources by now."""
+    """Return what is known about the sources by now."""
     dials = {number: dial for source in world.sources for number, dial in source.dials.items()}
     records = [writer.record for writer in world.writers]
     oracle = Oracle(records, dials, faults.operations.windows)

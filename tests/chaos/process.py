@@ -1,4 +1,4 @@
-"""Processes that are killed and paused, by pid, and never another that got the pid since."""
+"""Processes that can be killed and paused by pid, safe against reuse of the pid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END_S = 20.0
 
 
 class Victim:
-    """A process that something happens to. It is held, so that its pid cannot become another's.
+    """A process as the target of a fault. It is held open, so that no other process can get its pid.
 
     Raises:
         ProcessLookupError: there is no such process.
@@ -27,22 +27,22 @@ class Victim:
         self._held = os.pidfd_open(pid)
 
     def send(self, what: signal.Signals) -> None:
-        """Send a signal, if it still lives."""
+        """Send a signal, if it is still alive."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._held, what)
 
     def let_go(self) -> None:
-        """Hold it no longer."""
+        """Release it."""
         os.close(self._held)
 
 
 class Program:
-    """A program of ours that runs as a process of its own, and is started again after it was killed.
+    """A program of ours in its own process, which can be restarted after it was killed.
 
     Args:
         command: what to run.
         log: where its output goes.
-        environment: variables beside ours.
+        environment: additional variables.
     """
 
     def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> None:
@@ -61,13 +61,13 @@ class Program:
         return self._log
 
     def start(self) -> None:
-        """Start it, if it does not run."""
+        """Start it, if it is not running."""
         if self.pid is None:
             variables = [f"{name}={value}" for name, value in self._environment.items()]
             self._process = start_child(["/usr/bin/env", *variables, *self._command], self._log)
 
     def reap(self) -> None:
-        """Wait for the end of a process that was told to end, and end it at last."""
+        """Wait for the end of a process that was told to end; kill it after a timeout."""
         if self._process is None:
             return
         try:
@@ -77,7 +77,7 @@ class Program:
             self._process.wait()
 
     def end(self) -> None:
-        """End it in good order, as far as that works; also when it is paused."""
+        """End it in good order if possible, even if it is paused."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             self._process.send_signal(signal.SIGCONT)

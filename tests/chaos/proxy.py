@@ -1,4 +1,4 @@
-"""A TCP proxy between two parties, which can break the connections through it, or hold them up."""
+"""A TCP proxy that can break the connections through it, or hold them up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 class Proxy:
-    """Passes bytes between whoever connects to it and one target, while it is whole.
+    """Passes bytes between its clients and one target.
 
-    Cut, its connections break, and new ones are closed at once. Frozen, its connections stand and nothing
-    comes through, as when packets get lost: what was sent waits, and goes on when it is mended.
+    When it is cut, its connections break, and new ones are closed at once. When it is frozen, its connections
+    stay open and pass nothing, as when packets are lost; the bytes are passed on when it is mended.
 
     Args:
         hosts: "host:port" of the target.
@@ -35,12 +35,12 @@ class Proxy:
         return int(self._listener.getsockname()[1])
 
     def retarget(self, hosts: str) -> None:
-        """Lead new connections to another target, "host:port"; those that stand stay with theirs."""
+        """Connect new clients to another target, "host:port"; existing connections keep theirs."""
         host, _, port = hosts.partition(":")
         self._target = (host, int(port))
 
     def drop(self) -> None:
-        """Break all connections; new ones come through, if others do."""
+        """Break all connections; new ones are accepted, unless the proxy is cut."""
         with self._lock:
             sockets, self._sockets = self._sockets, []
         for one in sockets:
@@ -53,11 +53,11 @@ class Proxy:
         self.drop()
 
     def freeze(self) -> None:
-        """Hold up whatever comes."""
+        """Hold up all bytes."""
         self._flows.clear()
 
     def mend(self) -> None:
-        """Let connections, and what was held up, through again."""
+        """Pass connections, and the bytes that were held up, again."""
         with self._lock:
             self._whole = True
         self._flows.set()

@@ -1,10 +1,11 @@
-"""The consumer process that keeps its place itself: reads offset ranges, and lets be killed at any point.
+"""A consumer process that keeps its position itself: it reads offset ranges, and may be killed at any point.
 
     python -m chaos.range_consumer --zookeeper HOSTS --destination NAME --client ID --folder F --place FILE
 
-It does what a streaming engine does. What it plans is written down before it is read, that it is done with
-after its rows were kept; its place is a file that outlives it. What was planned and not done with is read
-again, by the one that is started next, and by chance by itself. The audit compares what came each time.
+It behaves like a streaming engine. It records a planned offset range before it reads it, and its completion
+after its rows were kept. The record of its position is a file that outlives it. The next process reads a
+range again that was planned and not completed; at random, the process itself reads a range again. The audit
+compares the rows of all readings.
 """
 
 from __future__ import annotations
@@ -29,32 +30,32 @@ from chaos.journal import Step
 from chaos.recorder import BATCH_ROWS, RETRY_S, TAKEN_OVER, Journal
 from merge.values.position import GroupPosition
 
-#: how often an offset range that was read is read again
+#: probability that an offset range is read again
 _AGAIN = 0.2
-#: parts that an offset range is read in, at most
+#: maximum number of parts that an offset range is read in
 _PARTS_MAX = 3
 _SPAN_S = 1.0
 
 
 @dataclass(slots=True)
 class Place:
-    """Where the reader stands, as JSON texts of positions; written whole or not at all."""
+    """The reader's position, as JSON texts; written atomically."""
 
     file: Path
-    #: everything before it is done with; empty: it has not begun
+    #: everything before it is completed; empty: the reader has not begun
     done: str = ""
-    #: where the offset range ends that was planned; empty: none is
+    #: end of the planned offset range; empty: none is planned
     planned: str = ""
 
     @classmethod
     def read(cls, file: Path) -> Place:
-        """Return what stands in the file."""
+        """Return the content of the file."""
         with suppress(FileNotFoundError):
             return cls(file, **json.loads(file.read_text()))
         return cls(file)
 
     def write(self) -> None:
-        """Make it outlive the process."""
+        """Write it durably."""
         said = {name: value for name, value in asdict(self).items() if name != "file"}
         new = self.file.with_suffix(".new")
         with new.open("w") as opened:
@@ -66,17 +67,17 @@ class Place:
 
 @dataclass(slots=True)
 class Spanner:
-    """One consumer of offset ranges, its place and its journal."""
+    """One consumer of offset ranges, its position and its journal."""
 
     consumer: canal_group.Consumer
     journal: Journal
     place: Place
     chance: Random
-    #: what is done with, and not acknowledged yet
+    #: completed, and not acknowledged yet
     _finished: list[int] = field(default_factory=list)
 
     def step(self) -> None:
-        """Plan an offset range, or the one that was planned before; read it, and be done with it."""
+        """Plan an offset range, or take the one that was planned before; read and complete it."""
         try:
             if not self.place.done:
                 self.place.done = self.consumer.cursor.to_json()
@@ -86,7 +87,7 @@ class Spanner:
                 return
             self._read(offset_range)
             if self.chance.random() < _AGAIN:
-                return  # and planned it is: it comes again
+                return  # it stays planned, and comes again
             self._finish(offset_range)
         except (canal_group.RolledBack, canal_group.NotSubscribed, canal_group.RetryableError) as error:
             self.journal.note(Step("error", error=f"{type(error).__name__}: {error}"))
@@ -97,7 +98,7 @@ class Spanner:
                 time.sleep(error.retry_after_s)
 
     def _planned(self) -> Batch | None:
-        """Return the offset range that is planned by now; None: nothing is there."""
+        """Return the planned offset range; None: there is nothing to read."""
         self._acknowledge()
         start = GroupPosition.from_json(self.place.done)
         if self.place.planned:
@@ -110,7 +111,7 @@ class Spanner:
         return offset_range
 
     def _read(self, offset_range: Batch) -> None:
-        """Keep the rows, in parts as workers elsewhere read them."""
+        """Keep the rows, read in parts as distributed workers would."""
         count = self.chance.randint(1, _PARTS_MAX)
         source = RangeRows.of(self.consumer, offset_range, {"format": "envelope"})
         rows = pa.concat_tables([source.read(index, count) for index in range(count)])
@@ -126,12 +127,12 @@ class Spanner:
         self._finished.append(offset_range.batch_id)
 
     def _acknowledge(self) -> None:
-        """Let rings and binlogs go what is done with."""
+        """Acknowledge what is completed, so that rings and binlogs may drop it."""
         while self._finished:
             try:
                 cursor = self.consumer.ack(self._finished[0])
             except (canal_group.RolledBack, canal_group.UnknownBatch, canal_group.AckOutOfOrder):
-                # The place tells where to go on, and the cursor follows with the next one.
+                # The position file says where to continue; the next acknowledgement moves the cursor.
                 self._finished.clear()
                 self.consumer.rollback()
                 return

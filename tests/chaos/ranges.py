@@ -1,8 +1,8 @@
-"""Offset ranges: exactly once, for the client that keeps its place itself.
+"""Offset ranges: exactly-once delivery to the client that keeps its position itself.
 
-What it did is a chain: each offset range that it was done with begins where the one before ended, whatever
-died in between. An offset range that was read again must have the same rows in the same order, in every
-column but `late`, see ADR 15.
+The offset ranges that it completed are a chain: each begins where the one before ended, whatever died in
+between. An offset range that was read again must have the same rows in the same order, in every column except
+`late`, see ADR 15.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class OffsetRange:
     start: str
     end: str
     readings: list[tuple[Path, Step]] = field(default_factory=list)
-    #: when it was done with, microseconds since 1970; 0: it was not
+    #: when it was completed, microseconds since 1970; 0: it was not
     done_us: int = 0
 
     def rows(self) -> pa.Table:
-        """Return its rows as they were read last."""
+        """Return the rows of its last reading."""
         return rows_of(*self.readings[-1])
 
     def __str__(self) -> str:
-        return f"The offset range behind row {GroupPosition.from_json(self.start).sequence}"
+        return f"The offset range after row {GroupPosition.from_json(self.start).sequence}"
 
 
 def ranges_of(folders: Sequence[Path]) -> list[OffsetRange]:
     """Return what a client id has read, in order.
 
     Args:
-        folders: of its processes, in the order of their begin; one ran at a time.
+        folders: of its processes, in the order of their start; one ran at a time.
     """
     found: list[OffsetRange] = []
     for folder in folders:
         for step in steps_of(folder):
             if step.what == "read":
-                # What was planned and never read may be planned anew, with another end.
+                # A range that was planned and never read may be planned again, with another end.
                 if not found or (found[-1].start, found[-1].end) != (step.start, step.cursor):
                     found.append(OffsetRange(step.start, step.cursor))
                 found[-1].readings.append((folder, step))
@@ -63,8 +63,8 @@ def rereads(offset_ranges: Sequence[OffsetRange]) -> int:
 def done_with(offset_ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
     """Return the offset ranges whose rows were taken.
 
-    A process may die between its place and its journal: then the next offset range, which begins there, says
-    so.
+    A process may die after it wrote its position and before its journal. Then the next offset range, which
+    begins there, shows that the rows were taken.
     """
     taken = []
     for index, offset_range in enumerate(offset_ranges):
@@ -79,11 +79,11 @@ def done_with(offset_ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
 def not_the_same(
     offset_ranges: Sequence[OffsetRange], placed: Callable[[pa.Table], pa.Table]
 ) -> Iterator[str]:
-    """Yield the ranges that were other rows, or other ones in another order, when they were read again.
+    """Yield a description of each range that had other rows, or another order, when it was read again.
 
     Args:
         offset_ranges: all of them.
-        placed: gives rows places that a failover leaves as they are, see `places.Places`.
+        placed: gives rows positions that a failover does not change, see `places.Places`.
     """
     for offset_range in offset_ranges:
         first, *others = (
@@ -91,11 +91,12 @@ def not_the_same(
         )
         for number, other in enumerate(others, 2):
             if not other.equals(first):
-                yield f"{offset_range}: reading {number} differs from the first ({len(other)}, {len(first)})."
+                counts = f"{len(other)} and {len(first)} rows"
+                yield f"{offset_range}: reading {number} differs from the first ({counts})."
 
 
 def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:
-    """Yield the places where the ranges that were done with do not follow each other, or miscount rows."""
+    """Yield a description of each completed range that does not follow the one before, or miscounts rows."""
     at: str | None = None
     for offset_range in offset_ranges:
         if at is not None and offset_range.start != at:
@@ -106,4 +107,4 @@ def broken(offset_ranges: Sequence[OffsetRange]) -> Iterator[str]:
         )
         rows = offset_range.rows()
         if len(rows) != end - begin or (len(rows) and rows["seq"].to_numpy()[0] != begin):
-            yield f"{offset_range} has {len(rows)} rows and ends behind row {end}."
+            yield f"{offset_range} has {len(rows)} rows and ends after row {end}."

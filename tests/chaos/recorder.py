@@ -1,12 +1,13 @@
-"""The consumer process: reads, writes down durably what it got and what was acknowledged, and lets be killed.
+"""A consumer process that durably records what it got and acknowledged, and may be killed at any point.
 
     python -m chaos.recorder --zookeeper HOSTS --destination NAME --client ID --folder F
 
-Its journal is one line of JSON for each step, written before the next step begins. Rows stand beside it in
-`rows`, Arrow streams one behind the other. A step that was begun and has no end in the journal may have
-happened or not: only the servers know.
+Its journal has one line of JSON for each step, written before the next step begins. The rows are in the file
+`rows`, as consecutive Arrow streams. A step that began and has no end in the journal may have happened or
+not: only the servers know.
 
-It works on through whatever the client calls retryable. It ends by itself when another consumer took over.
+It continues after every error that the client calls retryable. It ends by itself when another consumer has
+taken over.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ import canal_group
 from canal_group.client.batch import Batch
 from chaos.journal import JOURNAL, ROWS, Step
 
-#: rows of a batch; small, so that there are many
+#: rows of a batch; few, so that there are many batches
 BATCH_ROWS = 400
 #: batches that it leaves outstanding before it acknowledges the oldest
 OUTSTANDING_MAX = 3
-#: exit status of one that another has taken over from
+#: exit status if another consumer has taken over
 TAKEN_OVER = 3
 _GET_S = 1.0
-#: how long one call goes on before it is told that nobody answers, seconds
+#: how long one call is retried before it fails because no server answers, seconds
 RETRY_S = 20.0
 
 
 class Journal:
-    """Writes steps down; what `note` returned from survives any death of the process.
+    """A journal writer; a step survives any death of the process once `note` has returned.
 
     Args:
-        folder: of this process; made here.
+        folder: of this process; created here.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +53,7 @@ class Journal:
         self._rows_end = 0
 
     def rows(self, table: pa.Table) -> tuple[int, int]:
-        """Keep rows; return where they begin and end."""
+        """Keep rows; return the offsets at which they begin and end."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
@@ -63,7 +64,7 @@ class Journal:
         return begin, self._rows_end
 
     def note(self, step: Step) -> None:
-        """Write a step down. One write: a killed process has written the whole line, or nothing."""
+        """Record a step with one write: a killed process has written the whole line, or nothing."""
         os.write(self._journal, step.line())
         os.fdatasync(self._journal)
 
@@ -76,7 +77,7 @@ class Recorder:
     journal: Journal
     chance: Random
     _outstanding: list[Batch] = field(default_factory=list)
-    #: whether the group may hold other batches outstanding than we know
+    #: whether the group may have outstanding batches that we do not know of
     _astray: bool = False
 
     def step(self) -> None:
@@ -98,7 +99,7 @@ class Recorder:
                 time.sleep(error.retry_after_s)
 
     def _begin_anew(self) -> None:
-        """Give back whatever is outstanding, known or not: the next batch follows the cursor."""
+        """Roll back everything that is outstanding, known or not: the next batch follows the cursor."""
         try:
             self.consumer.rollback()
         except canal_group.NotSubscribed:
@@ -144,11 +145,11 @@ def main() -> int:
     for option in ("--zookeeper", "--destination", "--client", "--folder"):
         parser.add_argument(option, required=True)
     asked = parser.parse_args()
-    # Raises SystemExit where the process is, so that also a standby ends in good order.
+    # Raises SystemExit wherever the process is, so that a standby also ends in good order.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     journal = Journal(Path(asked.folder))
     where = {"zookeeper": asked.zookeeper, "destination": asked.destination, "client_id": asked.client}
-    # Stands by for as long as another one is active, or nobody serves.
+    # Stands by while another consumer is active, or no server serves.
     with canal_group.connect(**where, retry_s=RETRY_S) as consumer:
         journal.note(Step("subscribed", consumer_epoch=consumer.epoch))
         recorder = Recorder(consumer, journal, Random(asked.folder))

@@ -1,4 +1,4 @@
-"""The schedule: which faults happen when, and to whom; a pure function of the seed and the minutes."""
+"""The schedule: which faults happen when, and to what; a pure function of the seed and the minutes."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from random import Random
 
 from canal_group.demo.database.engine import Engine
 
-#: silence after which ZooKeeper gives a server's activity, or a consumer's place, to the next one
+#: silence after which ZooKeeper lets the next server, or the next consumer, become active
 SESSION_S = 4.0
-#: the same of a consumer's own session; the client library's, see `canal_group.gateway.discovery`
+#: the same for a consumer's own session, as set by the client library in `canal_group.gateway.discovery`
 CONSUMER_SESSION_S = 10.0
-#: how long whoever is paused, cut off or frozen is so, in sessions: within one, or well beyond it
+#: how long a pause, cut or freeze lasts, in session timeouts: less than one, or well above one
 WITHIN, BEYOND = (0.1, 0.8), (1.2, 1.9)
-#: how long whoever was killed stays away, where the harness and not Ray starts it again
+#: how long a killed process stays down, where the harness and not Ray restarts it
 AWAY_S = (0.2, 3.0)
-#: from the begin of one fault to that of the next, seconds
+#: from the start of one fault to that of the next, seconds
 GAP_S = (3.0, 11.0)
 #: undisturbed seconds before the first fault
 CALM_S = 3.0
-#: how long a clock is wrong, a shard skipped, a purged source idle, or a replaced server away, seconds
+#: how long a clock is wrong, a shard skipped, a purged source idle, or a replaced server down, seconds
 ASIDE_S = (2.0, 9.0)
 #: how far a clock steps, in either direction, seconds; small steps are as likely as large ones
 STEP_S = (2.0, 150.0)
-#: shards at the begin, and how many join, at most
+#: shards at the start, and how many join at most
 SHARDS = 4
 JOINS_MAX = 2
 
 
 class Fault(StrEnum):
-    """What can go wrong; a verb, and to whom it happens."""
+    """The kinds of faults; a verb, and the target."""
 
     KILL_SERVER = "kill server"
     KILL_SHARD = "kill shard"
@@ -63,22 +63,22 @@ class Fault(StrEnum):
 
     @property
     def verb(self) -> str:
-        """What happens: kill, pause, cut, freeze, end; failover, purge, step, skip, join."""
+        """The verb: kill, pause, cut, freeze, end; failover, purge, step, skip, join."""
         return self.value.partition(" ")[0]
 
     @property
     def whom(self) -> str:
-        """To whom."""
+        """The kind of target."""
         return self.value.partition(" ")[2]
 
     @property
     def sudden(self) -> bool:
-        """Whether recovery is counted from its begin: nothing comes back that was away."""
+        """Whether recovery is counted from its start, because no target has to come back."""
         return self.verb in {"kill", "end", "failover"}
 
     @property
     def is_operation(self) -> bool:
-        """Whether somebody works on it for a while, beside what else happens."""
+        """Whether it is an operation that takes a while and runs concurrently with other faults."""
         return self.verb in {"failover", "purge", "step", "skip", "join"}
 
 
@@ -86,14 +86,14 @@ class Fault(StrEnum):
 class Happening:
     """One fault of a schedule."""
 
-    #: from the begin of the faults, seconds
+    #: since the start of the faults, seconds
     at_s: float
     fault: Fault
-    #: a number that chooses whom it hits
+    #: a number that selects the target
     whom: int
-    #: whether it hits whoever is active then, where somebody is
+    #: whether it hits the process that is active then, if there is one
     active: bool
-    #: until it is mended, or who was killed is started again, seconds
+    #: until it is undone, or the killed process restarts, seconds
     lasting_s: float
     #: how far ahead a clock is set, seconds; 0: none is
     step_s: float = 0.0
@@ -106,23 +106,23 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Who plays in a seed."""
+    """The servers and shards of a seed."""
 
-    #: MariaDB alone, or MariaDB and MySQL by turns
+    #: MariaDB alone, or MariaDB and MySQL alternately
     engine: Engine
     #: the shard, of a MariaDB, that has a replica
     paired: int
 
 
 def cast_of(seed: int) -> Cast:
-    """Return who plays in a seed; half of them have both vendors."""
+    """Return the servers and shards of a seed; half of the seeds have both vendors."""
     chance = Random(f"canal-group chaos cast {seed}")
     engine = chance.choice((Engine.MARIADB, Engine.MIXED))
     return Cast(engine, chance.randrange(0, SHARDS, 2 if engine is Engine.MIXED else 1))
 
 
 def schedule_of(seed: int, minutes: float) -> tuple[Happening, ...]:
-    """Return the faults of so many minutes, in order; always the same ones.
+    """Return the faults of a seed in order; the same arguments give the same faults.
 
     Each kind of fault comes once before one comes again. Every other pause outlasts the session.
     """
@@ -151,7 +151,7 @@ def _happenings(chance: Random, seconds: float) -> Iterator[Happening]:
         else:
             session_s = CONSUMER_SESSION_S if fault.whom in {"consumer", "offset_ranges"} else SESSION_S
             lasting_s, long = session_s * chance.uniform(*(BEYOND if long else WITHIN)), not long
-        # Whoever is not active shows less: most faults hit who is.
+        # Faults of standbys show less: most faults hit the active process.
         active = chance.random() < 0.8 and fault.whom not in {"mariadb", "source", "offset_ranges", "actors"}
         happening = Happening(
             round(at_s, 1), fault, chance.randrange(1_000), active, round(lasting_s, 1), round(step_s, 1)

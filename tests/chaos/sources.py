@@ -15,20 +15,20 @@ from chaos.lateness import Dial
 from chaos.proxy import Proxy
 from merge.values.gtid import parse_gtid_set
 
-#: beside what a demo's servers have: a replica's binlog holds what it replicates, and it replicates when
-#: it is told
+#: in addition to the options of a demo's servers: a replica logs what it replicates, and replicates only when
+#: it is told to
 _PAIRED: Final = ("--log-slave-updates", "--skip-slave-start")
-#: a replica's `server_id` is so much more than its source's
+#: difference of a replica's `server_id` from its source's
 REPLICA: Final = 100
 _POLL_S: Final = 0.05
 
 
 class SourceError(RuntimeError):
-    """A source did not do what it was told."""
+    """A source did not do what was requested."""
 
 
 class ClockedMariaDb(MariaDbServer):
-    """A MariaDB that lives by a clock of its own."""
+    """A MariaDB with its own clock."""
 
     resolution_us = S_US
 
@@ -37,13 +37,13 @@ class ClockedMariaDb(MariaDbServer):
         self.clock = clock
 
     def program(self) -> list[str]:
-        """Return the server's program, by its clock."""
+        """Return the command of the server's program under its clock."""
         program, *options = super().program()
         return [*self.clock.command(program), *options]
 
 
 class ClockedMySql(MySqlServer):
-    """A MySQL that lives by a clock of its own."""
+    """A MySQL with its own clock."""
 
     resolution_us = 1
 
@@ -52,7 +52,7 @@ class ClockedMySql(MySqlServer):
         self.clock = clock
 
     def program(self) -> list[str]:
-        """Return the server's program, by its clock."""
+        """Return the command of the server's program under its clock."""
         program, *options = super().program()
         return [*self.clock.command(program), *options]
 
@@ -64,7 +64,7 @@ class Source:
         index: of the shard.
         name: of the shard.
         make: makes of server, MariaDB or MySQL.
-        folder: where its clocks stand.
+        folder: of the clocks' files.
         library: of the clocks.
         paired: whether it has a replica, which only a MariaDB has here.
     """
@@ -91,12 +91,12 @@ class Source:
 
     @property
     def server(self) -> ClockedMariaDb | ClockedMySql:
-        """Who answers at the shard's address, and is written to."""
+        """The server that answers at the shard's address, and is written to."""
         return self._servers[0]
 
     @property
     def servers(self) -> list[DatabaseServer]:
-        """All of them, the one that serves first."""
+        """All servers, the serving one first."""
         return list(self._servers)
 
     @property
@@ -106,14 +106,14 @@ class Source:
 
     @property
     def dials(self) -> dict[int, Dial]:
-        """What is known of its servers' clocks, by `server_id`."""
+        """The known settings of its servers' clocks, by `server_id`."""
         return {
             server.server_id: Dial(server.resolution_us, tuple(server.clock.settings))
             for server in self._servers
         }
 
     def replicate(self) -> None:
-        """Let the replica, which runs, follow the server: from its own last transaction on."""
+        """Make the running replica follow the server, from the replica's last transaction on."""
         _, replica = self._servers
         replica.execute(
             "STOP SLAVE",
@@ -124,9 +124,9 @@ class Source:
         )
 
     def fail_over(self, within_s: float) -> Callable[[], None]:
-        """Let the replica take over, once it has everything; return what brings the old server back.
+        """Fail over to the replica once it has everything; return what brings the old server back.
 
-        Nobody may write meanwhile.
+        No writer may run meanwhile.
 
         Raises:
             SourceError: the replica does not catch up.
@@ -134,7 +134,7 @@ class Source:
         old, new = self._servers
         self.await_replica(within_s)
         new.execute("STOP SLAVE", "RESET SLAVE ALL")
-        # Whoever reads loses its connection with the old server's death, and finds the new one.
+        # Readers lose their connections when the old server dies, and then find the new one.
         self._servers = [new, old]
         self._stand_before(new)
         old.kill()
@@ -147,10 +147,10 @@ class Source:
         return back
 
     def await_replica(self, within_s: float) -> None:
-        """Return when the replica has all that the server has.
+        """Wait until the replica has everything that the server has.
 
         Raises:
-            SourceError: it has not in time.
+            SourceError: it does not catch up in time.
         """
         server, replica = self._servers
         ((wanted,),) = server.execute("SELECT @@GLOBAL.gtid_binlog_pos")
@@ -161,7 +161,7 @@ class Source:
                 return
             if time.monotonic() > deadline_s:
                 state = replica.execute("SHOW SLAVE STATUS")
-                raise SourceError(f"The replica of {self.name} has {held}, and not {wanted}: {state}")
+                raise SourceError(f"The replica of {self.name} has {held} instead of {wanted}: {state}")
             time.sleep(_POLL_S)
 
     def rotate(self) -> str:
@@ -170,7 +170,7 @@ class Source:
         return str(self.server.execute("SHOW BINARY LOGS")[-1][0])
 
     def purge(self, to: str) -> int:
-        """Remove the binlog files before one; return how many have gone."""
+        """Remove the binlog files before one; return how many were removed."""
         before = len(self.server.execute("SHOW BINARY LOGS"))
         self.server.execute(f"PURGE BINARY LOGS TO '{to}'")
         return before - len(self.server.execute("SHOW BINARY LOGS"))

@@ -1,7 +1,7 @@
-"""The stream: the deliveries whose acknowledgement was accepted, in the order in which it was.
+"""The stream: the deliveries whose acknowledgement was accepted, in the order of acceptance.
 
-An acknowledgement is accepted if it was answered, or if ZooKeeper holds the cursor that it asked for: then
-its answer, or the consumer, was lost on the way.
+An acknowledgement was accepted if it was answered, or if ZooKeeper has the cursor that it asked for: then its
+answer was lost, or the consumer died.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Accepted:
 
     @property
     def cursor(self) -> GroupPosition:
-        """What it brought the cursor to."""
+        """The cursor after its acknowledgement."""
         return GroupPosition.from_json(self.delivery.cursor)
 
     @property
     def acked_us(self) -> int:
-        """When its acknowledgement was answered, or sent if nobody knows that."""
+        """When its acknowledgement was answered, or sent if that is not known."""
         return self.delivery.acked_us or self.delivery.asked_us
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def stream_of(deliveries: Iterable[Delivery], writes: Sequence[CursorWrite]) -> 
     free: defaultdict[str, list[CursorWrite]] = defaultdict(list)
     for write in writes:
         free[write.text].append(write)
-    # Those that were answered have made a write; what is left over is of those that were not.
+    # Each answered acknowledgement has a write; the remaining writes are of unanswered ones.
     made: dict[int, CursorWrite | None] = {}
     for one in sorted(asked, key=attrgetter("in_doubt")):
         made[id(one)] = _claim(free[one.cursor], one.server_epoch)
@@ -60,7 +60,7 @@ def stream_of(deliveries: Iterable[Delivery], writes: Sequence[CursorWrite]) -> 
 
 
 def _claim(writes: list[CursorWrite], epoch: int) -> CursorWrite | None:
-    """Take the oldest write that nobody has claimed, of this epoch if there is one."""
+    """Take the oldest unclaimed write, one of this epoch if there is one."""
     own = next((write for write in writes if write.epoch == epoch), None)
     chosen = own or next(iter(writes), None)
     if chosen is not None:
@@ -69,7 +69,7 @@ def _claim(writes: list[CursorWrite], epoch: int) -> CursorWrite | None:
 
 
 def _order(found: Sequence[Accepted]) -> Iterator[int]:
-    """Yield the place of each: that of its write, or of the last one before it."""
+    """Yield the sort key of each: that of its write, or of the last write before it."""
     zxid = 0
     for one in found:
         if one.write is not None:
@@ -78,19 +78,22 @@ def _order(found: Sequence[Accepted]) -> Iterator[int]:
 
 
 def not_durable(stream: Sequence[Accepted]) -> Iterator[str]:
-    """Yield the acknowledgements that were answered though nobody had written the cursor."""
+    """Yield the acknowledgements that were answered although the cursor was not written."""
     before: str | None = None
     for one in stream:
         if one.write is None and one.delivery.cursor != before:
-            yield f"{one} was acknowledged, and ZooKeeper never held its cursor."
+            yield f"{one} was acknowledged, but ZooKeeper never had its cursor."
         before = one.delivery.cursor
 
 
 def double_active(stream: Sequence[Accepted], writes: Sequence[CursorWrite]) -> Iterator[str]:
-    """Yield the acknowledgements that were accepted under an epoch that was over."""
+    """Yield the acknowledgements that were accepted under an epoch that had ended."""
     for write in writes:
         if not write.fenced:
-            yield f"zxid {write.zxid:#x}: a cursor was written that epoch {write.epoch} knows nothing of."
+            yield (
+                f"zxid {write.zxid:#x}: a cursor write neither checked epoch {write.epoch}"
+                " nor came from its session."
+            )
     for one in stream:
         if one.write is not None and one.write.epoch != one.delivery.server_epoch:
             yield f"{one} was acknowledged under epoch {one.write.epoch}."

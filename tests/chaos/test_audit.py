@@ -1,4 +1,4 @@
-"""The audit itself: a sound story passes, and each thing that can be wrong with one is noticed."""
+"""Tests of the audit: a correct story passes, and every kind of fault is detected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARD, FILE, TREE, CLIENT = "shop-0", "mysql-bin.000001", Tree("chaos"), "1001"
 
 
 class Story:
-    """One shard; transaction n inserts row n, begins at place n, and has key n."""
+    """One shard; transaction n inserts row n, begins at offset n, and has key n."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self.folder = folder / "consumer-0"

@@ -1,4 +1,4 @@
-"""Faults among real processes, by seed: whatever dies, pauses or is cut off, the stream is one, and whole.
+"""Faults in real processes, by seed: whatever dies, pauses or is cut off, the stream is one, and complete.
 
 `make chaos SEED=n` plays a seed that fails here; ARGS="--keep folder" keeps its journals and logs.
 """
@@ -22,10 +22,10 @@ from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
-#: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` plays others, too
+#: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` also plays others
 PLAYED = [(31641, 0.5), pytest.param(301, 1.2, marks=pytest.mark.soak)]
 played = pytest.mark.parametrize(("seed", "minutes"), PLAYED)
-#: seconds that a seed may take: its faults, and starting, draining and proving
+#: seconds that a seed may take: its faults, start, drain and audit
 A_SEED_S = 420
 WRONG = (
     "lost",
@@ -49,7 +49,7 @@ def mariadb_is_there() -> None:
 
 @contextmanager
 def chaos(*options: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the command as a process of its own, which ends what it has started."""
+    """Run the command in its own process, which ends the processes that it has started."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "chaos", *options]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""A stepped clock: what its processes see of it, and what not."""
+"""A stepped clock: what its processes see, and what they do not see."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from chaos.clocks import S_US, Clock, compiled
 from chaos.journal import now_us
 from chaos.sources import ClockedMariaDb
 
-#: what a question may take, microseconds
+#: how long a query may take, microseconds
 NEAR_US = 2 * S_US
-#: says its time of day, and sleeps and waits, each time that it is asked
+#: prints its time of day, and sleeps and waits, for each line of input
 ASKED = """
 import sys, threading, time
 for _ in sys.stdin:

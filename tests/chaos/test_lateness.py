@@ -1,4 +1,4 @@
-"""Order against commit times, and the end of a stream: what the audit calls late, allowed and stalled."""
+"""Tests of order against commit times, and of a stream's end: late, allowed and stalled transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGIN_US = 1_000 * S_US
 
 
 def record(shard: str, *at_s: float, server: int = MYSQL, took_s: float = 0.0) -> Commits:
-    """Return what a shard's writer did: a transaction at each of these times, seconds."""
+    """Return a shard's record: one transaction at each of these times, seconds."""
     commits = Commits(shard, f"0-{server}-", 1)
     for number, each_s in enumerate(at_s, 1):
         begun_us = BEGIN_US + round(each_s * S_US)
@@ -42,7 +42,7 @@ def test_a_pair_out_of_order_is_late_and_nothing_allows_it():
     oracle = Oracle([record("a", 1.0), record("b", 2.0)], DIALS)
     told = oracle.judge(came(("b", MYSQL, 1), ("a", MYSQL, 1)))
     assert (told.late, told.bound) == (1, 0)
-    assert told.unjustified == ("a 0-1-1 came behind what was committed 1.0 s later.",)
+    assert told.unjustified == ("a 0-1-1 came after a transaction that was committed 1.0 s later.",)
 
 
 @pytest.mark.parametrize(("apart_us", "late"), [(MARGIN_US, 0), (MARGIN_US + 1, 1)])
@@ -79,7 +79,7 @@ def test_a_shard_is_not_late_to_itself():
 
 
 def test_stamps_follow_the_clock_that_was_set():
-    """A clock is ten seconds ahead: what it stamps belongs behind what another one stamps later."""
+    """A clock is ten seconds ahead: its stamps follow what another clock stamps later."""
     prefetch = Dial(1, (Setting(0, 0), Setting(BEGIN_US, 10 * S_US)))
     oracle = Oracle([record("a", 1.0), record("b", 5.0, server=MARIADB)], {MYSQL: prefetch, MARIADB: Dial(1)})
     assert oracle.judge(came(("b", MARIADB, 1), ("a", MYSQL, 1))).late == 0
@@ -89,8 +89,8 @@ def test_stamps_follow_the_clock_that_was_set():
 
 @pytest.mark.parametrize(("clock", "late"), [(True, 0), (False, 1)])
 def test_what_a_clock_stamped_that_was_set_says_nothing_of_the_order(clock: bool, late: int):
-    """1. a's clock is a minute ahead for two seconds. 2. What it stamps is not believed: it comes before b's.
-    3. After that a's stamps are its clock's again: one that comes before an older one of b's is out of order.
+    """1. a's clock is a minute ahead for two seconds. 2. Its stamps are not trusted: they come before b's.
+    3. Then a's stamps are its clock's again: one that comes before an older one of b's is out of order.
     """
     settings = (Setting(0, 0), Setting(BEGIN_US, 60 * S_US), Setting(BEGIN_US + 2 * S_US, 0))
     dials = {MYSQL: Dial(1, settings), MARIADB: Dial(1)}

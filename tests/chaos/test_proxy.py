@@ -1,4 +1,4 @@
-"""The proxy between two parties: whole, frozen, cut."""
+"""The proxy between two parties: open, frozen, cut."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 
 from chaos.proxy import Proxy
 
-#: seconds within which what comes has come, and what does not is held up
+#: seconds after which bytes that have not arrived are held up
 SOON_S, HELD_S = 10.0, 0.2
 
 
 @pytest.fixture
 def proxy() -> Iterator[Proxy]:
-    """A proxy before a server that sends back what it gets."""
+    """A proxy in front of an echo server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_echo, args=(listener,), daemon=True).start()
         proxy = Proxy(f"127.0.0.1:{listener.getsockname()[1]}")

@@ -1,4 +1,4 @@
-"""Exactly once for ranges: what was read again is the same, and the ranges done with are a chain."""
+"""Exactly once for ranges: repeated readings are equal, and the completed ranges are a chain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from merge.values.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 SHARD, FILE, CLIENT = "shop-0", "mysql-bin.000001", "1002"
-#: `server_id` of the shard's first server, and of the one that takes over
+#: `server_id` of the shard's first server, and of the server that takes over
 OLD, NEW = 1, 2
 
 
@@ -41,7 +41,7 @@ class Story:
         self.begin()
 
     def begin(self) -> None:
-        """Begin a process."""
+        """Start a process."""
         self.folders.append(self.folder / f"consumer-{len(self.folders)}")
         self.journal = Journal(self.folders[-1])
 
@@ -89,7 +89,7 @@ class Story:
 
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
-    """Rows 1 to 6 were written; 1 and 2 were read and done with."""
+    """Rows 1 to 6 were written; 1 and 2 were read and completed."""
     story = Story(tmp_path, 6)
     story.read(1, 3)
     story.done(3)
@@ -105,7 +105,7 @@ def test_a_sound_story_has_nothing_wrong(story: Story):
 
 
 def test_a_range_that_was_read_again_with_the_same_rows_is_one(story: Story):
-    """It was read by a process that was killed, and by the next one; only `late` may differ."""
+    """A process that was killed read it, and the next process read it again; only `late` may differ."""
     story.read(3, 7)
     story.begin()
     story.read(3, 7, [story.row(number, late=True) for number in range(3, 7)])
@@ -133,7 +133,7 @@ def test_a_range_that_was_read_again_with_other_rows_is_a_fault(story: Story, nu
     story.done(7)
     found = story.told()
     assert found.range_faults == 1
-    assert any("reading 2 differs" in words for words in found.words), found.words
+    assert any("reading 2 differs from the first" in words for words in found.words), found.words
 
 
 def test_a_row_of_a_range_that_has_another_number_when_it_is_read_again_is_a_fault(story: Story):
@@ -167,7 +167,7 @@ def test_a_range_that_has_other_rows_than_its_positions_say_is_a_fault(story: St
 
 
 def test_places_of_another_server_are_the_same_transactions(tmp_path: Path):
-    """Row 3 was read on the old server, and again on the new one, where it stands elsewhere."""
+    """Row 3 was read on the old server, and again on the new one, where its position differs."""
     story = Story(tmp_path, 6, moved_at=5)
     story.read(1, 5)
     story.begin()

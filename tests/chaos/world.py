@@ -1,4 +1,4 @@
-"""The world of a seed: everything that runs, started and ended together."""
+"""The world of a seed: all processes, started and ended together."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from merge.values.position import GroupPosition
 SERVERS: Final = 2
 CONSUMERS: Final = 2
 DESTINATION: Final = "chaos"
-#: of those that take batches, and of the one that keeps its place itself
+#: client id of the consumers that take batches, and of the one that keeps its position itself
 CLIENT: Final = "1001"
 RANGES: Final = "1002"
-#: transactions a second of each shard
+#: transactions per second of each shard
 RATE: Final = 8.0
-#: how long the whole may take until the first batch is acknowledged, seconds
+#: how long the start may take, until the first batch is acknowledged, seconds
 _START_S: Final = 120.0
 _POLL_S: Final = 0.1
-#: how long one question to ZooKeeper may take, seconds
+#: timeout of one ZooKeeper request, seconds
 _ASK_S: Final = 1.0
 _TESTS: Final = Path(__file__).parents[1]
 
 
 class NotReadyError(RuntimeError):
-    """Something that was awaited did not happen."""
+    """A condition was not met in time."""
 
 
 class World:
-    """All processes of a seed; a context manager that ends them, whatever happened.
+    """All processes of a seed; a context manager that always ends them.
 
     Args:
-        folder: where everything but Ray writes.
-        ray_folder: where Ray does; short, because the paths of its sockets are bounded.
-        seed: of the writers, and of who plays.
-        seconds: how long they write.
+        folder: where everything except Ray writes.
+        ray_folder: where Ray writes; the path must be short, because socket paths are limited.
+        seed: of the writers, and of the choice of servers and shards.
+        seconds: how long the writers write.
     """
 
     def __init__(self, folder: Path, ray_folder: Path, seed: int, seconds: float) -> None:
@@ -74,14 +74,14 @@ class World:
         self.ensemble = Ensemble(folder)
         self.sources: list[Source] = []
         self.servers: list[Server] = []
-        #: by server, one to each ZooKeeper
+        #: for each server, one to each ZooKeeper
         self.coordination_proxies: list[list[Proxy]] = []
-        #: of the actors, by raylet
+        #: clocks of the actors, by raylet
         self.clocks: list[Clock] = []
         self.consumers: list[Program] = []
         #: the one that reads offset ranges
         self.range_consumers: list[Program] = []
-        #: folders of all consumers so far, by client id, in the order of their begin
+        #: folders of all consumers so far, by client id, in the order of their start
         self.journals: dict[str, list[Path]] = {CLIENT: [], RANGES: []}
         self.writers: list[Writer] = []
         self._begun_s = 0.0
@@ -108,7 +108,7 @@ class World:
         for shard in range(SHARDS):
             self._add_source(shard)
         servers: list[DatabaseServer] = [server for source in self.sources for server in source.servers]
-        # Ray is started by this thread: it asks for signals.
+        # This thread starts Ray, because Ray installs signal handlers.
         with ThreadPoolExecutor(1) as pool:
             started = pool.submit(start_all, servers)
             self.ray = RayCluster(self._ray_folder, self.clocks)
@@ -152,7 +152,7 @@ class World:
         self._stack.callback(self._end, self.range_consumers, 0)
 
     def _start_writers(self) -> None:
-        """Begin to write when consumers are there, so that all that is written belongs to their streams."""
+        """Start the writers once the consumers are subscribed, so that all writes belong to their streams."""
         with ThreadPoolExecutor(SHARDS) as pool:
             records = list(pool.map(prepared, self.sources))
         for source in self.sources:
@@ -205,7 +205,7 @@ class World:
         }
 
     def _consumer(self, client_id: str, module: str, **more: str) -> Program:
-        """Start a consumer, with a folder of its own."""
+        """Start a consumer with its own folder."""
         folder = self.folder / f"consumer-{client_id}-{len(self.journals[client_id])}"
         self.journals[client_id].append(folder)
         options = {
@@ -231,10 +231,10 @@ class World:
     # ---- while it runs ---------------------------------------------------------------------------------
 
     def join_shard(self) -> Source:
-        """Let one more shard join: its server and its writer begin, and the instance files name it."""
+        """Add a shard: start its server and its writer, and name it in the instance files."""
         source = self._add_source(len(self.sources))
         source.server.start()
-        # Nothing of this is in its binlog: that begins with what its writer does.
+        # This is not logged: the binlog begins with the writer's transactions.
         with_schema = f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4"
         tables = (table.create(source.index) for table in TABLES)
         source.server.execute(
@@ -247,10 +247,10 @@ class World:
         return source
 
     def tend(self, away: set[object]) -> None:
-        """Start again whatever ended by itself, or was killed and is no longer kept away.
+        """Restart the processes that ended by themselves, or were killed and may come back.
 
         Args:
-            away: those that are to stay away.
+            away: the processes that must stay down.
         """
         for server in self.servers:
             if server.program.pid is None and server not in away:
@@ -264,31 +264,31 @@ class World:
                     programs[index] = start()
 
     def active_server(self) -> Server | None:
-        """Return the server that holds the destination, as far as ZooKeeper answers."""
+        """Return the server that holds the destination, if ZooKeeper answers."""
         address = self._address(self.tree.running)
         return next((server for server in self.servers if server.address == address), None)
 
     def active_consumer(self) -> Program | None:
-        """Return the consumer that takes batches, as far as ZooKeeper answers."""
+        """Return the consumer that takes batches, if ZooKeeper answers."""
         holder = self._address(self.tree.client_running(CLIENT)).split(":")
         pids = {str(consumer.pid): consumer for consumer in self.consumers if consumer.pid is not None}
         return pids.get(holder[1]) if len(holder) > 1 else None
 
     def subscribed(self) -> bool:
-        """Return whether each client id has subscribed: each shard has told where its stream begins."""
+        """Return whether each client id has subscribed, with a position for each shard."""
         return all(
             any(step.what == "subscribed" for folder in folders for step in steps_of(folder))
             for folders in self.journals.values()
         )
 
     def positions(self) -> list[GroupPosition | None]:
-        """Return where each client id stands, and the place that one keeps itself; None: not known."""
+        """Return the cursor of each client id, and the position that one keeps itself; None: not known."""
         cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, RANGES)]
         place = Place.read(self._place).done.encode()
         return [GroupPosition.from_json(text) if text else None for text in (*cursors, place)]
 
     def acknowledged(self, source: Source, record: Commits) -> bool:
-        """Return whether all that was written to a shard is acknowledged, and done with, by all."""
+        """Return whether all client ids have acknowledged and completed everything written to a shard."""
         last = record.commits[-1].gtid_set if record.commits else None
         return all(
             position is not None
@@ -302,20 +302,20 @@ class World:
         return not any(writer.is_alive() for writer in self.writers)
 
     def drained(self) -> bool:
-        """Return whether everything that was written is acknowledged by all."""
+        """Return whether all client ids have acknowledged everything that was written."""
         each = zip(self.sources, self.writers, strict=True)
         return all(self.acknowledged(source, writer.record) for source, writer in each)
 
     def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait for something, and tend to what runs meanwhile.
+        """Wait for a condition, and restart processes meanwhile.
 
         Raises:
-            NotReadyError: it did not happen in time.
+            NotReadyError: it was not met in time.
         """
         deadline_s = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline_s:
-                raise NotReadyError(f"Waited {seconds:.0f} s in vain for {what}.")
+                raise NotReadyError(f"Waited {seconds:.0f} s for {what}, without success.")
             self.check_writers()
             self.tend(set())
             time.sleep(_POLL_S)
@@ -327,7 +327,7 @@ class World:
                 raise RuntimeError(f"{writer.name} failed: {writer.error}") from writer.error
 
     def end_consumers(self) -> None:
-        """End the consumers in good order: what they have written down is complete."""
+        """End the consumers in good order, so that their journals are complete."""
         for consumer in self._everyone():
             consumer.end()
 
@@ -360,7 +360,7 @@ class World:
 
 
 def prepared(source: Source) -> Commits:
-    """Make a shard's schema and its empty tables, and return the record that begins behind them."""
+    """Create a shard's schema and its empty tables; return the record, which begins after them."""
     source.server.execute(f"CREATE DATABASE {schema_name(source.index)} CHARACTER SET utf8mb4")
     source.server.execute(
         *(table.create(source.index) for table in TABLES), database=schema_name(source.index)

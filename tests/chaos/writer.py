@@ -1,4 +1,4 @@
-"""The writer of one shard: the demo's, which goes on when its server was killed under it, or replaced."""
+"""The writer of one shard: the demo's writer, which continues after its server was killed or replaced."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from chaos.commits import Commit, Commits
 from chaos.journal import now_us
 from chaos.sources import Source
 
-#: rows of the large transaction, which the first shard has
+#: rows of the large transaction on the first shard
 BIG_ROWS = 1_500
-#: pause before a server that is away is asked again, seconds
+#: pause before an unavailable server is asked again, seconds
 _AGAIN_S = 0.2
 
 
 class Writer(demo.Writer):
     """Runs a workload at an even rate, through any restart of its server and any failover.
 
-    Nothing is committed that it does not know of: where a connection breaks in the middle of a transaction,
-    the number of the server's last GTID tells whether it was committed, because nobody else writes.
+    It knows every commit: if a connection breaks in the middle of a transaction, the number of the server's
+    last GTID tells whether it was committed, because there is no other writer.
 
     Args:
         source: a prepared shard.
-        workload: what to do.
-        record: where it is remembered.
+        workload: the transactions.
+        record: records the commits.
         rate: transactions a second.
         seconds: how long it may write.
     """
@@ -44,16 +44,16 @@ class Writer(demo.Writer):
         super().__init__(source.server, source.index, workload, record, gentle_rate=rate, seconds=seconds)
         self._source = source
         self._abandoned = threading.Event()
-        #: begun, and not known to be committed; since when
+        #: the transaction that began and is not known to be committed; since when
         self._in_hand: Transaction | None = None
         self._begun_us = 0
-        #: who holds it keeps the writer from its source
+        #: a holder of this lock keeps the writer from its source
         self.gate = threading.Lock()
-        #: when it had committed its last transaction, microseconds since 1970; 0: it has not
+        #: when it committed its last transaction, microseconds since 1970; 0: it has not finished
         self.ended_us = 0
 
     def run(self) -> None:
-        """Write until the workload, or the time, is over."""
+        """Write until the end of the workload or of the time."""
         pending = self._paced(time.monotonic() + self._seconds)
         self._in_hand = next(pending, None)
         while self._in_hand is not None and not self._abandoned.is_set():
@@ -67,17 +67,17 @@ class Writer(demo.Writer):
         self.ended_us = now_us()
 
     def abandon(self) -> None:
-        """End, also while the server is away."""
+        """End, even while the server is unavailable."""
         self.stop()
         self._abandoned.set()
 
     def _write(self, pending: Iterator[Transaction]) -> None:
-        """Commit what is in hand and what follows, over one connection."""
+        """Commit the current transaction and those that follow, over one connection."""
         with self.gate:
             server = self._source.server
             prefix, _ = server.last_gtid()
             doubted = self._was_committed()
-            # What was not committed is sent anew.
+            # A transaction that was not committed is sent again.
             self._begun_us = self._begun_us if doubted else 0
             connection = server.connect(schema_name(self._shard))
         with contextlib.closing(connection):
@@ -102,14 +102,14 @@ class Writer(demo.Writer):
         self._begun_us = 0
 
     def _prefix(self, last: str) -> str:
-        """Return what the server's next GTID begins with; its last one may be of the server before."""
+        """Return the prefix of the server's next GTID; its last GTID may be of the previous server."""
         if ":" in last:
             return last
         domain, *_ = last.split("-")
         return f"{domain}-{self._source.server.server_id}-"
 
     def _was_committed(self) -> bool:
-        """Return whether the transaction in hand is the server's last one already.
+        """Return whether the current transaction is already the server's last one.
 
         Raises:
             RuntimeError: the server has other transactions than ours.
@@ -122,7 +122,7 @@ class Writer(demo.Writer):
 
 
 def workload_of(shard: int, shards: int, seed: int, *, rate: float, seconds: float) -> Workload:
-    """Return what a shard's writer does in so many seconds; all of it at one pace."""
+    """Return the workload of a shard's writer for a number of seconds, at a constant rate."""
     transactions = int(rate * seconds)
     return Workload(
         shard=shard,

@@ -1,1 +1,1 @@
-"""Mutants of `merge/`: small faults put in one at a time, to show which of them no test notices."""
+"""Mutants of `merge/`: small faults, injected one at a time, to find those that no test detects."""

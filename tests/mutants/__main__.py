@@ -1,7 +1,7 @@
-"""Puts small faults into `merge/`, one at a time, and tells which of them no test notices.
+"""Inject small faults into `merge/`, one at a time, and print those that no test detects.
 
-The exit status is 1 if fewer than 90 % of the mutants are noticed, or if one survives for which
-`tests/mutants/survivors.toml` has no reason; 2 if the tests fail as they are.
+The exit status is 1 if fewer than 90 % of the mutants are detected, or if one survives for which
+`tests/mutants/survivors.toml` has no reason; it is 2 if the tests fail without a fault.
 """
 
 from __future__ import annotations
@@ -21,27 +21,31 @@ from mutants.survivors import compare, entries, load
 from mutants.verdict import NOTICED, Fate, not_noticed, score, table
 
 ROOT = Path(__file__).parents[2]
-#: of the mutants that are run
+#: required share of the mutants that are run
 NOTICED_PERCENT_MIN = 90
-#: tests of other code that are the only ones of a module of `merge/`
+#: tests of other code that are the only tests of a module of `merge/`
 ALSO = ("unit/conf/test_conf_security.py", "unit/shard/test_sink.py", "unit/coordination/test_stop_mark.py")
 
 
 def main() -> int:
-    """Run the mutants asked for."""
+    """Run the requested mutants."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", help="files of merge/ (default: all)")
-    parser.add_argument("--sample", type=int, help="how many mutants, by chance (default: all)")
-    parser.add_argument("--seed", type=int, default=1, help="of that chance (default: 1)")
-    parser.add_argument("--minutes", type=float, default=60, help="none begins after so long (default: 60)")
-    parser.add_argument("--json", type=Path, help="write what became of each mutant to a file")
-    parser.add_argument("--again", type=Path, help="only mutants that such a file says were not noticed")
-    parser.add_argument("--deselect", action="append", default=[], help="a test that fails as things are")
+    parser.add_argument("--sample", type=int, help="how many randomly chosen mutants (default: all)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of that choice (default: 1)")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="start no mutant after this many minutes (default: 60)"
+    )
+    parser.add_argument("--json", type=Path, help="write the outcome of each mutant to a file")
+    parser.add_argument(
+        "--again", type=Path, help="run only the mutants that such a file lists as undetected"
+    )
+    parser.add_argument("--deselect", action="append", default=[], help="a test that fails without a fault")
     asked = parser.parse_args()
     files = sorted(Path(module).resolve() for module in asked.modules) or sorted(ROOT.glob("merge/**/*.py"))
     for file in files:
         if not file.is_relative_to(ROOT / "merge") or not file.is_file():
-            parser.error(f"{file} is no file of merge/")
+            parser.error(f"{file} is not a file of merge/")
         importlib.import_module(
             ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         )
@@ -58,12 +62,12 @@ def main() -> int:
         "--capture=no",
         "--timeout=0",
     ]
-    # Hypothesis is imported already: its own assertions are not rewritten, which are none of ours.
+    # Hypothesis is already imported, so its assertions are not rewritten; they are not ours.
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", f"--rootdir={ROOT}"]
     options += [f"--deselect={test}" for test in asked.deselect]
     pytest.main([*options, *map(str, _tests())], plugins=[campaign])
     if campaign.broken or not campaign.verdicts:
-        print("These fail before any fault is put in:", *campaign.broken, sep="\n  ")
+        print("These tests fail before any fault is injected:", *campaign.broken, sep="\n  ")
         return 2
     order = {mutant.key: place for place, mutant in enumerate(campaign.possible)}
     verdicts = sorted(campaign.verdicts, key=lambda verdict: order[verdict.key])
@@ -77,14 +81,14 @@ def main() -> int:
         files={str(file.relative_to(ROOT)) for file in files},
     )
     for title, keys in (
-        ("Survived, and nobody said why: kill it, or give survivors.toml a reason", differences.unlisted),
-        ("Listed as a survivor, and killed: remove it from survivors.toml", differences.killed),
-        ("Listed as a survivor, and not in the code any more", differences.gone),
+        ("Survived without a reason: kill it, or add a reason to survivors.toml", differences.unlisted),
+        ("Listed as a survivor, but killed: remove it from survivors.toml", differences.killed),
+        ("Listed as a survivor, but no longer in the code", differences.gone),
     ):
         if keys:
             print(title, *(f"  {key}" for key in keys), sep="\n")
     if differences.unlisted:
-        print("As entries of the list:", entries(differences.unlisted), sep="\n")
+        print("Entries for the list:", entries(differences.unlisted), sep="\n")
     print(*table(verdicts), sep="\n")
     noticed, run = score(verdicts)
     print(f"{noticed}/{run} killed in {time.monotonic() - begun_s:.0f} s, seed {asked.seed}")
@@ -92,7 +96,7 @@ def main() -> int:
 
 
 def _tests() -> list[Path]:
-    """Return the tests of `merge/`: those that import nothing else of ours, and some that do."""
+    """Return the tests of `merge/`: those that import no other package of ours, and some that do."""
     folders = (ROOT / "tests" / kind for kind in ("unit", "property"))
     found = [path for folder in folders for path in sorted(folder.rglob("test_*.py"))]
     return [path for path in found if _is_of_merge(path.read_text()) or str(path).endswith(ALSO)]

@@ -1,8 +1,8 @@
 """A campaign: every mutant in a process of its own, against the tests that call its function.
 
-pytest collects the tests once, as it always does. One fork runs all of them as they are: it shows that they
-pass, and says which functions of `merge/` each calls and how long it takes. Then each mutant gets a fork of
-the same process, in which the code of one function is another: nothing is imported or collected again.
+pytest collects the tests once, as usual. One fork runs all of them without a fault: it checks that they pass,
+and reports which functions of `merge/` each test calls and how long it takes. Then each mutant gets a fork of
+the same process, in which the code of one function is replaced; nothing is imported or collected again.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from mutants.mutant import Key, Module, Mutant, Place, place_of
 from mutants.suite import Known, Suite
 from mutants.verdict import Fate, Verdict
 
-#: mutants at a time
+#: mutants that run concurrently
 WORKERS = 2
-#: it is told this often how far it is
+#: interval of progress reports
 TOLD_S = 30.0
-#: cases of a property, of a machine of rules
+#: number of cases of a property, and of a rule-based state machine
 EXAMPLES, MACHINE_EXAMPLES = 40, 40
 
 
 @dataclass(eq=False)
 class Campaign:
-    """A plugin of pytest that runs mutants instead of tests.
+    """A pytest plugin that runs mutants instead of tests.
 
     Args:
         root: the folder that files are named from.
-        files: what to put faults in.
-        only: the only mutants that are wanted; None: all.
-        sample: how many of them, by chance; None: all.
-        seed: of that chance, and of the order.
-        seconds_max: no mutant begins after so long.
-        say: told how far it is.
+        files: the files to inject faults into.
+        only: the mutants to run; None: all.
+        sample: how many of them, chosen at random; None: all.
+        seed: of that choice, and of the order.
+        seconds_max: no mutant starts after this time.
+        say: takes progress messages.
     """
 
     root: Path
@@ -57,12 +57,12 @@ class Campaign:
     verdicts: list[Verdict] = field(default_factory=list)
     #: all mutants of the files
     possible: list[Mutant] = field(default_factory=list)
-    #: tests that fail, or errors of collecting them, before any fault was put in
+    #: tests that fail, or cannot be collected, before any fault was injected
     broken: list[str] = field(default_factory=list)
     _failed: bool = False
 
     def pytest_configure(self) -> None:
-        """Let properties have few cases, the same in each run, and not look for the smallest."""
+        """Register a profile with few cases per property, the same in each run, without shrinking."""
         settings.register_profile(
             "mutants",
             max_examples=EXAMPLES,
@@ -75,11 +75,11 @@ class Campaign:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Use that profile: the tests' own has been loaded by now."""
+        """Load that profile, after the tests' own was loaded."""
         settings.load_profile("mutants")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note what cannot be collected."""
+        """Note a test file that cannot be collected."""
         if report.failed:
             self.broken.append(report.nodeid)
 
@@ -92,7 +92,7 @@ class Campaign:
         begun_s = time.monotonic()
         if self.broken:
             return True
-        # Made once, before the forks: each of them would make one, and clear away those of others.
+        # Created once, before the forks: each fork would create one, and remove those of others.
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         for item in session.items:
             _shorten(item)
@@ -106,7 +106,7 @@ class Campaign:
         chosen = [mutant for mutant in self.possible if self.only is None or mutant.key in self.only]
         random.Random(self.seed).shuffle(chosen)
         chosen = chosen[: self.sample]
-        # One by one: what was found stays, also where somebody interrupts.
+        # Stored one by one, so that an interrupt keeps the results so far.
         for verdict in self._verdicts(chosen, suite, begun_s + self.seconds_max):
             self.verdicts.append(verdict)
         return True
@@ -118,7 +118,7 @@ class Campaign:
         return not self._failed
 
     def _watched(self, suite: Suite) -> list[Known]:
-        """Return what each test does as it is; fill `broken` if one fails."""
+        """Return the behaviour of each test without a fault; add the tests that fail to `broken`."""
         files = {str(path): str(path.relative_to(self.root)) for path in self.files}
         forks: Forks[str] = Forks(1)
         forks.start("The suite", lambda: pickle.dumps(suite.watch(files)), until_s=self.seconds_max)
@@ -134,7 +134,7 @@ class Campaign:
     def _verdicts(self, mutants: Sequence[Mutant], suite: Suite, until_s: float) -> Iterator[Verdict]:
         targets = _functions(self.files)
         gc.collect()
-        gc.freeze()  # so that a fork copies less
+        gc.freeze()  # so that a fork copies fewer pages
         forks: Forks[Mutant] = Forks(WORKERS)
         waiting, done, told_s = list(reversed(mutants)), 0, time.monotonic()
         while waiting or len(forks):
@@ -156,7 +156,7 @@ class Campaign:
 
 
 def _shorten(item: pytest.Item) -> None:
-    """Let a machine of rules have few cases: it says itself how many it wants."""
+    """Limit a state machine's cases: its own settings would override the profile."""
     own = getattr(getattr(item, "cls", None), "settings", None)
     if isinstance(own, settings) and own.max_examples > MACHINE_EXAMPLES:
         profile = settings.get_profile("mutants")
@@ -166,7 +166,7 @@ def _shorten(item: pytest.Item) -> None:
 
 
 def _functions(files: Sequence[Path]) -> dict[tuple[Path, Place], FunctionType]:
-    """Return the functions of some files that are alive."""
+    """Return the functions of some files that exist in memory."""
     paths = {str(path): path for path in files}
     return {
         (paths[each.__code__.co_filename], place_of(each.__code__)): each

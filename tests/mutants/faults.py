@@ -1,7 +1,7 @@
-"""Faults: what can be made wrong in a function, as edits of its syntax tree.
+"""Faults: possible errors in a function, as edits of its syntax tree.
 
-Left out is what changes no decision: assertions, messages (f-strings, what is raised, hints), what is printed
-or told to people (`__str__`, `describe`), annotations, and assignments without which a name would not exist.
+Code that changes no decision is excluded: assertions, messages (f-strings, raised errors, hints), text for
+people (`__str__`, `describe`), annotations, and assignments without which a name would not exist.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-#: an operator, and what it becomes
+#: an operator, and its replacement
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -30,7 +30,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }
-#: a function or method, and what is called instead
+#: a function or method, and its replacement
 CALLS = {
     "min": "max",
     "max": "min",
@@ -43,9 +43,9 @@ CALLS = {
 }
 #: functions whose results are read by people
 FOR_PEOPLE = ("__str__", "__repr__", "describe", "_describe", "hint", "_hint")
-#: arguments that are read by people, or say how something is checked or copied and not what comes of it
+#: arguments that people read, or that control checks or copying and not the result
 ASIDE = {"hint", "message", "reason", "strict", "copy", "safe", "zero_copy_only"}
-#: parts of a node that decide nothing
+#: parts of a node that change no decision
 APART = {"annotation", "returns", "decorator_list", "type_params"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -54,7 +54,7 @@ _TRUE, _FALSE = ast.Constant(value=True), ast.Constant(value=False)
 
 @dataclass
 class Edit:
-    """One part of a node, and what it becomes."""
+    """One part of a node, and its replacement."""
 
     node: ast.AST
     part: str
@@ -62,7 +62,7 @@ class Edit:
     now: Any
 
     def swap(self) -> None:
-        """Put in what it becomes, and remember what it was: a second swap takes it back."""
+        """Swap the part and its replacement; a second swap undoes it."""
         if self.place is None:
             was = getattr(self.node, self.part)
             setattr(self.node, self.part, self.now)
@@ -73,7 +73,7 @@ class Edit:
 
 
 def edits(function: Function) -> Iterator[tuple[tuple[Any, ...], Edit]]:
-    """Yield (nodes around it, edit) for each fault; of the nodes the statement comes first."""
+    """Yield (enclosing nodes, edit) for each fault; the statement is the first of the nodes."""
     known = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
     tells = isinstance(function.returns, ast.Name) and function.returns.id == "bool"
     yield from _edits_in((function,), known, tells=tells)
@@ -95,7 +95,7 @@ def _edits_in(
 
 def _parts(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
     fields = list(ast.iter_fields(node))
-    if isinstance(node, ast.Assign | ast.AugAssign):  # the value is there before the name
+    if isinstance(node, ast.Assign | ast.AugAssign):  # the value is evaluated before the name exists
         fields.reverse()
     for part, value in fields:
         if part in APART or (part == "args" and isinstance(node, Function | ast.Lambda)):
@@ -106,7 +106,7 @@ def _parts(node: ast.AST) -> Iterator[tuple[str, int | None, ast.AST]]:
 
 
 def _for_people(node: ast.AST) -> bool:
-    """Whether nothing below a node decides anything."""
+    """Return whether nothing below a node changes a decision."""
     return (
         isinstance(node, ast.Assert | ast.Raise | ast.JoinedStr | ast.pattern)
         or (isinstance(node, ast.keyword) and node.arg in ASIDE)
@@ -117,7 +117,7 @@ def _for_people(node: ast.AST) -> bool:
 def _replacements(
     node: ast.AST, part: str, child: ast.AST, known: set[str], *, tells: bool
 ) -> Iterator[ast.AST]:
-    """Yield what a child of a node can become."""
+    """Yield the replacements of a child of a node."""
     if type(child) in SWAPS:
         yield SWAPS[type(child)]()
     elif isinstance(child, ast.stmt):
@@ -130,7 +130,7 @@ def _replacements(
 
 
 def _conditions(node: ast.AST, part: str) -> Iterator[ast.expr]:
-    """Yield what a condition can become. A loop without an end shows nothing new."""
+    """Yield the replacements of a condition, but no endless loop: it would show nothing new."""
     if isinstance(node, ast.comprehension) and part == "ifs":
         yield _TRUE
     elif part in {"test", "guard"} and not isinstance(node, ast.Assert):
@@ -140,7 +140,7 @@ def _conditions(node: ast.AST, part: str) -> Iterator[ast.expr]:
 
 
 def _values(value: ast.expr) -> Iterator[ast.expr]:
-    """Yield what a value can become."""
+    """Yield the replacements of a value."""
     match value:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield operand
@@ -157,7 +157,7 @@ def _values(value: ast.expr) -> Iterator[ast.expr]:
 
 
 def _returned(value: ast.expr, *, tells: bool) -> Iterator[ast.expr]:
-    """Yield what is returned instead."""
+    """Yield the replacements of a returned value."""
     if tells:
         if not isinstance(value, ast.Constant | ast.Compare | ast.UnaryOp):
             yield ast.UnaryOp(op=ast.Not(), operand=value)
@@ -166,7 +166,7 @@ def _returned(value: ast.expr, *, tells: bool) -> Iterator[ast.expr]:
 
 
 def _called(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield what is called instead."""
+    """Yield the replacements of a called function."""
     match call.func:
         case ast.Name(id=name) if name in CALLS:
             keywords = [] if CALLS[name] == "list" else call.keywords
@@ -177,11 +177,11 @@ def _called(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _instead(statement: ast.stmt, known: set[str]) -> Iterator[ast.stmt]:
-    """Yield what is done instead of a statement."""
+    """Yield the replacements of a statement."""
     match statement:
         case ast.Continue():
             yield ast.Break()
-        # Without its last `super()` a method has another closure, and its code cannot be exchanged.
+        # Without its last `super()` a method has another closure, and its code cannot be replaced.
         case ast.Expr(value=ast.Call()) if "super()" not in ast.unparse(statement):
             yield ast.Pass()
         case ast.AugAssign() | ast.Delete():
@@ -191,7 +191,7 @@ def _instead(statement: ast.stmt, known: set[str]) -> Iterator[ast.stmt]:
 
 
 def _there(target: ast.expr, known: set[str]) -> bool:
-    """Whether a target of an assignment is something without the assignment."""
+    """Return whether a target of an assignment exists without the assignment."""
     if isinstance(target, ast.Tuple):
         return all(_there(each, known) for each in target.elts)
     return isinstance(target, ast.Attribute | ast.Subscript) or (

@@ -1,4 +1,4 @@
-"""Forks of this process, each of which writes an answer, or ends without one."""
+"""Forks of this process; each writes an answer, or ends without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 Name = TypeVar("Name")
 
-#: a fork may wait so long for something that does not come
+#: how long a fork may wait for something that does not come
 STUCK_S = 120.0
 
 
@@ -24,15 +24,15 @@ class _Fork(Generic[Name]):
 
 
 class Forks(Generic[Name]):
-    """Forks that run at one time.
+    """Concurrent forks.
 
     Args:
-        count_max: how many of them.
+        count_max: how many, at most.
     """
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
-        #: by the pipe that the answer comes through
+        #: by the pipe of the answer
         self._running: dict[int, _Fork[Name]] = {}
 
     def __len__(self) -> int:
@@ -44,11 +44,11 @@ class Forks(Generic[Name]):
         return len(self._running) >= self._count_max
 
     def start(self, name: Name, act: Callable[[], bytes], until_s: float = STUCK_S) -> None:
-        """Do something in a fork: what it returns is its answer. It prints nothing.
+        """Call a function in a fork; its return value is the answer. It prints nothing.
 
         Args:
-            name: what the answer is to.
-            act: what to do.
+            name: identifies the answer.
+            act: the function.
             until_s: how long it may take.
         """
         reading, writing = os.pipe()
@@ -70,7 +70,7 @@ class Forks(Generic[Name]):
             os._exit(status)
 
     def ended(self) -> Iterator[tuple[Name, bytes | None]]:
-        """Wait a while, and yield the name and the answer of each that has ended; None: a signal ended it.
+        """Wait a while, and yield the name and answer of each fork that ended; None: a signal ended it.
 
         Raises:
             RuntimeError: one failed.

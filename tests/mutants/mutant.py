@@ -1,6 +1,6 @@
 """Mutants: a module with one small fault in a function, see `faults`.
 
-What runs when a module is imported (constants, defaults, fields) stays as it is.
+Code that runs at import (constants, defaults, fields) is not changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from mutants.faults import FOR_PEOPLE, Edit, Function, edits
 
-#: the part of a statement that names a mutant is the largest one no longer than this
+#: a mutant is named by the largest part of its statement that is no longer than this
 SHOWN_CHARS = 90
 REMOVED = "(removed)"
 
@@ -26,13 +26,13 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Key:
-    """What names a mutant as long as its function says the same; line numbers would not."""
+    """The identity of a mutant, which stays valid while its function is unchanged; line numbers would not."""
 
     file: str
     function: str
     was: str
     now: str
-    #: 1 for the first of several that are called the same
+    #: 1 for the first of several with the same name
     number: int = 1
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Module:
 
     Args:
         path: its file.
-        file: what it is called in names of mutants.
+        file: its name in names of mutants.
     """
 
     path: Path
@@ -89,7 +89,7 @@ class Module:
         return found
 
     def names(self) -> dict[Place, str]:
-        """Return what each function is called in names of mutants."""
+        """Return each function's name in names of mutants."""
         functions = _scopes(self.tree, Function)
         return {_place(name, function): _named(name, function) for name, function in functions}
 
@@ -116,7 +116,7 @@ class Module:
 
 
 def place_of(code: CodeType) -> Place:
-    """Return what tells a piece of code from others of its file."""
+    """Return what identifies a code object within its file."""
     return code.co_qualname, code.co_firstlineno
 
 
@@ -125,7 +125,7 @@ def _place(name: str, function: ast.FunctionDef) -> Place:
 
 
 def _named(name: str, function: ast.FunctionDef) -> str:
-    """Return a function's name; of several that are called `_`, with what they are for."""
+    """Return a function's name; for functions named `_`, with the type that they are registered for."""
     last = function.args.args[-1:]
     if function.name != "_" or not last or last[0].annotation is None:
         return name
@@ -133,7 +133,7 @@ def _named(name: str, function: ast.FunctionDef) -> str:
 
 
 def _scopes(tree: ast.AST, kind: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (qualified name, node) of the functions or classes of a module, also inside its classes."""
+    """Yield (qualified name, node) of a module's functions or classes, including those inside classes."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, kind):
             yield f"{prefix}{node.name}", node
@@ -142,7 +142,7 @@ def _scopes(tree: ast.AST, kind: Any, prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _text(node: ast.AST) -> str:
-    """Return a node on one line, a compound statement without what it holds."""
+    """Return a node's source on one line; a compound statement without its body."""
     if isinstance(node, ast.stmt):
         kept = {part: value for part, value in ast.iter_fields(node) if part not in _BODIES}
         bodies: dict[str, Any] = {part: [] for part in _BODIES if part in node._fields}

@@ -1,4 +1,4 @@
-"""The tests as they were collected: what each calls as things are, and whether one notices a fault."""
+"""The collected tests: which functions each calls, and whether one detects a fault."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import pytest
 from mutants.mutant import Key, Module, Mutant, Place, place_of
 from mutants.verdict import Fate, Verdict
 
-#: a test may take this many times as long as it took, and so much more, of processor time
+#: a test's limit of processor time: this factor times its usual time, plus this constant
 SLOWER, SLOWER_S = 10, 2.0
-#: memory that a mutant may take
+#: memory limit of a mutant
 MEMORY_BYTES_MAX = 4 << 30
-#: tests of a mutant, quickest first, end when they have taken so long where nothing is wrong
+#: the tests of a mutant, quickest first, are limited to this much of their usual time
 TESTS_S_MAX = 15.0
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a test does where nothing is wrong."""
+    """The behaviour of a test without a fault."""
 
     took_s: float
     functions: frozenset[tuple[str, str]]
@@ -40,18 +40,18 @@ class Suite:
 
     Args:
         items: all of them.
-        run: runs one, with the one that follows, and returns whether it passed.
+        run: runs a test, given also the next one, and returns whether it passed.
     """
 
     items: list[pytest.Item]
     run: Callable[[pytest.Item, pytest.Item | None], bool]
     #: by number of the test, what `watch` found
     known: list[Known] = field(default_factory=list)
-    #: numbers of the tests that killed the last mutants of a function, the latest first
+    #: by function, numbers of the tests that killed its last mutants, the latest first
     _killers: dict[tuple[str, str], list[int]] = field(default_factory=dict)
 
     def watch(self, files: dict[str, str]) -> tuple[list[Known], list[str]]:
-        """Run all, and return what each does and the names of those that fail."""
+        """Run all tests; return the behaviour of each, and the names of those that fail."""
         outer = {path: _outer(Module(Path(path), file)) for path, file in files.items()}
         called: set[CodeType] = set()
 
@@ -96,18 +96,18 @@ class Suite:
         return found
 
     def judge(self, function: FunctionType, code: CodeType, selected: Sequence[int]) -> bytes:
-        """Put a fault in, run tests until one fails, and return which, as JSON; null: none."""
+        """Inject a fault, run tests until one fails, and return its number as JSON; null: none failed."""
         function.__code__ = code
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
         for number, following in zip(selected, [*selected[1:], None], strict=True):
-            # Its signal is not handled: the process ends, without an answer.
+            # The signal is not handled: the process ends without an answer.
             signal.setitimer(signal.ITIMER_PROF, SLOWER_S + SLOWER * self.known[number].took_s)
             if not self.run(self.items[number], None if following is None else self.items[following]):
                 return json.dumps(number).encode()
         return b"null"
 
     def verdict(self, mutant: Mutant, answer: bytes | None) -> Verdict:
-        """Return what an answer of `judge` says, and remember which test it was; None: it did not answer."""
+        """Return the verdict of an answer of `judge`, and remember its test; None: it did not answer."""
         if answer is None:
             return Verdict(mutant.key, mutant.line, Fate.EXCEEDED)
         killer = json.loads(answer)

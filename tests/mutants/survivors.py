@@ -1,4 +1,4 @@
-"""The mutants that are known to survive, each with the reason why no test is to kill it."""
+"""The known surviving mutants, each with the reason why no test has to kill it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LIST = Path(__file__).with_name("survivors.toml")
 
 @dataclass(frozen=True)
 class Differences:
-    """Where a run and the list do not agree."""
+    """The differences between a run and the list."""
 
-    #: survived, and nobody said why
+    #: survived, and not in the list
     unlisted: tuple[Key, ...]
-    #: listed, and killed
+    #: listed, but killed
     killed: tuple[Key, ...]
-    #: listed, and no such mutant can be made any more
+    #: listed, but no longer possible
     gone: tuple[Key, ...]
 
 
@@ -28,7 +28,7 @@ def load(path: Path = LIST) -> dict[Key, str]:
     """Return the reason of each listed survivor.
 
     Raises:
-        ValueError: an entry has no reason, or is there twice.
+        ValueError: an entry has no reason, or is in the list twice.
     """
     reasons: dict[Key, str] = {}
     for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
@@ -50,14 +50,14 @@ def compare(
     possible: Collection[Key],
     files: Collection[str],
 ) -> Differences:
-    """Return where a run and the list differ.
+    """Return the differences between a run and the list.
 
     Args:
-        listed: what the list has.
-        survived: mutants that no test noticed.
-        killed: mutants that a test noticed; what was not run is neither.
+        listed: the mutants in the list.
+        survived: mutants that no test detected.
+        killed: mutants that a test detected; a mutant that was not run is in neither set.
         possible: all mutants of the files.
-        files: which files they are of: what is listed of others is not looked at.
+        files: the files of the run; entries for other files are ignored.
     """
     mine = [key for key in listed if key.file in files]
     return Differences(

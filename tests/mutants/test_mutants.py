@@ -1,4 +1,4 @@
-"""Faults in a small module, which tests notice them, and the list of those that may live."""
+"""Faults in a small module, the tests that detect them, and the list of permitted survivors."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Verdicts: what became of each mutant, counted and told."""
+"""Verdicts: the outcome of each mutant, counted and reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mutants.mutant import Key
 
 
 class Fate(Enum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     #: a test failed
     KILLED = "killed"
@@ -21,17 +21,17 @@ class Fate(Enum):
     SURVIVED = "survived"
     #: no test calls its function
     UNTESTED = "untested"
-    #: the hour was over
+    #: the time limit was reached
     NOT_RUN = "not run"
 
 
-#: what counts as noticed
+#: the outcomes that count as detected
 NOTICED = (Fate.KILLED, Fate.EXCEEDED)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant, and by which test."""
+    """The outcome of one mutant, and the test that decided it."""
 
     key: Key
     line: int
@@ -53,7 +53,7 @@ class Verdict:
 
 
 def not_noticed(verdicts: Sequence[Mapping[str, Any]]) -> set[Key]:
-    """Return the mutants that were not noticed, by what `Verdict.json` returned for each."""
+    """Return the undetected mutants, from what `Verdict.json` returned for each."""
     noticed = {fate.value for fate in NOTICED}
     return {
         Key(each["file"], each["function"], each["was"], each["now"], each["number"])
@@ -69,7 +69,7 @@ def score(verdicts: Sequence[Verdict]) -> tuple[int, int]:
 
 
 def table(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return a line for each file, and one for all."""
+    """Return a line per file, and one for all files."""
     files = Counter(verdict.key.file for verdict in verdicts)
     lines = [_line(file, [each for each in verdicts if each.key.file == file]) for file in sorted(files)]
     return [*lines, _line("all", verdicts)]

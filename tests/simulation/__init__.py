@@ -1,1 +1,1 @@
-"""A simulated world around the real machines of `merge/`: one seed, one schedule, the same every time."""
+"""A simulated world around the machines of `merge/`: one seed is one schedule, the same in every run."""

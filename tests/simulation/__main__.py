@@ -1,4 +1,4 @@
-"""Simulates seeds from the command line: one line a failing seed, and the story of the first of them."""
+"""Simulate seeds from the command line; print a line per failing seed, and the first one's story."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from functools import partial
 from simulation.schedule import FAULTS, Fault
 from simulation.world import Outcome, simulate
 
-#: seeds that a process is given at once
+#: seeds that a process gets at a time
 A_TIME = 20
 
 
 def main() -> int:
-    """Simulate the seeds asked for and return the exit code: 0, or 1 if one of them failed."""
+    """Simulate the requested seeds and return the exit code: 0, or 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=1, help="the first one (default: 1)")
     parser.add_argument("--seeds", type=int, default=1, help="how many (default: 1)")
-    parser.add_argument("--story", action="store_true", help="tell the story of the first seed in any case")
+    parser.add_argument("--story", action="store_true", help="print the first seed's story even if it passes")
     parser.add_argument(
         "--fault",
         action="append",
         choices=[fault.name for fault in Fault],
-        help="let nothing else happen; may be repeated (default: all)",
+        help="allow only this fault; may be repeated (default: all)",
     )
     parser.add_argument(
         "--more",
         action="append",
         choices=[fault.name for fault in Fault],
-        help="let this happen too; may be repeated",
+        help="allow this fault too; may be repeated",
     )
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="processes (default: one a processor)"
+        "--jobs", type=int, default=os.cpu_count(), help="processes (default: one per processor)"
     )
     asked = parser.parse_args()
     faults = tuple(Fault[name] for name in asked.fault) if asked.fault else FAULTS
@@ -53,17 +53,17 @@ def main() -> int:
 
 
 def played(seeds: range, faults: tuple[Fault, ...], jobs: int) -> list[Outcome]:
-    """Simulate seeds on so many processes; return their outcomes in the order of the seeds."""
+    """Simulate seeds on `jobs` processes; return their outcomes in the order of the seeds."""
     play = partial(simulate, faults=faults)
     if jobs <= 1 or len(seeds) <= A_TIME:
         return [play(seed) for seed in seeds]
-    # Threads run simulated ones: a process that was forked would lack them.
+    # Real threads run the simulated ones: a forked process would lack them.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         return pool.map(play, seeds, A_TIME)
 
 
 def story_of(outcome: Outcome, faults: tuple[Fault, ...]) -> str:
-    """Return the story of a seed, a line for everything that happened."""
+    """Return the story of a seed, one line per event."""
     again = simulate(outcome.seed, faults, telling=True)
     assert again.violation == outcome.violation, "a seed does not replay"
     lines = [f"seed {outcome.seed}: {outcome.schedule}"]
@@ -72,7 +72,7 @@ def story_of(outcome: Outcome, faults: tuple[Fault, ...]) -> str:
 
 
 def summary(outcomes: list[Outcome], took_s: float) -> str:
-    """Return what was simulated, in one line."""
+    """Return a summary of the simulation in one line."""
     totals: dict[str, int] = {}
     for outcome in outcomes:
         for what, count in outcome.counts.items():

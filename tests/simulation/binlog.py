@@ -9,18 +9,18 @@ from merge.values.gtid import NO_GTIDS, GtidSet
 from merge.values.header import HEADER, Flag, HeaderRun
 from merge.values.position import Position
 
-#: bytes of binlog of each transaction, and transactions of one file
+#: bytes of binlog per transaction, and transactions per file
 STEP, TRANSACTIONS_A_FILE = 100, 5
 FILES_MAX = 20
 END = int(Flag.END)
 
-#: a header of a source without its place: as `merge.values.header.HEADER` up to `key_us`, then origin and
+#: a header of a source without its position: as `merge.values.header.HEADER` up to `key_us`, then origin and
 #: number
 Written = tuple[int, ...]
 
 
 class Binlog:
-    """One server's binlog; `write` makes it longer.
+    """One server's binlog; `write` appends to it.
 
     Args:
         uuid: identity of the server.
@@ -34,19 +34,19 @@ class Binlog:
         self._files = tuple(f"{base}.{number:06}" for number in range(1, FILES_MAX))
         self._first_uuid = uuids[0]
         self.names = (*self._files, *uuids)
-        #: what the product knows of it
+        #: what the product knows about the server
         self.facts = ServerFacts("8.4.0-simulated", 1, uuid, {"gtid_mode": "ON" if gtids else "OFF"})
         self.records: list[tuple[int, ...]] = []
-        #: for each header its index in its source
+        #: for each header, its index in its source
         self.order: list[int] = []
-        #: by index in its source, the index here
+        #: index in this binlog, by index in the source
         self.at: dict[int, int] = {}
         #: index of the first header that can still be read
         self.purged = 0
         self._transactions = 0
         self._first_file = 0
         self._places: dict[tuple[int, int], int] = {(0, 4): 0}
-        #: what stands before each header, and before the next one
+        #: the headers before each header, and before the next one to be written
         self._prefixes: list[frozenset[int]] = [frozenset()]
 
     @property
@@ -56,7 +56,7 @@ class Binlog:
 
     @property
     def forgotten(self) -> frozenset[int]:
-        """Indexes in the source of what it purged."""
+        """Indexes in the source of the purged headers."""
         return self._prefixes[self.purged]
 
     def _purged_gtids(self) -> GtidSet:
@@ -84,18 +84,18 @@ class Binlog:
             self._prefixes.append(self._prefixes[-1] | {index})
         behind = len(self.records)
         self._places[file, begin] = first
-        # The place behind a file's last transaction is the next file's beginning too.
+        # The position after a file's last transaction is also the next file's beginning.
         self._places[file, begin + STEP] = behind
         if place == TRANSACTIONS_A_FILE - 1:
             self._places[file + 1, 4] = behind
 
     def purge(self) -> None:
-        """Forget all but the last file."""
+        """Purge all files but the last."""
         file = max(0, self._transactions - 1) // TRANSACTIONS_A_FILE
         self.purged, self._first_file = self._places[file, 4], file
 
     def index_after(self, position: Position) -> int:
-        """Return the index of the first header behind a position of this server."""
+        """Return the index of the first header after a position of this server."""
         index = self._transaction_at(position.file, position.offset)
         if position.rows_into_transaction:
             while (
@@ -108,7 +108,7 @@ class Binlog:
         return self._places[self._files.index(file), offset]
 
     def before(self, index: int) -> frozenset[int]:
-        """Return indexes in the source of what stands before a header of this server."""
+        """Return the indexes in the source of the headers before a header of this server."""
         return self._prefixes[index]
 
     def index_of(self, file: str, begin_offset: int, row_begin: int, row_end: int) -> int:
@@ -119,14 +119,14 @@ class Binlog:
         return index
 
     def read_from(self, position: Position, *, by_gtid: bool) -> tuple[int, frozenset[int]]:
-        """Return where a dump begins, and which indexes it passes over.
+        """Return where a dump begins, and which indexes it skips.
 
-        By GTID it begins at the oldest file and passes over what the position's set holds.
+        By GTID it begins at the oldest file and skips the transactions of the position's set.
         """
         held = self._held(position.gtid_set)
         if not by_gtid:
             at = self.index_after(position)
-            # As `actors.parse.server.start.past_purged` goes on.
+            # Continues as `actors.parse.server.start.past_purged` does.
             gone = position.gtid_set and not position.rows_into_transaction
             if at < self.purged and gone and held.issuperset(range(self.purged)):
                 at = self.purged

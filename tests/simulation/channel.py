@@ -1,4 +1,4 @@
-"""A channel to a service that keeps things: requests of one line arrive in order, or not at all."""
+"""A channel to a stateful service: the requests of one connection arrive in order, or not at all."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from simulation.loop import MS, Future, Loop
 from simulation.network import STRAY_MAX_US, Line, Network
 from simulation.process import Process
 
-#: what a client waits for an answer
+#: how long a client waits for an answer
 ANSWER_MAX_US = 2_000 * MS
 
 
 class NoAnswerError(Exception):
-    """A request was lost, or its answer."""
+    """A request or its answer was lost."""
 
 
 class Channel:
     """Carries requests to a service and their answers.
 
-    A request fails with NoAnswerError if it is unknown whether it ran: it was lost, or its answer.
+    A request fails with NoAnswerError if it is unknown whether it ran: the request or its answer was lost.
     """
 
     def __init__(self, loop: Loop, network: Network, name: str) -> None:
         self._loop = loop
         self._network = network
         self.name = name
-        #: until when nobody is answered
+        #: until when the service answers no request
         self.away_until_us = 0
-        #: how likely a request is lost, or its answer; that the client's process hears of it, and goes on
+        #: probability that a request or its answer is lost; the client's process is told, and continues
         self.lost = 0.0
-        #: how likely a request is held up on its way, with those behind it
+        #: probability that a request is delayed on its way, with those that follow it
         self.stray = 0.0
-        #: how likely a request comes twice, and the second answer is the one that is read
+        #: probability that a request arrives twice, and that the second answer is the one that is read
         self.twice = 0.0
 
     def heal(self) -> None:
@@ -42,11 +42,11 @@ class Channel:
 
     @property
     def away(self) -> bool:
-        """Whether nobody is answered."""
+        """Whether the service answers no request."""
         return self.away_until_us > self._loop.now_us
 
     def request(self, client: Process, line: Line, act: Callable[[], Any]) -> Future:
-        """Run `act` at the service, unless the request is lost on its way."""
+        """Run `act` at the service, unless the request is lost; return a future of its answer."""
         answer = Future()
         delay_us = self._network.delay_us()
         if self._loop.chance.random() < self.stray:
@@ -81,7 +81,7 @@ class Channel:
             reply.set(act())
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001  the client hears of it
+        except Exception as error:  # noqa: BLE001  passed on to the client
             reply.fail(error)
         return reply
 

@@ -1,7 +1,7 @@
-"""A consumer: gets, reads, acknowledges, changes its mind, and waits for its turn if another one is active.
+"""A consumer: gets, reads, acknowledges, rolls back, and stands by while another consumer is active.
 
-Does what `canal_group/client/consumer.py` asks a consumer to do, with several batches outstanding, through a
-network that loses its requests and their answers.
+It follows the rules of `canal_group/client/consumer.py`, with several batches outstanding, through a network
+that loses its requests and their answers.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Consumer(Process):
         network: between it and the servers.
         invariants: are told what it has finished.
         name: its name.
-        client_id: whose cursor it uses.
-        servers: whom it asks, one after the other until one is active.
+        client_id: the client id whose cursor it uses.
+        servers: asked one after the other until one is active.
         depth: batches that it holds before it acknowledges the oldest.
     """
 
@@ -65,13 +65,13 @@ class Consumer(Process):
         self._invariants = invariants
         self._servers = servers
         self._depth = depth
-        #: how likely it changes its mind, instead of acknowledging
+        #: probability that it rolls back instead of acknowledging
         self.fickle = 0.0
         #: whether it is about to give up its subscription
         self.unsubscribes = False
 
     def begin(self) -> None:
-        """Forget everything, under a new name."""
+        """Forget everything and take a new name."""
         self._door = self.loop.chance.randrange(len(self._servers))
         self._epoch = self._seen_id = 0
         self._held: deque[tuple[int, list[ReadPosition]]] = deque()
@@ -100,7 +100,7 @@ class Consumer(Process):
                 await self.sleep(5 * RETRY_US)
 
     async def _unsubscribe(self) -> None:
-        """Give up the subscription, whatever it takes to be sure of it."""
+        """Unsubscribe, and repeat the call until it is certain that the subscription is gone."""
         self.note("unsubscribes")
         self._invariants.unsubscribes(self.client_id)
         while True:
@@ -123,7 +123,7 @@ class Consumer(Process):
             self._epoch, _ = await self._ask("subscribe", self.client_id, holder, None)
         except SubscriptionDropped:
             resume = self.loop.chance.choice(list(Resume))
-            self.note("was away for too long and goes on at {}", resume)
+            self.note("was dropped as inactive and continues at {}", resume)
             self._invariants.resumes(self.client_id, resume)
             self._epoch, _ = await self._ask("subscribe", self.client_id, holder, resume)
         self._seen_id = 0
@@ -168,7 +168,7 @@ class Consumer(Process):
         except RetryableError as error:
             if "outstanding_max" in error.details:
                 return None
-            # An answer may be on its way that is never read: what it holds comes again.
+            # An answer that is never read may be on its way: its rows come again.
             await self.sleep(RETRY_US)
             await self._give_back()
             return None
@@ -191,7 +191,7 @@ class Consumer(Process):
             self._held.popleft()
 
     async def _give_back(self) -> None:
-        """Forget what is held, and have it delivered again."""
+        """Forget the batches that are held, and have them delivered again."""
         self._held.clear()
         await self._ask("rollback", self.client_id, self._epoch, None)
         self._upto = self._invariants.passed(self.client_id)
@@ -217,7 +217,7 @@ class Consumer(Process):
             raise NotSubscribed("It left by itself.")
 
     async def _ack_too_early(self) -> None:
-        """Acknowledge the newest batch though an older one is held: it has to be refused."""
+        """Acknowledge the newest batch although an older one is held: the server must refuse."""
         batch_id, places = self._held[-1]
         self._invariants.finished(self.client_id, places)
         try:
@@ -228,7 +228,7 @@ class Consumer(Process):
     # ---- asking ----------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, *arguments: Any, wait_us: int = 0) -> Any:
-        """Ask the server at the door; next time another one, if this one cannot tell."""
+        """Ask the current server; ask another one next time, if this one cannot answer."""
         server = self._servers[self._door]
         away = ServerUnavailable(f"{server.name} did not answer.", retry_after_s=0.3)
         answer = self._network.ask(self, server, method, *arguments)

@@ -1,4 +1,4 @@
-"""What one client id was given, and what it has acknowledged."""
+"""The batches that one client id was given, and those that it has acknowledged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulation.source import Reach, ReadPosition
 
 
 class ViolationError(AssertionError):
-    """Something happened that must not."""
+    """An invariant was violated."""
 
 
 @dataclass(slots=True)
@@ -19,11 +19,11 @@ class Delivery:
 
     batch: Batch
     places: list[ReadPosition]
-    #: the least key that any header up to its last may have
+    #: the smallest key that any header up to its last may have
     least_us: int
-    #: the same of the headers of its log alone, without what the cursor had passed
+    #: the same for the headers of its log alone, without those that the cursor had passed
     own_us: int
-    #: the most that a key may be that is raised to what the cursor had passed when the log began
+    #: the greatest key to which a header may be raised: what the cursor had passed when the log began
     start_us: int
     #: whether its last header ends a transaction
     whole: bool
@@ -31,18 +31,18 @@ class Delivery:
 
 @dataclass(slots=True)
 class Consumption:
-    """What one client id was given and has acknowledged."""
+    """The state of one client id: what it was given, and what it has acknowledged."""
 
-    #: whether somebody was told that it is subscribed, and so from where on it gets everything
+    #: whether a consumer was told that it is subscribed, and so from which position it gets everything
     begun: bool = False
-    #: for each shard what is before the durable cursor, and the cursor itself
+    #: for each shard the headers before the durable cursor, and the cursor itself
     durable: list[Reach] = field(default_factory=list)
     cursor: GroupPosition | None = None
-    #: for each shard what is before the cursor that the active server knows to be durable
+    #: for each shard the headers before the cursor that the active server knows to be durable
     known: list[Reach] = field(default_factory=list)
-    #: the same of what the known cursor has passed
+    #: the same for the headers that the known cursor has passed
     passed_us: int = 0
-    #: the most that a key of what it has passed may be
+    #: the greatest key that those may have
     passed_most_us: int = 0
     #: where it first began
     first: list[Reach] = field(default_factory=list)
@@ -52,21 +52,22 @@ class Consumption:
     ends: dict[tuple[int, int, int], Delivery] = field(default_factory=dict)
     #: headers of everything delivered
     seen: set[ReadPosition] = field(default_factory=set)
-    #: headers that may be accepted twice: a server that committed them later brought them again
+    #: headers that may be accepted twice: a server that committed them later delivered them again
     repeated: set[ReadPosition] = field(default_factory=set)
-    #: for each (server epoch, generation, shard) what may not come in it: a cursor of another server had it
+    #: for each (server epoch, generation, shard) the headers that must not come: a cursor of another
+    #: server has them
     barred: dict[tuple[int, int, int], frozenset[int]] = field(default_factory=dict)
     #: last batch id accepted, and headers of what was accepted
     accepted_id: int = 0
     accepted: set[ReadPosition] = field(default_factory=set)
     #: headers in batches that a consumer has finished
     finished: set[ReadPosition] = field(default_factory=set)
-    #: whether the cursor store says that it was dropped, or a consumer ever heard so
+    #: whether the cursor store says that it was dropped, or a consumer was ever told so
     dropped: bool = False
     was_dropped: bool = False
-    #: whether its consumer keeps its place itself, and may go back
+    #: whether its consumer keeps its position itself, and may go back
     keeps_place: bool = False
-    #: whether its consumer gives up the subscription
+    #: whether its consumer unsubscribes
     unsubscribes: bool = False
-    #: whether its consumer gives up what it missed
+    #: whether its consumer skips the rows that it missed
     resumes_now: bool = False

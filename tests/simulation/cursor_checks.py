@@ -1,4 +1,4 @@
-"""What must hold of cursors: who writes them, how far they go, and what was acknowledged by then."""
+"""Checks of cursors: which epoch writes them, how far they move, and what was acknowledged by then."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ class CursorChecks(OperatorChecks):
 
     def claimed(self, epoch: int) -> None:
         """Note that the cursor store has seen an epoch."""
-        self._require(epoch >= self._fence, "an older epoch claims the cursors")
+        self._require(epoch >= self._fence, "an older epoch claimed the cursors")
         self._fence = epoch
 
     def took_over(self, epoch: int, subscriptions: list[Subscription]) -> None:
-        """Note what a server begins with."""
+        """Note the cursor that a server begins with."""
         if epoch != self._epoch:
             return
         for subscription in subscriptions:
             consumption = self._of(subscription.client_id)
             self._require(subscription.cursor == consumption.cursor, "a server begins at another cursor")
-            # What was acknowledged and not written comes again.
+            # Rows that were acknowledged, while the cursor was not written, come again.
             consumption.known, consumption.passed_us, consumption.passed_most_us = [], 0, 0
             self._know(consumption, subscription.cursor)
 
     # ---- subscriptions that end ---------------------------------------------------------------------------
 
     def forgotten(self, client_id: str) -> None:
-        """Note that a subscription is gone with its cursor."""
+        """Note that a subscription and its cursor were removed."""
         self._loop.note("cursors", "forget {}", client_id)
         consumption = self._of(client_id)
-        # One that was refused may have been written all the same.
+        # A subscription that was refused may have been written nevertheless.
         given_up = consumption.unsubscribes or not consumption.begun
-        self._require(given_up, "a subscription is forgotten that nobody gave up")
+        self._require(given_up, "a subscription was removed without an unsubscribe")
         self._consumptions.pop(client_id, None)
         self.counts["forgotten"] += 1
         self._note_newcomer(0)
 
     def _note_newcomer(self, epoch: int) -> None:
-        """Note under which epoch a cursor first held the newcomer, and when none does any more.
+        """Note under which epoch a cursor first held the newcomer, and when no cursor holds it any more.
 
-        It joined where its source began: a join passes nothing that the source still had.
+        It joined where its source began: a join skips no transaction that the source still had.
         """
         if self._newcomer is None or not self.is_known(self._newcomer):
             self._joined_epoch, self._joined_behind = None, None
@@ -70,22 +70,22 @@ class CursorChecks(OperatorChecks):
             joined = [source.reach(cursor.joined[name]) for cursor in cursors if name in cursor.joined]
             behind = frozenset().union(*(reach.passed for reach in joined))
             gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
-            self._require(behind <= gone, "a shard joins behind what its source has")
+            self._require(behind <= gone, "a shard joined after transactions that its source still has")
             self._joined_epoch, self._joined_behind = epoch, behind
 
     def unsubscribes(self, client_id: str) -> None:
-        """Note that a consumer is about to give its subscription up."""
+        """Note that a consumer is about to unsubscribe."""
         self._of(client_id).unsubscribes = True
 
     def unsubscribed(self, client_id: str) -> None:
-        """Check that a subscription is gone whose consumer was told so."""
+        """Check that a subscription is gone after its consumer was told so."""
         held = self._of(client_id).cursor is not None
-        self._require(not held, "a subscription is held that was given up")
+        self._require(not held, "a subscription is still held after its unsubscribe")
 
     # ---- purges -------------------------------------------------------------------------------------------
 
     def purged(self, source: Source) -> None:
-        """Note that the server of a source that answers lacks what some have not read."""
+        """Note that a source's answering server has purged transactions that some clients have not read."""
         for client_id, consumption in self._consumptions.items():
             durable = consumption.durable
             if not durable or not source.active.forgotten <= durable[source.index].passed:
@@ -101,19 +101,19 @@ class CursorChecks(OperatorChecks):
             self.purged(source)
 
     def stranded(self, client_id: str, why: str, start: GroupPosition | None = None) -> None:
-        """Check that a client is told of a purge that concerns it, or the place that it asked for."""
+        """Check that a client is told of a purge only if it concerns its cursor or its requested start."""
         asked = start is not None and self._is_purged(self._reaches(start, self._of(client_id)))
         self._require(asked or client_id in self._stranded, f"another client's purge: {why}")
 
     def _is_purged(self, reaches: list[Reach]) -> bool:
-        """Return whether a source has forgotten what follows a cursor."""
+        """Return whether a source has purged what follows a cursor."""
         return any(
             not source.active.forgotten <= reach.passed
             for source, reach in zip(self._sources, reaches, strict=True)
         )
 
     def written(self, subscription: Subscription, epoch: int) -> None:
-        """Check a write that the cursor store took."""
+        """Check a write that the cursor store accepted."""
         self._loop.note("cursors", "hold {} of epoch {}", subscription.client_id, epoch)
         self._require(epoch >= self._fence, "an older epoch writes a cursor")
         consumption, cursor = self._of(subscription.client_id), subscription.cursor
@@ -134,7 +134,7 @@ class CursorChecks(OperatorChecks):
             source = self._sources[shard]
             forward = old.passed <= new.passed and (old.server != new.server or old.placed <= new.placed)
             self._require(forward or consumption.keeps_place, "a cursor moves backwards")
-            # Who has acknowledged nothing begins where the log does, also after a purge.
+            # A client that has acknowledged nothing begins where the log does, also after a purge.
             # So does a shard that joins.
             joins = consumption.cursor is not None and f"s{shard}" not in consumption.cursor.shards
             begins = self._is_new(consumption) or joins
@@ -142,27 +142,29 @@ class CursorChecks(OperatorChecks):
             if begins:
                 passes = passes.difference(*(binlog.forgotten for binlog in source.binlogs))
             for index in passes if consumption.begun else ():
-                self._require((shard, index) in consumption.finished, "a cursor passes what nobody finished")
+                self._require(
+                    (shard, index) in consumption.finished, "a cursor passes rows that no consumer finished"
+                )
         consumption.durable, consumption.cursor = reaches, cursor
         self._note_newcomer(epoch)
         if self._is_purged(reaches):
-            # What it needs is in the rings, and nowhere else.
+            # The rows that it needs are in the rings only.
             self._stranded.add(subscription.client_id)
 
     @staticmethod
     def _is_new(consumption: Consumption) -> bool:
-        """Return whether nothing of a client id was ever acknowledged."""
+        """Return whether a client id never acknowledged anything."""
         return not consumption.finished
 
     def resumes(self, client_id: str, resume: Resume) -> None:
-        """Note where a consumer says that it goes on which was told that it was dropped."""
+        """Note where a consumer continues that was told that it was dropped."""
         consumption = self._of(client_id)
         consumption.was_dropped = True
-        # What it said before may have been done, though nobody answered.
+        # Its earlier request may have been executed, although no answer came.
         consumption.resumes_now |= resume is Resume.NOW
 
     def _skip_to(self, consumption: Consumption, reaches: list[Reach]) -> None:
-        """Check how far a consumer goes on that gives up what it missed, and count that as finished."""
+        """Check how far a consumer jumps that skips the rows that it missed, and count those as finished."""
         others = [one for one in self._consumptions.values() if one is not consumption and not one.dropped]
         for shard, (old, new) in enumerate(zip(consumption.durable, reaches, strict=True)):
             missed = new.passed - old.passed
@@ -171,9 +173,9 @@ class CursorChecks(OperatorChecks):
                 lacking = missed - has[shard].passed if has else frozenset()
                 passed = not lacking
                 if other.keeps_place:
-                    # Where it reads on is known before it is written.
+                    # The server knows where it continues before the cursor is written.
                     passed |= other.finished.issuperset((shard, index) for index in lacking)
-                self._require(passed, "a consumer misses what nobody has behind it")
+                self._require(passed, "a consumer misses rows that no other client has consumed")
             consumption.finished.update((shard, index) for index in missed)
 
     def subscribed(self, client_id: str, cursor: GroupPosition) -> None:
@@ -190,8 +192,8 @@ class CursorChecks(OperatorChecks):
         consumption.begun, consumption.resumes_now = True, False
 
     def accepted(self, client_id: str, batch_id: int) -> None:
-        """Check an acknowledgement that is answered."""
-        self._require(batch_id >> 32 == self._epoch, "a server accepts that is not the active one")
+        """Check an acknowledgement that a server answers."""
+        self._require(batch_id >> 32 == self._epoch, "a server that is not active accepts an acknowledgement")
         consumption = self._of(client_id)
         delivery = consumption.delivered.get(batch_id)
         if delivery is None:
@@ -221,7 +223,7 @@ class CursorChecks(OperatorChecks):
             most_us = max(map(source.key_most_us, behind.passed), default=0)
             consumption.passed_most_us = max(consumption.passed_most_us, most_us)
             if known:
-                # What a source had purged before it first began says nothing of the order of what follows.
+                # Transactions that were purged before it began say nothing about the order of later ones.
                 passed = behind.passed - known[shard].passed
                 least_us = max((source.key_min_us[index] for index in passed), default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)

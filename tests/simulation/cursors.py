@@ -1,4 +1,4 @@
-"""The cursor stores of a server's process: real ones, by a channel that may lose a request, or its answer."""
+"""The cursor stores of a server's process: real stores, over a channel that may lose requests and answers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from simulation.process import Process
 
 
 class CursorsBeside:
-    """A store that knows of epochs only what is claimed and written, as a file does.
+    """A store that learns epochs only from claims and writes, as a file does.
 
     Implements `actors.ports.CursorStore`.
 
     Args:
         medium: what all processes write to.
         channel: to it.
-        process: whose way to it this is.
-        invariants: are told of what comes through.
+        process: the process that uses it.
+        invariants: are told which writes arrive.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class CursorsBeside:
         self._invariants = invariants
 
     def claim(self, epoch: int) -> None:
-        """Let nobody older write."""
+        """Fence writers of older epochs."""
 
         def act() -> None:
             self._medium.claim(epoch)
@@ -68,7 +68,7 @@ class CursorsBeside:
         self._ask(act)
 
     def flush(self, epoch: int) -> None:
-        """Do nothing: what was saved is written."""
+        """Do nothing: every save is written at once."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -83,7 +83,7 @@ class CursorsBeside:
 
 
 class WatchedCursors:
-    """A store whose server tells what it begins with.
+    """A store that reports the cursors with which its server begins.
 
     Args:
         store: the real one.
@@ -98,7 +98,7 @@ class WatchedCursors:
         self.flush, self.close = store.flush, store.close
 
     def claim(self, epoch: int) -> None:
-        """Let nobody older write."""
+        """Fence writers of older epochs."""
         self._store.claim(epoch)
         self._epoch = epoch
 

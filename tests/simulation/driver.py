@@ -1,4 +1,4 @@
-"""The driver: makes the actors of shards that join and tells servers, as the real actor registry does."""
+"""The driver: creates the actors of joining shards and tells the servers, as the real actor registry does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Driver(Process):
     Args:
         loop: its time.
         network: between it and the server.
-        server: that it tends.
+        server: the server that it launched.
         made: names of the shards that have an actor; in all servers' instance files, sooner or later.
     """
 
@@ -27,11 +27,11 @@ class Driver(Process):
         self._network = network
         self._server = server
         self._made = made
-        #: shards that it told its server of since the launch
+        #: shards that it reported to its server since the launch
         self._joined: list[str] = []
 
     def begin(self) -> None:
-        """Tend it for ever."""
+        """Serve the server's requests for actors, for ever."""
         self.spawn(self._live())
 
     async def _live(self) -> None:
@@ -47,7 +47,7 @@ class Driver(Process):
         if answer is None:
             return
         wanted, known, active = answer
-        # What an instance file gained is told to the active server only.
+        # Shards that were added to an instance file are reported to the active server only.
         told = self._made if active else self._joined
         for name in dict.fromkeys([*wanted, *(name for name in told if name not in known)]):
             if name not in self._made:

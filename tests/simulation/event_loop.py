@@ -1,8 +1,8 @@
 """The event loop of a simulated process: asyncio's tasks, futures and timers in simulated time.
 
-Each process has a loop of its own, so that each can be paused, killed and have its own clock; all of them run
-on one thread, and what is due when is `simulation.loop`'s to say. In one process, callbacks run in the order
-in which they were scheduled, as asyncio promises.
+Each process has a loop of its own, so that each can be paused and killed and can have its own clock. All
+loops run on one thread, and `simulation.loop` decides what is due when. Within a process, callbacks run in
+the order in which they were scheduled, as asyncio guarantees.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class EventLoop(asyncio.AbstractEventLoop):
     """The loop of one incarnation of a process.
 
     Args:
-        process: whose.
-        incarnation: of it; of another one it runs nothing.
+        process: the process that it belongs to.
+        incarnation: of the process; the loop runs nothing for another incarnation.
     """
 
     def __init__(self, process: Process, incarnation: int) -> None:
@@ -68,7 +68,7 @@ class EventLoop(asyncio.AbstractEventLoop):
             handle._run()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: it is passed over when it is due."""
+        """Do nothing: a cancelled timer is skipped when it is due."""
 
     def create_future(self) -> asyncio.Future[Any]:
         """Return a future of this loop."""
@@ -81,25 +81,25 @@ class EventLoop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def get_debug(self) -> bool:
-        """Return False: nothing here depends on how long anything really takes."""
+        """Return False: nothing here depends on real time."""
         return False
 
     def is_running(self) -> bool:
-        """Return whether its process lives."""
+        """Return whether its process is alive."""
         return not self.dead
 
     def is_closed(self) -> bool:
-        """Return False: a dead process's loop calls nothing, and refuses nothing."""
+        """Return False: a dead process's loop runs nothing, but refuses no call."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """End the simulation: in the product this would be a line in a log that nobody acts on."""
+        """End the simulation: the product would only log the error."""
         told = str(context.get("message", ""))
         if not self.dead and not told.startswith(("Future exception", "Task was destroyed")):
             self._process.loop.defect(context.get("exception") or RuntimeError(told))
 
     def kill(self) -> None:
-        """End every task where it stands."""
+        """End every task at its current await."""
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
@@ -107,4 +107,4 @@ class EventLoop(asyncio.AbstractEventLoop):
                 try:
                     coroutine.close()  # type: ignore[union-attr]
                 except RuntimeError:
-                    continue  # it awaited once more, which nobody will hear of
+                    continue  # it awaited once more; the result is not needed

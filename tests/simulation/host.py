@@ -25,7 +25,7 @@ class Host:
     """See the module.
 
     Args:
-        process: that runs on it.
+        process: the process that runs on it.
     """
 
     def __init__(self, process: Process) -> None:
@@ -56,7 +56,7 @@ class Host:
         return Thread(self._process, run)
 
     async def blocking(self, run: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `run` returns, which blocks a thread and not the loop."""
+        """Run `run`, which may block, on a thread; return what it returns."""
         await asyncio.sleep(self._process.loop.chance.randrange(BEGIN_MAX_US) / 1e6)
         ended = Future()
 
@@ -65,7 +65,7 @@ class Host:
                 ended.set(run(*arguments))
             except KilledError:
                 raise
-            except Exception as error:  # noqa: BLE001  whoever waits hears of it
+            except Exception as error:  # noqa: BLE001  passed on to the waiting task
                 ended.fail(error)
 
         Thread(self._process, work)
@@ -78,7 +78,7 @@ class Host:
         raise EndedError
 
     def wait_for(self, future: Future, timeout_s: float | None = None) -> bool:
-        """Let the thread that runs wait so long until a future is done; return whether it is."""
+        """Block the running thread until a future is done or the timeout ends; return whether it is done."""
         if not future.done:
             thread = running()
             waiting = True

@@ -1,34 +1,35 @@
-"""What must hold whatever happens; the simulation tells it what everybody does and it knows the truth.
+"""The invariants of the simulation: each process reports its actions, which are checked against the sources.
 
 Safety:
 
-1. Epochs grow. What is delivered or accepted is the newest epoch's; what is written is no older than what the
-   cursor store has seen.
-2. A cursor never moves backwards, and passes nothing that its consumer has not acknowledged.
-3. An acknowledgement is accepted when the cursor is durable, in the order of delivery, and each whole
+1. Epochs grow. Only the newest epoch delivers batches and accepts acknowledgements. No write is older than
+   the newest epoch that the cursor store has seen.
+2. A cursor never moves backwards, and never passes rows that its consumer has not acknowledged.
+3. An acknowledgement is accepted when the cursor is durable, and in the order of delivery. Each whole
    transaction is accepted once.
-4. Transactions of a shard never change their order. What is delivered after another shard's was not committed
-   before it, by the world's clock, but for what the clocks of the two sources explain: their skews, the steps
-   that they made, and how early they stamp; see `Source.key_min_us` and `key_max_us`. Nor does anything come
-   after what a cursor has passed and was committed later by more than that. Excused is a shard that was
-   skipped, removed, or joined the others; nothing else is flagged late, but after a step back. Nothing of a
-   shard that is held becomes late. The product's keys are not looked at.
-5. A transaction is never interleaved with another, and begins with its beginning.
-6. What stands at or before the cursor is not delivered again.
-7. No more batches are outstanding, nor headers held, than the bounds say.
-8. A shard that is removed leaves a cursor behind everything that it committed before, as far as its clock and
-   ours agree on that, unless it was dropped at once, or the cursor is of a client id that was dropped. What
-   it commits later is not delivered, likewise, and nothing any more once a cursor says that it left.
-9. A client id that was dropped for being away goes on at its cursor. If it says so, it misses what the others
-   have behind them, and nothing more.
+4. Transactions of a shard never change their order. Across shards, a transaction never follows one that was
+   committed later by the world's clock, except by as much as the clocks of the two sources explain: their
+   skews, their steps, and how early they stamp; see `Source.key_min_us` and `key_max_us`. The same holds
+   against the transactions that a cursor has passed. A shard that was skipped, removed or joined is exempt.
+   Otherwise a transaction is flagged late only after a clock stepped back. No transaction of a held shard
+   becomes late. The product's keys are not used.
+5. A transaction is never interleaved with another, and its first fragment comes first.
+6. A header at or before the cursor is not delivered again.
+7. The numbers of outstanding batches and of held headers stay within their bounds.
+8. When a cursor drops a removed shard, it has passed everything that the shard committed before the removal,
+   as far as the shard's clock and ours agree. Exempt are removals `--now` and client ids that were dropped.
+   What the shard commits later is not delivered, with the same tolerance. Nothing is delivered once a cursor
+   says that the shard left.
+9. A client id that was dropped as inactive continues at its cursor. If it asks to skip, it misses what the
+   others have consumed, and nothing more.
+10. A position represents the transactions that its server committed before it, and those of its GTID set. So
+    a cursor represents a set of transactions, in the order of the server that they came from. After a
+    failover, a transaction may come again if the server of the cursor's position committed it after that
+    position, and the other server before. Offset ranges may then be refused, or come in the other server's
+    order.
 
-10. A place stands for what its server committed before it, and for what its GTID set names: a cursor stands
-   for a set of transactions, whose order is that of the server that they came from. A source that failed over
-   may bring again, on the server of the cursor's place, what it committed after that and the other before.
-   Its offset ranges may be refused, or come in the order of the other server.
-
-Liveness: a while after the last fault everybody has everything, but for what a shard that is dead and skipped
-holds; and that too when it is back.
+Liveness: some time after the last fault every client has everything, except the transactions of a shard that
+is dead and skipped; and those too when the shard is back.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from simulation.source import Reach
 
 
 class Invariants(OrderChecks, CursorChecks):
-    """Sees everything and raises `ViolationError` as soon as something is wrong; made as a `Record` is."""
+    """Raises `ViolationError` as soon as an invariant is violated; constructed like a `Record`."""
 
     def bounded(self, group: Group, ring_slots: int) -> None:
         """Check the bounds of a server."""
@@ -53,11 +54,11 @@ class Invariants(OrderChecks, CursorChecks):
             self._require(count <= self._outstanding_max, "too many batches are outstanding")
 
     def missing(self, client_ids: list[str], without: int | None) -> int:
-        """Return how many headers with rows are not behind the durable cursor of one of the client ids.
+        """Return how many headers with rows the durable cursor of one of the client ids has not passed.
 
         Args:
-            client_ids: whose.
-            without: a shard that does not count; None: all do that the cursor holds.
+            client_ids: the client ids to count for.
+            without: a shard that is not counted; None: all shards that the cursor holds are counted.
         """
         count = 0
         for client_id in client_ids:
@@ -68,7 +69,7 @@ class Invariants(OrderChecks, CursorChecks):
             left = consumption.cursor.retired if consumption.cursor is not None else ()
             for source, reach in zip(self._sources, durable, strict=True):
                 if source.index != without and f"s{source.index}" not in left:
-                    # Who keeps its place has what it has read, should its last acknowledgement be lost.
+                    # A reader that keeps its position has what it read, even if its last ack is lost.
                     has = consumption.finished if consumption.keeps_place else ()
                     count += sum(
                         1

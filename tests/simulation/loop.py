@@ -1,7 +1,7 @@
-"""The loop: simulated time, what is due when, the one source of chance, and the story of what happened.
+"""The loop: simulated time, the schedule of due actions, the one source of randomness, and the story.
 
-What is due when is decided here and nowhere else: processes have asyncio loops (`simulation.event_loop`) and
-threads (`simulation.threads`), one of which runs at a time, so that two runs of a seed take the same steps.
+Only this module decides what is due when. Processes have asyncio loops (`simulation.event_loop`) and threads
+(`simulation.threads`), one of which runs at a time, so that two runs of a seed take the same steps.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 #: microseconds since 1970 UTC at which every simulation begins
 BEGIN_US = 1_760_000_000_000_000
 MS, S = 1_000, 1_000_000
-#: steps after which a simulation is taken for one that goes round in circles
+#: steps after which a simulation is considered an endless loop
 STEPS_MAX = 400_000
 
 
 class Future:
-    """What passes from one process to another: a value that comes later, or an error; the first one stays."""
+    """A value or an error that one process passes to another later; the first one given stays."""
 
     __slots__ = ("_error", "_then", "_value", "done")
 
@@ -32,11 +32,11 @@ class Future:
         self._then: list[Callable[[], None]] = []
 
     def set(self, value: Any = None) -> None:
-        """Give the value, if nothing was given."""
+        """Set the value, unless a value or error is set."""
         self._end(value, None)
 
     def fail(self, error: BaseException) -> None:
-        """Give an error, if nothing was given."""
+        """Set an error, unless a value or error is set."""
         self._end(None, error)
 
     def _end(self, value: Any, error: BaseException | None) -> None:
@@ -48,25 +48,25 @@ class Future:
             action()
 
     def then(self, action: Callable[[], None]) -> None:
-        """Call `action` when it is there."""
+        """Call `action` when the future is done."""
         if self.done:
             action()
         else:
             self._then.append(action)
 
     def pass_on(self, other: Future) -> None:
-        """Give what this one was given to another."""
+        """Copy this result to another future."""
         other._end(self._value, self._error)
 
     def give(self, answer: asyncio.Future[Any]) -> None:
-        """Give what this one was given to a future of asyncio."""
+        """Copy this result to an asyncio future."""
         if self._error is not None:
             answer.set_exception(self._error)
         else:
             answer.set_result(self._value)
 
     def result(self) -> Any:
-        """Return what it was given, or raise it."""
+        """Return the value, or raise the error."""
         assert self.done, "it is there"
         if self._error is not None:
             raise self._error
@@ -77,7 +77,7 @@ class Loop:
     """Simulated time; see the module's rules.
 
     Args:
-        seed: of all chance.
+        seed: of all randomness.
         telling: whether the story is kept.
     """
 
@@ -87,20 +87,20 @@ class Loop:
         self.steps = 0
         #: (time, who, what), as far as it is kept
         self.story: list[tuple[int, str, str]] = []
-        #: whether the story goes on
+        #: whether the story is still recorded
         self.telling = telling
         self._ready: deque[Callable[[], None]] = deque()
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
-        #: what broke that nobody waits for
+        #: an error that no task waits for
         self._broken: BaseException | None = None
 
     def defect(self, error: BaseException) -> None:
-        """End the simulation: something broke that the product would only log, or be ended by."""
+        """End the simulation: the product would only log this error, or its process would end."""
         self._broken = self._broken or error
 
     def note(self, who: str, what: str, *details: Any) -> None:
-        """Tell what happened; `details` are formatted into `what` only if the story is kept."""
+        """Add to the story; `details` are formatted into `what` only if the story is kept."""
         if self.telling:
             self.story.append((self.now_us, who, what.format(*details)))
 
@@ -114,7 +114,7 @@ class Loop:
         heapq.heappush(self._due, (self.now_us + delay_us, self._count, action))
 
     def run(self, until_us: int, enough: Callable[[], bool] = lambda: False) -> None:
-        """Let time go on until then, or until there is enough (looked at whenever time moves on)."""
+        """Advance time to `until_us`, or until `enough` (asked whenever time advances)."""
         while True:
             while self._ready:
                 self.steps += 1

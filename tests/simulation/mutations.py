@@ -1,6 +1,6 @@
-"""Mutations: one rule broken at a time, to show that the simulation would notice.
+"""Mutations: each breaks one rule, to show that the simulation would detect it.
 
-Each names the rule that it breaks and the code that holds it; `patch` is pytest's `monkeypatch.setattr`.
+Each names the rule that it breaks and the code that enforces it; `patch` is pytest's `monkeypatch.setattr`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def a_store_takes_any_epoch(patch: Patch) -> None:
 
 
 def zookeeper_takes_any_epoch(patch: Patch) -> None:
-    """Writes go without the condition that the epoch is the server's."""
+    """Cursor writes omit the condition that the epoch is the server's."""
 
     def commit_under(self: Connection, _: int, fill: Callable[[Any], None]) -> list[Any]:
         transaction = self.transaction()
@@ -169,7 +169,7 @@ def a_rewind_forgets_the_slower_subscriber(patch: Patch) -> None:
 
 
 def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
-    """The position that a shard has reported, instead of the one that was acknowledged."""
+    """Shards are opened after the outstanding batches, instead of at the acknowledged position."""
     real = Subscribers.rewind
 
     def rewind(self: Subscribers) -> list[do.Instruction]:
@@ -183,7 +183,7 @@ def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
 
 
 def what_is_behind_the_cursor_is_delivered(patch: Patch) -> None:
-    """Of two subscribers, the one that is ahead gets what the other one still needs."""
+    """The leading one of two subscribers gets headers again that the other one still needs."""
     real = Subscribers.place
 
     def place(self: Subscribers) -> list[do.Instruction]:
@@ -234,7 +234,7 @@ def a_removed_shard_goes_on(patch: Patch) -> None:
 
 
 def a_removed_shard_leaves_at_once(patch: Patch) -> None:
-    """Without waiting until everybody has acknowledged what it had committed."""
+    """A shard leaves before every client has acknowledged what it had committed."""
     real = Group.handle
 
     def handle(self: Group, event: ev.Event) -> list[do.Instruction]:
@@ -244,7 +244,7 @@ def a_removed_shard_leaves_at_once(patch: Patch) -> None:
 
 
 def who_left_is_forgotten(patch: Patch) -> None:
-    """The next server goes by its settings alone."""
+    """The next server ignores which shards left, and uses its settings alone."""
     real = Membership.take_roles
 
     def take_roles(self: Membership, cursors: list[GroupPosition], known: Iterable[str]) -> None:
@@ -272,7 +272,7 @@ def a_skipped_shard_is_waited_for(patch: Patch) -> None:
 
 
 def who_was_away_misses_what_others_still_need(patch: Patch) -> None:
-    """It goes on at the end of the log, instead of where the others are."""
+    """A client continues at the end of the log, instead of where the others are."""
     real = Subscriber.stand_at
 
     def stand_at(self: Subscriber, cursor: GroupPosition, stream: Stream) -> None:
@@ -285,7 +285,7 @@ def who_was_away_misses_what_others_still_need(patch: Patch) -> None:
 
 
 def who_was_away_goes_back_behind_its_cursor(patch: Patch) -> None:
-    """To where the others are, although it is further."""
+    """A client is moved back to where the others are, although its cursor is further."""
     patch(GroupPosition, "further", lambda cursor, _: cursor)
 
 
@@ -295,7 +295,7 @@ def a_follower_does_not_tell_of_a_loss(patch: Patch) -> None:
 
 
 def cursors_of_two_servers_are_compared_by_key(patch: Patch) -> None:
-    """Shards are opened at the one that is behind in time, though the other lacks something that it has."""
+    """Shards are opened at the cursor with the smaller key, though the other lacks some of its GTIDs."""
 
     def oldest(positions: Sequence[Position]) -> Position:
         return min(positions, key=lambda position: position.key_us)
@@ -307,7 +307,7 @@ def a_place_is_taken_on_any_server(patch: Patch) -> None:
     patch(Position, "is_of", lambda *_: True)
 
 
-#: faults that leave a write on its way when somebody else is elected
+#: faults that leave a write on its way when another server is elected
 ELECTIONS = (
     Fault.COORDINATOR_DELAYS,
     Fault.CURSORS_DELAY,
@@ -316,23 +316,23 @@ ELECTIONS = (
     Fault.PAUSE_SERVER,
     Fault.CUT_COORDINATOR,
 )
-#: faults by which a write arrives after the next election, while its session lives
+#: faults that make a write arrive after the next election, while its session lives
 LATE_WRITES = (Fault.COORDINATOR_DELAYS, Fault.COORDINATOR_DELAYS, Fault.KILL_GROUP, Fault.KILL_GROUP)
-#: faults after which a server that waits for a shard wakes up too late
+#: faults after which a server that waits for a shard resumes too late
 AWAKENINGS = (Fault.PAUSE_SERVER, Fault.CUT_COORDINATOR, Fault.SOURCE_AWAY, Fault.CUT_SHARD)
-#: faults after which an older consumer's request comes
+#: faults after which an older consumer's request arrives
 TAKEOVERS = (Fault.PAUSE_CONSUMER, Fault.NETWORK_DELAYS, Fault.KILL_CONSUMER)
-#: faults by which shards leave, and their servers forget it
+#: faults that make shards leave, and their servers forget it
 DEPARTURES = (Fault.SHARD_LEAVES, Fault.SHARD_LEAVES, Fault.KILL_SERVER, Fault.SHARD_SLOW, Fault.HAND_OVER)
 #: faults of a shard that an operator skips or holds
 DEAD_SHARDS = (Fault.SHARD_POLICY, Fault.SHARD_POLICY, Fault.SOURCE_AWAY)
-#: faults by which a client id is dropped while others have not read all
+#: faults that drop a client id while others have not read everything
 ABSENCES = (Fault.CONSUMER_AWAY, Fault.CONSUMER_AWAY, Fault.PAUSE_CONSUMER, Fault.CURSORS_FAIL)
-#: faults by which cursors are of two servers
+#: faults that give cursors of two servers
 FAILOVERS = (Fault.FAILOVER, Fault.FAILOVER, Fault.FAILOVER, Fault.KILL_CONSUMER, Fault.CONSUMER_AWAY)
 EVERYTHING = FAULTS
 
-#: each mutation, and the faults among which it has to be found
+#: each mutation, and the faults with which it must be detected
 MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_store_takes_any_epoch, ELECTIONS),
     (zookeeper_takes_any_epoch, LATE_WRITES),

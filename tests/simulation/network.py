@@ -1,7 +1,7 @@
-"""The network: messages between processes, which take their time and may get lost, come twice, or wait.
+"""The network: messages between processes, which are delayed and may be lost, duplicated or held up.
 
-Calls to shards are Ray's: they come once or fail, and a cut holds them up. Calls of consumers may get lost on
-the way there or back, and a request may come twice or long after its caller gave it up.
+Calls to shards behave like Ray's: they arrive once or fail, and a cut holds them up. A consumer's request or
+its answer may be lost, and a request may arrive twice, or long after its caller gave it up.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from merge.errors import ServerUnavailable
 from simulation.loop import MS, Future, Loop
 from simulation.process import Process
 
-#: usual time of a message on its way
+#: usual transit time of a message
 DELAY_MAX_US = 20 * MS
-#: time of one that is held up
+#: transit time of a message that is held up
 STRAY_MAX_US = 6_000 * MS
 
 
 @dataclass
 class Line:
-    """One client's connection to somebody: what is sent by it arrives in order."""
+    """One client's connection to a process: its messages arrive in order."""
 
     #: when its last message arrives
     arrives_us: int = 0
 
     def arrival_us(self, at_us: int) -> int:
-        """Return when a message arrives that would alone arrive at that time."""
+        """Return the arrival of a message; the argument is its arrival if no other message preceded it."""
         self.arrives_us = max(self.arrives_us, at_us)
         return self.arrives_us
 
@@ -38,17 +38,17 @@ class Network:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        #: how likely a consumer's message is lost, comes twice, is held up
+        #: probabilities that a consumer's message is lost, duplicated, held up
         self.lost = self.twice = self.stray = 0.0
         #: (caller, callee) -> until when nothing comes through
         self._cut: dict[tuple[str, str], int] = {}
 
     def cut(self, one: str, other: str, for_us: int) -> None:
-        """Let nothing through between two for a while."""
+        """Cut two processes off from each other for a while."""
         self._cut[one, other] = self._cut[other, one] = self._loop.now_us + for_us
 
     def heal(self) -> None:
-        """Let everything through from now on."""
+        """End all cuts and disturbances."""
         self.lost = self.twice = self.stray = 0.0
         self._cut.clear()
 
@@ -63,14 +63,14 @@ class Network:
     def call(
         self, caller: Process, callee: Process, method: str, *arguments: Any, line: Line | None = None
     ) -> asyncio.Future[Any]:
-        """Call a method as actors do: it runs once or the caller hears that it may not have.
+        """Call a method as actors do: it runs once, or the caller is told that it may not have run.
 
         Args:
-            caller: who calls.
-            callee: who is called.
-            method: of it.
+            caller: the calling process.
+            callee: the called process.
+            method: of the callee.
             arguments: of the call.
-            line: by which it is called; None: by a way of its own.
+            line: the connection to use; None: a new one.
         """
         answer, reply = Future(), Future()
         if caller.alive:
@@ -83,7 +83,7 @@ class Network:
         return caller.awaiting(answer)
 
     def ask(self, caller: Process, callee: Process, method: str, *arguments: Any) -> asyncio.Future[Any]:
-        """Call a method as a consumer does: there may never be an answer, whether it ran or not."""
+        """Call a method as a consumer does: the answer may never come, whether the method ran or not."""
         answer = Future()
         chance = self._loop.chance
         copies = 2 if chance.random() < self.twice else 1

@@ -1,4 +1,4 @@
-"""An operator: adds, skips, holds and removes shards, and asks until it is answered or refused."""
+"""An operator: adds, skips, holds and removes shards, and repeats a command until it is answered."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AGAIN_US = 700 * MS
 
 
 class Operator(Process):
-    """Who gives commands; what it wants done ends with it.
+    """The process that gives commands; they end with it.
 
     Args:
         loop: its time.
         network: between it and the servers.
-        servers: whom it asks, one after the other until one is active.
+        servers: asked one after the other until one is active.
     """
 
     def __init__(self, loop: Loop, network: Network, servers: list[Server]) -> None:
@@ -32,7 +32,7 @@ class Operator(Process):
         self._servers = servers
 
     async def add(self, shard: str) -> None:
-        """Let a shard join, until it has: a server that takes over does not know that it was asked."""
+        """Request a join until it is done: a server that takes over does not know of the request."""
         while True:
             state = await self._insist("add_shard", shard, wait_us=ADD_US)
             if state is None or state.get("role") in (Role.MEMBER, Role.LEAVING, Role.LEFT):
@@ -40,16 +40,16 @@ class Operator(Process):
             await self.sleep(AGAIN_US)
 
     async def give(self, shard: str, policy: Policy) -> None:
-        """Give a shard a policy, if it may have that."""
+        """Set a shard's policy, if that is allowed."""
         await self._insist("give_policy", shard, policy)
 
     async def skip(self, shard: str) -> None:
-        """Skip a shard, again and again: a server that takes over may not know of it. Ends if it must not."""
+        """Skip a shard repeatedly: a server that takes over may not know of it; stop if refused."""
         while await self._insist("give_policy", shard, Policy.SKIP) is not None:
             await self.sleep(AGAIN_US)
 
     async def remove(self, shard: str, *, now: bool) -> None:
-        """Remove a shard, until it has left: a server that takes over does not know that it was asked."""
+        """Request a removal until it is done: a server that takes over does not know of the request."""
         while True:
             state = await self._insist("drop_shard" if now else "drain_shard", shard)
             if state is None or state["role"] == Role.LEFT:

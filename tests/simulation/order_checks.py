@@ -1,4 +1,4 @@
-"""What must hold of batches and offset ranges: which headers they have, and in which order."""
+"""Checks of batches and offset ranges: which headers they have, and in which order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OrderChecks(OperatorChecks):
 
     def delivered(self, client_id: str, batch: Batch) -> None:
         """Check a batch that leaves the server."""
-        self._require(batch.server_epoch == self._epoch, "a server delivers that is not the active one")
+        self._require(batch.server_epoch == self._epoch, "a server that is not active delivers a batch")
         consumption = self._of(client_id)
         self._require(
             not consumption.delivered or batch.batch_id > max(consumption.delivered), "an id does not grow"
@@ -40,7 +40,7 @@ class OrderChecks(OperatorChecks):
         consumption.seen.update(places)
 
     def _check_places(self, batch: Batch, places: list[ReadPosition]) -> None:
-        """Check that headers are where their server has them, and in its order."""
+        """Check that headers have the positions and the order of their server."""
         binlogs, seen = self._binlogs(batch), dict[int, int]()
         columns = ("file", "begin_offset", "row_begin", "row_end")
         rows = zip(*(batch.headers[name].tolist() for name in columns), strict=True)
@@ -51,21 +51,21 @@ class OrderChecks(OperatorChecks):
             seen[shard] = at
 
     def _check_fresh(self, consumption: Consumption, batch: Batch, shard: int, index: int) -> None:
-        """Check that what is delivered was not passed by the cursor.
+        """Check that the cursor had not passed what is delivered.
 
-        On the server of the cursor's place, the place tells: what this server committed after it, and the
-        other one before, may come again.
+        On the server of the cursor's position, file and offset decide: a transaction that this server
+        committed after the position, and the other server before, may come again.
         """
         known = consumption.known[shard] if consumption.known else Reach()
-        self._require(index not in known.placed, "what the cursor has passed is delivered again")
+        self._require(index not in known.placed, "headers that the cursor has passed are delivered again")
         same = batch.after.end.shards[f"s{shard}"].server == known.server
         opening = (batch.server_epoch, batch.generation, shard)
         barred = consumption.barred.setdefault(opening, frozenset() if same else known.passed)
         held = index in barred and not consumption.was_dropped
-        self._require(not held, "what another server had brought is delivered again")
+        self._require(not held, "headers that another server had delivered are delivered again")
         if index in known.passed:
             swapped = self._sources[shard].swapped(index)
-            self._require(same and swapped, "what the cursor's GTIDs have is delivered again")
+            self._require(same and swapped, "headers of the cursor's GTID set are delivered again")
             consumption.repeated.add((shard, index))
             self.counts["repeated"] += 1
 
@@ -82,7 +82,7 @@ class OrderChecks(OperatorChecks):
             self._require(stamp_us == source.records[index][7], "a commit time is not the source's")
             repeated = (shard, index) in consumption.repeated
             most_us = source.key_most_us(index)
-            # What is behind the cursor has the key of its end, and goes with what has that key too.
+            # Headers that the cursor had passed get the key of its end, and that key's order.
             in_order = max(most_us, start_us) >= own_us
             excused = repeated or self._excused(shard, batch.server_epoch, in_order)
             if most_us < least_us and not excused:
@@ -94,7 +94,7 @@ class OrderChecks(OperatorChecks):
                 self.counts["late"] += 1
                 moved = source.stepped_back or source.swapped(index)
                 late = moved or self._excused(shard, batch.server_epoch, in_order=True)
-                self._require(late, "something is late for no reason")
+                self._require(late, "a header is late without a reason")
                 held_us = self._held.get((batch.server_epoch, shard))
                 if held_us is not None and shard != self._newcomer and not moved:
                     self._check_not_passed(shard, index, held_us)
@@ -103,8 +103,8 @@ class OrderChecks(OperatorChecks):
     def _excused(self, shard: int, epoch: int, in_order: bool) -> bool:
         """Return whether a shard's transactions may be late.
 
-        Those of a newcomer may, until the next server begins with cursors that hold it: that one waits for it
-        from the beginning, and only what went out before is ahead of it.
+        Those of a newcomer may, until the next server begins with cursors that hold it. That server waits for
+        it from the beginning, so only transactions that were released before precede it.
         """
         if shard in self._may_be_late:
             return True
@@ -112,7 +112,7 @@ class OrderChecks(OperatorChecks):
         return shard == self._newcomer and (not waited_for or in_order)
 
     def _check_whole(self, before: Delivery | None, batch: Batch, places: list[ReadPosition]) -> None:
-        """After a fragment that is not its transaction's last one, the next header is the next fragment."""
+        """Check that a fragment which is not its transaction's last is followed by the next fragment."""
         flags = batch.headers["flags"].tolist()
         last = before.places[-1] if before is not None and not before.whole else None
         for flag, (shard, index) in zip(flags, places, strict=True):
@@ -129,9 +129,9 @@ class OrderChecks(OperatorChecks):
 
         Args:
             client_id: whose cursor it uses.
-            upto: for each shard what it has received; is moved on.
+            upto: for each shard what it has received; updated.
             batch: what it receives.
-            places: the same.
+            places: its headers, as (shard, index).
         """
         consumption, binlogs = self._of(client_id), self._binlogs(batch)
         for shard, index in places:
@@ -140,20 +140,20 @@ class OrderChecks(OperatorChecks):
                 upto[shard] |= consumption.durable[shard].passed
             before = binlog.before(binlog.at[index]) - upto[shard]
             if shard == self._newcomer:
-                # It joined where its source began; no cursor may say so yet.
+                # The shard joined where its source began; possibly no cursor says so yet.
                 before -= (
                     self._sources[shard].active.forgotten
                     if self._joined_behind is None
                     else self._joined_behind
                 )
             has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
-            self._require(has, "a consumer receives what comes later")
+            self._require(has, "a consumer receives a header before earlier ones")
             upto[shard].add(index)
 
     def read_range(
         self, client_id: str, start: GroupPosition, batch: Batch, places: list[ReadPosition]
     ) -> None:
-        """Check that an offset range is what stands between its ends, in each shard's order."""
+        """Check that an offset range holds exactly the headers between its ends, in each shard's order."""
         self._loop.note(client_id, "reads {}", places)
         consumption = self._of(client_id)
         consumption.keeps_place = True
@@ -164,12 +164,12 @@ class OrderChecks(OperatorChecks):
             again = last.passed - (first.placed if first.server == last.server else first.passed)
             there = last.passed - first.passed
             if f"s{source.index}" not in start.shards:
-                # It joined after that, where its source began.
+                # The shard joined after `start`, where its source began.
                 known = source.index == self._newcomer and self._joined_behind is not None
                 there -= self._joined_behind if known else source.active.forgotten
             self._require(
                 self._with_rows(source, there) <= found <= again,
-                "an offset range is not what stands between its ends",
+                "an offset range differs from the headers between its ends",
             )
             consumption.finished.update((source.index, index) for index in there)
         self.counts["offset_ranges"] += 1
@@ -181,7 +181,7 @@ class OrderChecks(OperatorChecks):
     def same_range(self, expected: list[ReadPosition], found: list[ReadPosition]) -> None:
         """Check that an offset range that was read again has the same rows in the same order.
 
-        Of a source that failed over meanwhile, it has them in the order of the server that answers.
+        If the source failed over in between, the order is that of the answering server.
         """
         moved = {source.index for source in self._sources if source.failovers}
         with_rows = [
@@ -191,7 +191,7 @@ class OrderChecks(OperatorChecks):
         kept = [[place for place in places if place[0] not in moved] for places in with_rows]
         self._require(
             kept[0] == kept[1] and sorted(with_rows[0]) == sorted(with_rows[1]),
-            "an offset range is another one when it is read again",
+            "an offset range has other headers when it is read again",
         )
         self._require(
             bool(moved) or with_rows[0] == with_rows[1],
@@ -200,9 +200,9 @@ class OrderChecks(OperatorChecks):
         self.counts["offset ranges again"] += 1
 
     def crowded(self, why: str, shard: int, places: list[ReadPosition]) -> None:
-        """Check that a reader is refused what it has read before only because of one that was not waited for.
+        """Check that a range that was read before is refused only because a shard was not waited for then.
 
-        Read again, that is waited for, and may have more between than its ring holds.
+        When it is read again, the group waits for that shard, whose part may be larger than its ring.
         """
         self._loop.note("invariants", "an offset range is crowded out: {}", why)
         excused = bool(places) and (shard in self._may_be_late or shard == self._newcomer)
@@ -210,12 +210,12 @@ class OrderChecks(OperatorChecks):
         self.counts["offset ranges crowded"] += 1
 
     def torn(self, why: str, places: list[ReadPosition]) -> None:
-        """Check that a reader is refused what it has read before only behind a failover."""
+        """Check that a range that was read before is refused only after a failover."""
         self._loop.note("invariants", "an offset range is torn: {}", why)
         moved = any(self._sources[shard].failovers for shard, _ in places)
         self._require(moved, f"an offset range is refused without a failover: {why}")
         self.counts["offset ranges torn"] += 1
 
     def finished(self, client_id: str, places: list[ReadPosition]) -> None:
-        """Note that a consumer has done what it wanted with rows, and is about to acknowledge them."""
+        """Note that a consumer has processed rows and is about to acknowledge them."""
         self._of(client_id).finished.update(places)

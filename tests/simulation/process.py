@@ -1,6 +1,6 @@
-"""A process of the simulated world: it can be killed, started again, stopped (SIGSTOP) and woken.
+"""A process of the simulated world: it can be killed, restarted, paused (SIGSTOP) and resumed.
 
-It has an asyncio loop and threads, both of which end with it.
+It has an asyncio loop and threads, which end with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulation.threads import Thread
 
 
 class Process:
-    """Something that runs; a subclass says in `begin` what it does from its start on.
+    """A process; a subclass defines in `begin` what it does from its start on.
 
     Args:
         loop: the world's time.
@@ -32,14 +32,14 @@ class Process:
         self.paused = False
         #: grows with each start
         self.incarnation = 0
-        #: those that have not ended
+        #: threads that have not ended
         self.threads: dict[Thread, None] = {}
         self.host = Host(self)
         self._offset_us = offset_us
         self._running = EventLoop(self, 0)
-        #: what has to be done when it is woken, and whether a timer was due
+        #: actions to run when it is resumed, and whether each was a timer
         self._backlog: list[tuple[bool, Callable[[], None]]] = []
-        #: calls that it has not answered: they fail when it dies
+        #: calls that it has not answered; they fail when it dies
         self._unanswered: dict[Future, None] = {}
 
     def begin(self) -> None:
@@ -57,7 +57,7 @@ class Process:
     # ---- life ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it, if it does not live."""
+        """Start it, if it is not alive."""
         if not self.alive:
             self.alive, self.incarnation = True, self.incarnation + 1
             self._running = EventLoop(self, self.incarnation)
@@ -65,7 +65,7 @@ class Process:
             self._do(self.begin)
 
     def kill(self) -> None:
-        """End it at once, with everything that it knew."""
+        """End it at once; its state is lost."""
         if not self.alive:
             return
         self.note("is gone")
@@ -83,18 +83,18 @@ class Process:
         self.kill()
 
     def restart(self, after_us: int) -> None:
-        """Kill it, and start it again after a while."""
+        """Kill it, and restart it after a while."""
         self.kill()
         self.loop.after(after_us, self.start)
 
     def pause(self) -> None:
-        """Stop it in the middle of what it does."""
+        """Pause it at any point."""
         if self.alive and not self.paused:
             self.note("is paused")
             self.paused = True
 
     def wake(self) -> None:
-        """Let it go on. Sockets and timers do not agree on which of them comes first after a pause."""
+        """Resume it. After a pause, sockets and timers may become ready in any order."""
         if not self.paused:
             return
         self.note("wakes with {} things to do", len(self._backlog))
@@ -107,11 +107,11 @@ class Process:
     # ---- running ---------------------------------------------------------------------------------------
 
     def soon(self, action: Callable[[], Any], incarnation: int | None = None) -> None:
-        """Do something next: not while paused, and never once it is dead.
+        """Run an action next: not while paused, and never once the process is dead.
 
         Args:
-            action: what to do.
-            incarnation: whose it is; None: this one's.
+            action: what to run.
+            incarnation: the incarnation that it belongs to; None: the current one.
         """
         mine = self.incarnation if incarnation is None else incarnation
 
@@ -125,7 +125,7 @@ class Process:
         self.loop.soon(act)
 
     def after(self, delay_us: int, action: Callable[[], Any]) -> None:
-        """Do something later, likewise."""
+        """Run an action later, under the same rules."""
         incarnation = self.incarnation
 
         def act() -> None:
@@ -148,7 +148,7 @@ class Process:
             asyncio._set_running_loop(before)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a coroutine until its end, or this process's; it may end with one of our errors."""
+        """Run a coroutine until it or this process ends; it may raise one of the project's errors."""
         task = self._running.create_task(coroutine)
         task.add_done_callback(self._spawned_ended)
         return task
@@ -163,7 +163,7 @@ class Process:
         await asyncio.sleep(delay_us / 1e6)
 
     def awaiting(self, future: Future) -> asyncio.Future[Any]:
-        """Return what `future` becomes, for this process's tasks."""
+        """Await `future` in a task of this process, and return its value."""
         answer, incarnation = self._running.create_future(), self.incarnation
 
         def give() -> None:
@@ -177,7 +177,7 @@ class Process:
     async def within(
         self, answer: asyncio.Future[Any], timeout_us: int, error: CanalGroupError | None = None
     ) -> Any:
-        """Return what `answer` becomes, or after a while raise the error, or return None if there is none."""
+        """Return the value of `answer`; after the timeout raise `error`, or return None without one."""
         await asyncio.wait([answer], timeout=timeout_us / 1e6)
         if answer.done():
             return answer.result()
@@ -188,7 +188,7 @@ class Process:
     # ---- being called ----------------------------------------------------------------------------------
 
     def answer(self, call: Future, method: str, arguments: tuple[Any, ...]) -> None:
-        """Run a method that somebody called, and answer with what it returns or raises."""
+        """Run a called method, and answer with what it returns or raises."""
         self._unanswered[call] = None
         self.soon(lambda: self.run_call(call, method, arguments))
 
@@ -205,7 +205,7 @@ class Process:
             self.answered(call, value)
 
     def answered(self, call: Future, value: Any = None, error: CanalGroupError | None = None) -> None:
-        """Answer a call, if nobody did."""
+        """Answer a call, unless it was answered."""
         if self._unanswered.pop(call, 0) is None:
             if error is not None:
                 call.fail(error)

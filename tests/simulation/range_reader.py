@@ -1,7 +1,7 @@
-"""A reader of ranges: keeps its place itself, in a checkpoint that outlives it, as a query of Spark does.
+"""A reader of offset ranges: keeps its position in a checkpoint that outlives it, as a Spark query does.
 
-What it reads is checked: offset ranges that follow each other leave nothing out and give nothing twice, and
-an offset range that is read again is the same one.
+What it reads is checked: consecutive offset ranges omit no row and repeat no row, and an offset range that is
+read again has the same rows.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from simulation.server import Server
 from simulation.source import ReadPosition
 
 CLIENT_ID = "offset_ranges"
-#: offset ranges of the checkpoint that are read again when the reader begins anew, at most
+#: how many offset ranges of the checkpoint are read again when the reader restarts, at most
 AGAIN_MAX = 3
 
 
 @dataclass
 class Checkpoint:
-    """What is on the reader's disk."""
+    """The data on the reader's disk."""
 
     #: where the first offset range begins; None: it has not begun
     begin: GroupPosition | None = None
@@ -59,7 +59,7 @@ class RangeReader(Process):
         loop: its time.
         network: between it and the servers.
         invariants: are told what it reads.
-        servers: whom it asks, one after the other until one is active.
+        servers: asked one after the other until one is active.
     """
 
     def __init__(self, loop: Loop, network: Network, invariants: Invariants, servers: list[Server]) -> None:
@@ -73,11 +73,11 @@ class RangeReader(Process):
         self._checkpoint = Checkpoint()
 
     def begin(self) -> None:
-        """Go on from the checkpoint."""
+        """Continue from the checkpoint."""
         self._door = self.loop.chance.randrange(len(self._servers))
         self._epoch = 0
         offset_ranges = self._checkpoint.offset_ranges
-        #: places in the checkpoint of what is read again
+        #: indexes in the checkpoint of the ranges that are read again
         self._again = list(
             range(max(0, len(offset_ranges) - self.loop.chance.randrange(AGAIN_MAX + 1)), len(offset_ranges))
         )
@@ -85,7 +85,7 @@ class RangeReader(Process):
         self.spawn(self._keep_lease())
 
     def reads_again(self, shard: int) -> bool:
-        """Return whether it waits for a range that it has read before and that holds headers of a shard."""
+        """Return whether it waits for a range that it read before and that has headers of a shard."""
         offset_ranges = self._checkpoint.offset_ranges
         return any(place[0] == shard for index in self._again for place in offset_ranges[index][2])
 
@@ -140,7 +140,7 @@ class RangeReader(Process):
                     continue
 
     async def _turn(self) -> None:
-        """Read an offset range again, or the next one, and acknowledge that."""
+        """Read an offset range again, or read the next one and acknowledge it."""
         checkpoint = self._checkpoint
         start = checkpoint.end
         assert start is not None, "it is subscribed"
@@ -161,7 +161,7 @@ class RangeReader(Process):
         await self._ack(batch.batch_id)
 
     async def _ack(self, batch_id: int) -> None:
-        """Acknowledge what the checkpoint holds; should that get lost, what follows says it too."""
+        """Acknowledge what the checkpoint holds; if that is lost, the next acknowledgement covers it."""
         try:
             await self._ask("ack", self.client_id, self._epoch, batch_id)
         except CanalGroupError as error:

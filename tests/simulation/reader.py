@@ -1,4 +1,4 @@
-"""Reads a simulated source's binlog, as `actors.parse.server.reader` does a server's; see `Reader` there."""
+"""A reader of a simulated source's binlog, like `Reader` of `actors.parse.server.reader`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simulation.source import Source
 if TYPE_CHECKING:
     from simulation.shard import Shard
 
-#: how often a source that is silent says what its clock says
+#: how often an idle source reports its clock
 HEARTBEAT_US = 500 * MS
 #: longest pause between two chunks
 READ_MAX_US = 40 * MS
@@ -31,9 +31,9 @@ class BinlogReader:
     """One reading of a source.
 
     Args:
-        process: reads on a thread of it.
+        process: runs the reading thread.
         source: what is read.
-        listener: who is told.
+        listener: gets chunks and errors.
     """
 
     def __init__(self, process: Shard, source: Source, listener: Intake) -> None:
@@ -44,7 +44,7 @@ class BinlogReader:
         #: set when there may be something new to read
         self._stirred = process.host.event()
         self._opened = False
-        #: whether streams are asked for by GTID, once that is known
+        #: whether streams are opened by GTID, once that is known
         self._by_gtid: bool | None = None
         self._address = SourceAddress(process.name, "simulated", 0, "canal", "", 0)
         self.server = ""
@@ -84,7 +84,7 @@ class BinlogReader:
             self._listener.opened(position)
 
     def _follow(self) -> None:
-        """Connect, and hand over what there is until the source is away, or another server answers."""
+        """Connect, and deliver what there is until the source is unavailable or another server answers."""
         source, chance = self._source, self._process.loop.chance
         binlog = source.active
         self._check_there(binlog)
@@ -97,7 +97,7 @@ class BinlogReader:
             self._by_gtid = goes_by_gtid(self._address, binlog.facts, self.position, "auto")
         at, passed_over = binlog.read_from(self.position, by_gtid=self._by_gtid)
         if at < binlog.purged:
-            raise PositionPurged(f"The source of {self._process.name} has no {self.position} any more.")
+            raise PositionPurged(f"The source of {self._process.name} no longer has {self.position}.")
         self.server = binlog.uuid
         self._listener.connected(0, "simulated")
         heard_us = self._process.loop.now_us - HEARTBEAT_US
@@ -123,4 +123,4 @@ class BinlogReader:
 
     def _check_there(self, binlog: Binlog) -> None:
         if self._source.away or self._source.active is not binlog:
-            raise SourceUnavailable(f"The source of {self._process.name} is away.")
+            raise SourceUnavailable(f"The source of {self._process.name} is unavailable.")

@@ -1,4 +1,4 @@
-"""The record: what everybody was seen to do, and how that is held against the sources."""
+"""The record: the observed actions of all processes, and how they map to the sources' headers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from simulation.source import IDENTITY, Reach, ReadPosition, Source
 
 
 class Record:
-    """What was seen so far; what has to hold is told by who looks at it.
+    """The observations so far; subclasses check them.
 
     Args:
         loop: its time, for the story.
-        sources: the truth.
+        sources: the reference data.
         outstanding_max: bound on batches of a client id.
         late: whether the settings' policy may make transactions late.
-        newcomer: the shard that joins the others; None: none does.
+        newcomer: the shard that joins the others, if any.
         elections_fence: whether an election fences the cursor store, and not only the claim after it.
-        at_once: whether an acknowledgement is durable when it is answered, and not a while later.
+        at_once: whether an acknowledgement is durable when it is answered, and not some time later.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class Record:
         self._loop = loop
         self._sources = sources
         self._outstanding_max = outstanding_max
-        #: shards of which transactions may be late
+        #: shards whose transactions may be late
         self._may_be_late = set(range(len(sources))) if late else set()
         self._newcomer = newcomer
-        #: the epoch in which a cursor first held the newcomer; None: none does
+        #: the epoch in which a cursor first held the newcomer; None: no cursor holds it
         self._joined_epoch: int | None = None
-        #: what its source had forgotten when it joined, as indexes
+        #: indexes of what its source had purged when it joined
         self._joined_behind: frozenset[int] | None = None
         #: since when a shard is held, by (epoch, shard)
         self._held: dict[tuple[int, int], int] = {}
@@ -52,7 +52,7 @@ class Record:
         self._left: dict[int, Removal] = {}
         self._elections_fence = elections_fence
         self._at_once = at_once
-        #: client ids whose cursor is before what a source has forgotten
+        #: client ids that need transactions which a source has purged
         self._stranded: set[str] = set()
         self._epoch = 0
         #: the newest epoch that the cursor store has seen
@@ -60,7 +60,7 @@ class Record:
         self._consumptions: dict[str, Consumption] = {}
         #: writes that came through
         self.writes = 0
-        #: what happened how often
+        #: how often each thing happened
         happened = (
             "elections",
             "batches",
@@ -110,7 +110,7 @@ class Record:
         return {shard: self._sources[shard].binlog_of(ends[f"s{shard}"].server) for shard in shards}
 
     def _reaches(self, cursor: GroupPosition, consumption: Consumption) -> list[Reach]:
-        """Return for each shard what is before a cursor; where a shard left, what was before the last one."""
+        """Return for each shard what is before a cursor; for a shard that left, before its last position."""
         last = consumption.durable or [Reach()] * len(self._sources)
         return [
             source.reach(cursor.shards[f"s{index}"])

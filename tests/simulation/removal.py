@@ -1,4 +1,4 @@
-"""A shard's removal by an operator, as a server took it."""
+"""An operator's removal of a shard, as a server accepted it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A shard's removal, as a server took it."""
+    """A shard's removal, as a server accepted it."""
 
     epoch: int
     #: the world's time of the request, microseconds
     at_us: int
-    #: headers that its source had then
+    #: number of headers that its source had then
     there: int
     #: whether what is not acknowledged is dropped
     now: bool

@@ -1,4 +1,4 @@
-"""The schedule: what a seed's world is made of, what is written in it, and which faults happen when."""
+"""The schedule of a seed: the parts of its world, the transactions, and which faults happen when."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from random import Random
 
 from simulation.loop import MS, S
 
-#: how long transactions are committed, and how long faults happen
+#: how long transactions are committed, and how long faults occur
 WRITING_US = 6_000 * MS
 FAULTS_US = 9_000 * MS
-#: longest fault that lasts
+#: longest duration of a fault
 LASTING_MAX_US = 6_000 * MS
 
 
@@ -29,7 +29,7 @@ class Fault(StrEnum):
     CUT_COORDINATOR = "cut server from coordinator"
     CUT_SHARD = "cut server from shard"
     CUT_CONSUMER = "cut consumer from server"
-    COORDINATOR_AWAY = "coordinator away"
+    COORDINATOR_AWAY = "coordinator unavailable"
     COORDINATOR_LOSES = "coordinator loses messages"
     COORDINATOR_DELAYS = "coordinator's messages are held up"
     CURSORS_DELAY = "cursor store's messages are held up"
@@ -37,11 +37,11 @@ class Fault(StrEnum):
     NETWORK_LOSES = "network loses messages"
     NETWORK_REPEATS = "network repeats messages"
     NETWORK_DELAYS = "network holds messages up"
-    SOURCE_AWAY = "source away"
+    SOURCE_AWAY = "source unavailable"
     SHARD_SLOW = "shard slow"
     CLOCK_BACK = "clock steps back"
     FICKLE = "consumers change their minds"
-    CONSUMER_AWAY = "consumers of a client id away"
+    CONSUMER_AWAY = "consumers of a client id are inactive"
     SHARD_POLICY = "operator skips or holds a shard"
     SHARD_LEAVES = "operator removes a shard"
     CURSORS_TWICE = "requests to the cursor store come twice"
@@ -49,9 +49,9 @@ class Fault(StrEnum):
     CLOCK_FAR = "clock steps by up to two minutes, either way"
     FUTURE_STAMP = "a transaction is stamped hours ahead"
     UNSUBSCRIBE = "consumers unsubscribe, and subscribe anew"
-    PURGE = "source forgets what a client has not read"
-    RANGES = "a reader of offset ranges begins again at its checkpoint"
-    FAILOVER = "a replica with another order takes the source's place"
+    PURGE = "source purges what a client has not read"
+    RANGES = "a reader of offset ranges restarts at its checkpoint"
+    FAILOVER = "source fails over to a replica with another order"
 
 
 FAULTS = tuple(Fault)
@@ -63,7 +63,7 @@ class Happening:
 
     at_us: int
     fault: Fault
-    #: a number that chooses whom it hits
+    #: a number that selects the target
     whom: int
     lasting_us: int
 
@@ -91,13 +91,13 @@ class Schedule:
     ring_size: int = 8
     skip_after_us: int | None = None
     ddl_isolation: bool = False
-    #: whether the servers run on one cluster, with the same shard actors
+    #: whether the servers share one cluster with the same shard actors
     shared_shards: bool = True
-    #: whether cursors are ZooKeeper's nodes; else in a store that fences by itself
+    #: whether cursors are ZooKeeper nodes; otherwise they are in a store that fences by itself
     cursors_in_zookeeper: bool = True
-    #: how often cursors are written, seconds; None: each before its acknowledgement is answered
+    #: interval of cursor writes, seconds; None: each is written before its acknowledgement is answered
     flush_s: float | None = None
-    #: whether one more client reads offset ranges
+    #: whether another client reads offset ranges
     offset_ranges: bool = False
     #: by shard: clock minus the world's, whole seconds only, GTIDs
     skews_us: tuple[int, ...] = (0, 0)
@@ -105,9 +105,9 @@ class Schedule:
     gtids: bool = True
     #: when the last shard joins the others; None: it is there from the beginning
     joins_at_us: int | None = None
-    #: how long a client id may be without a consumer until nothing is kept for it; None: for ever
+    #: how long rows are kept for a client id without a consumer; None: for ever
     drop_after_us: int | None = None
-    #: whether, when all else is mended, a shard's source stays away and an operator skips it
+    #: whether a shard's source stays unavailable, and an operator skips it, after all other faults have ended
     ends_without_one: bool = False
     commits: tuple[Commit, ...] = ()
     happenings: tuple[Happening, ...] = field(default=())
@@ -118,7 +118,7 @@ ROWS = ((1,), (1,), (1,), (2,), (0,), (5,), (2, 2), (1, 1, 1, 1, 1, 1), (3, 0), 
 
 
 def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
-    """Return the schedule of a seed, of such faults; always the same one."""
+    """Return the schedule of a seed with faults of these kinds; the same arguments give the same schedule."""
     chance = Random(seed)
     shards = chance.choice((1, 2, 2, 3, 3))
     commits = [
@@ -163,7 +163,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         drop_after_us=chance.choice((None, 500 * MS, 500 * MS)),
         ends_without_one=shards > 1 and chance.random() < 0.2,
         flush_s=chance.choice((None, None, None, 0.5)),
-        # An offset range holds whole transactions, which a small ring cannot.
+        # An offset range holds whole transactions, which do not fit into a small ring.
         offset_ranges=Fault.RANGES in faults and ring_size > max(map(len, ROWS)),
     )
 

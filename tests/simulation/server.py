@@ -1,6 +1,6 @@
 """A server's process: the real candidate with the real calls of its group, in a simulated world.
 
-What the simulation adds is a gateway's way to the rows, and eyes: what is answered is told the invariants.
+The simulation adds a gateway's access to the rows, and reports every answer to the invariants.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from simulation.source import ReadPosition
 from simulation.zookeeper import DESTINATION, SESSION_US, ZooKeeper
 from simulation.zookeeper_client import Client
 
-#: how long a group actor, and a whole server, takes to come back
+#: how long a group actor, and a whole server, takes to restart
 RESTART_US = 800 * MS
 
 
 @dataclass
 class Surroundings:
-    """What a server has around it."""
+    """The environment of a server."""
 
     loop: Loop
     network: Network
     zookeeper: ZooKeeper
-    #: the way to `medium`
+    #: the channel to `medium`
     cursors: Channel
     #: where cursors are kept; None: in ZooKeeper
     medium: MemoryCursorStore | None
-    #: how often they are flushed, seconds; None: at once
+    #: interval of their flushes, seconds; None: at once
     flush_s: float | None
     invariants: Invariants
     settings: GroupSettings
@@ -75,7 +75,7 @@ def instance(shards: tuple[str, ...]) -> InstanceSettings:
 
 
 def definition(shard: str) -> dict[str, Any]:
-    """Return what an instance file says of a shard; nothing of it is used but the name."""
+    """Return an instance file's entry for a shard; only its name is used."""
     return {"name": shard, "files": f"/{shard}"}
 
 
@@ -83,7 +83,7 @@ class Server(Process):
     """One server's group actor.
 
     Args:
-        around: what it has around it.
+        around: its environment.
         name: its name.
         shards: its shard actors by name.
         offset_us: its monotonic clock minus the world's.
@@ -93,7 +93,7 @@ class Server(Process):
         super().__init__(around.loop, name, offset_us)
         self.around = around
         self.shards = shards
-        #: grows with each start of the whole server: what the incarnations of its group actor have in common
+        #: grows with each start of the whole server; equal for the incarnations of its group actor in between
         self.launches = 1
 
     def begin(self) -> None:
@@ -110,16 +110,16 @@ class Server(Process):
         return group.machine if group is not None else None
 
     def relaunch(self) -> None:
-        """Lose the whole server, not its group actor only, and start it again."""
+        """Kill and restart the whole server, not only its group actor."""
         self.launches += 1
         self.restart(2 * RESTART_US)
 
     def end(self) -> None:
-        """End the group actor, which is started again."""
+        """End the group actor; it is restarted."""
         self.restart(RESTART_US)
 
     async def close(self) -> None:
-        """Give up activity in good order."""
+        """Hand over in good order."""
         await self.candidate.close()
         self.relaunch()
 
@@ -140,7 +140,7 @@ class Server(Process):
     async def get(
         self, client_id: str, epoch: int, rows_max: int, timeout_s: float, seen_id: int
     ) -> Batch | None:
-        """Deliver the next batch, waiting so long for one."""
+        """Deliver the next batch; wait for one until the timeout."""
         batch = await self.calls.get(client_id, epoch, rows_max, timeout_s, seen_id)
         if batch is not None:
             self.around.invariants.delivered(client_id, batch)
@@ -149,7 +149,7 @@ class Server(Process):
     async def offset_range(
         self, client_id: str, epoch: int, offset_range: OffsetRange, timeout_s: float
     ) -> Batch | None:
-        """Deliver an offset range, waiting so long until it is there."""
+        """Deliver an offset range; wait for it until the timeout."""
         return await self.calls.offset_range(
             client_id, epoch, offset_range, may_rewind=True, timeout_s=timeout_s
         )
@@ -186,21 +186,21 @@ class Server(Process):
         return cursor
 
     async def rollback(self, client_id: str, epoch: int, batch_id: int | None) -> int:
-        """Take back a batch and every later one, or all."""
+        """Roll back a batch and every later one, or all."""
         return await self.calls.rollback(client_id, epoch, batch_id)
 
     async def unsubscribe(self, client_id: str, epoch: int) -> None:
-        """Give up a subscription with its cursor."""
+        """Remove a subscription with its cursor."""
         await self.calls.unsubscribe(client_id, epoch)
 
     async def release(self, client_id: str, epoch: int) -> None:
-        """Let the consumer go; subscription and cursor stay."""
+        """End the consumer's lease; subscription and cursor stay."""
         await self.calls.release(client_id, epoch)
 
     # ---- calls of operators and the driver -------------------------------------------------------------
 
     async def give_policy(self, name: str, policy: Policy) -> dict[str, Any]:
-        """Say whether a silent shard holds the group."""
+        """Set whether a silent shard holds the group up."""
         state = await self.calls.give_policy(name, policy)
         machine = self.machine
         if machine is not None:
@@ -212,21 +212,22 @@ class Server(Process):
         return await self.calls.add_shard(definition(name), None)
 
     async def drain_shard(self, name: str) -> dict[str, Any]:
-        """Let a shard leave when what it has committed by now is acknowledged."""
+        """Remove a shard once everything that it has committed by now is acknowledged."""
         return await self._remove_shard(name, now=False)
 
     async def drop_shard(self, name: str) -> dict[str, Any]:
-        """Let a shard leave at once."""
+        """Remove a shard at once."""
         return await self._remove_shard(name, now=True)
 
     async def _remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
         before = self._role(name)
         removal = self.spawn(self.calls.remove_shard(name, now=now))
-        await asyncio.sleep(0)  # the machine has heard it by then; the answer may take long, or never come
+        # After this the machine has received the request; the answer may take long, or never come.
+        await asyncio.sleep(0)
         machine = self.machine
-        # A server that took over may not know it yet, and lets go of what the cursors hold.
+        # A server that took over may not know the shard yet, and drops it from the cursors.
         if machine is not None and (self._role(name) is Role.LEAVING or name in machine._stream.retired):
-            # One that has not joined yet leaves at once too.
+            # A shard that has not joined yet also leaves at once.
             at_once = now or before is Role.JOINING
             self.around.invariants.removed(machine.epoch, int(name[1:]), now=at_once)
         state: dict[str, Any] = await removal
@@ -243,7 +244,7 @@ class Server(Process):
         return wanted, self._registration.known, self.candidate.group is not None
 
     async def register(self, name: str) -> None:
-        """Take note that a shard has an actor."""
+        """Note that a shard has an actor."""
         await self._registration.register(shard_settings(name), self.candidate.group)
 
 
@@ -254,7 +255,7 @@ def shard_settings(name: str) -> ShardSettings:
 
 
 class _Parts:
-    """What a server is made of; implements `actors.group.candidate.Parts`."""
+    """The parts of a server; implements `actors.group.candidate.Parts`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -278,7 +279,7 @@ class _Parts:
         elected_by: Coordinator,
         host: Host,
     ) -> CursorStore:
-        """Return the real store of ZooKeeper, or a way to the one that is beside."""
+        """Return the real ZooKeeper store, or a client of the separate store."""
         around = self._server.around
         store: CursorStore
         if around.medium is not None:
@@ -311,14 +312,14 @@ class _Directory:
         self._server = server
 
     def find(self, shard: str) -> _Channel:
-        """Return the way to a shard."""
+        """Return the channel to a shard."""
         if shard not in self._server.around.made:
             raise ShardUnavailable(f"Shard {shard} has no actor.")
         return _Channel(self._server, self._server.shards[shard])
 
 
 class _Channel:
-    """The way of a server to a shard; implements `actors.shard.ports.ShardChannel`."""
+    """A server's channel to a shard; implements `actors.shard.ports.ShardChannel`."""
 
     def __init__(self, server: Server, shard: Shard) -> None:
         self._call = partial(server.around.network.call, server, shard)
@@ -329,16 +330,16 @@ class _Channel:
         return opened
 
     async def line(self) -> _Line:
-        """Open a line to it."""
+        """Open an RPC connection to it."""
         return _Line(self._call)
 
     def close(self, epoch: int) -> None:
-        """Let it leave its source."""
+        """Make it disconnect from its source."""
         _unheard(self._call("close", epoch))
 
 
 class _Line:
-    """An open line; implements `actors.shard.ports.ShardLine`."""
+    """An open RPC connection; implements `actors.shard.ports.ShardLine`."""
 
     def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
         self._call = partial(call, line=Line())
@@ -350,15 +351,15 @@ class _Line:
         return self._call("poll", epoch, generation, items_max, wait_s, done)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
-        """Let the ring forget up to and with `sequence`."""
+        """Free the ring up to and including `sequence`."""
         _unheard(self._call("free", epoch, generation, sequence))
 
     def close(self) -> None:
-        """Do nothing: nobody hears the answers that are outstanding."""
+        """Do nothing: outstanding answers are dropped."""
 
 
 def _unheard(answer: asyncio.Future[Any]) -> None:
-    """Let nobody hear an answer."""
+    """Drop an answer."""
 
     def look(answer: asyncio.Future[Any]) -> None:
         error = None if answer.cancelled() else answer.exception()

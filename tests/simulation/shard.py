@@ -19,7 +19,7 @@ from simulation.reader import BinlogReader
 from simulation.source import ReadPosition, Source
 from simulation.threads import Thread
 
-#: how long a group may be silent before a shard leaves its source, seconds; longer than a session
+#: how long a group may be silent before a shard disconnects from its source, seconds; longer than a session
 SILENCE_MAX_S = 10.0
 _NO_FILTER = FilterSettings()
 
@@ -53,7 +53,7 @@ class Shard(Process):
         )
 
     def begin(self) -> None:
-        """Forget everything: what it knew died with the process before."""
+        """Forget everything: the state died with the previous incarnation."""
         self.shard = RealShard(self._wiring, self.host, self._reader)
 
     def _reader(self, intake: Intake) -> BinlogReader:
@@ -61,7 +61,7 @@ class Shard(Process):
 
     @property
     def held(self) -> int:
-        """Headers that its ring holds."""
+        """Number of headers in its ring."""
         held = self.shard._held
         if held is None:
             return 0
@@ -85,20 +85,20 @@ class Shard(Process):
         Thread(self, work)
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
-        """Hand out what follows `position`."""
+        """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
         return self.shard.open(epoch, generation, position)
 
     def poll(self, *arguments: Any) -> Any:
-        """Return new headers or a new promise."""
+        """Return new headers or a new low watermark."""
         return self.shard.poll(*arguments)
 
     def free(self, *arguments: Any) -> None:
-        """Forget what is acknowledged."""
+        """Free acknowledged headers."""
         self.shard.free(*arguments)
 
     def close(self, epoch: int) -> None:
-        """Leave the source."""
+        """Disconnect from the source."""
         self.note("is to leave its source for epoch {}", epoch)
         self.shard.close(epoch)
 

@@ -1,11 +1,11 @@
 """A source: a database server whose binlog grows, with a clock of its own that may step back, and a replica.
 
-The replica has every transaction, and commits neighbours in an order of its own; it may take the server's
-place, and be replaced by it again. So a header has one index in its source, in the order in which
-transactions were committed first, and a place in the binlog of each server.
+The replica has every transaction, and commits neighbours in an order of its own. It may take over from the
+server, and the server from it. So a header has one index in its source, in the order in which transactions
+were committed first, and a position in the binlog of each server.
 
-Servers are MySQL's: each numbers the transactions that it is the first to commit. MariaDB's commit those of a
-domain in one order.
+The servers behave like MySQL: each numbers the transactions that it is the first to commit. MariaDB servers
+would commit the transactions of a domain in one order.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ from merge.values.position import ANY_SERVER, Position
 from simulation.binlog import Binlog, Written
 from simulation.loop import BEGIN_US, MS, Future, Loop
 
-#: how far the stamp of a commit may lie before its being readable
+#: how long after its stamp a commit may become readable
 STAMP_MAX_US = 40 * MS
-#: what every promise stays behind the source's clock
+#: the margin by which every low watermark is below the source's clock
 MARGIN_US = 50 * MS
 SECOND_US = 1_000 * MS
-#: so many transactions, at most, does a replica commit in an order of its own
+#: how many transactions, at most, a replica commits in an order of its own
 WINDOW = 3
 
-#: what tells a header of a source from the others
+#: what identifies a header of a source
 IDENTITY = ("gtid_source", "gtid_number", "file", "begin_offset", "row_begin", "row_end")
 
-#: one header of a source, whatever delivers it how often: (shard, index)
+#: identity of a header of a source, which stays the same in every delivery: (shard, index)
 ReadPosition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What of a source stands before a position, as indexes."""
+    """The headers of a source before a position, as indexes."""
 
-    #: of which server the place is; empty: there is no position. One before everything is like that
+    #: server of the position; empty: there is no position, or it is before every header
     server: str = field(default="", compare=False)
-    #: before the place, in the order of its server
+    #: before file and offset, in the order of that server
     placed: frozenset[int] = frozenset()
-    #: that, and what the GTID set holds
+    #: those, and the headers of the GTID set
     passed: frozenset[int] = frozenset()
 
 
 @dataclass
 class Source:
-    """One shard's server and its replica; `commit` makes their binlogs longer."""
+    """One shard's server and its replica; `commit` appends to their binlogs."""
 
     loop: Loop
     index: int
@@ -59,43 +59,43 @@ class Source:
     coarse: bool = False
     #: whether it numbers its transactions
     gtids: bool = True
-    #: until when nobody can read from it
+    #: until when it cannot be read
     away_until_us: int = 0
-    #: headers without their places
+    #: headers without their positions
     records: list[Written] = field(default_factory=list)
     #: for each header the world's time at which it was committed, microseconds
     committed_us: list[int] = field(default_factory=list)
-    #: for each header the bounds of a key that is right, microseconds since 1970 UTC: what the source's clock
-    #: may have said when it was committed, and the most that it had said by then
+    #: for each header the bounds of a correct key, microseconds since 1970 UTC: what the source's clock may
+    #: have shown when it was committed, and the latest time that it had shown by then
     key_min_us: list[int] = field(default_factory=list)
     key_max_us: list[int] = field(default_factory=list)
-    #: what its clock was set to, minus the world's: the least, and the most
+    #: the smallest and the greatest offset of its clock from the world's
     skew_min_us: int = 0
     skew_max_us: int = 0
     #: whether its clock ever stepped back
     stepped_back: bool = False
-    #: how often the replica took the server's place
+    #: number of failovers
     failovers: int = 0
 
     def __post_init__(self) -> None:
         self.skew_min_us = self.skew_max_us = self.skew_us
         uuids = tuple(f"3e11fa47-71ca-11e1-9e33-c80aa94295{number}{self.index}" for number in (6, 7))
-        # Every other replica has files of the same names: only identities tell them apart.
+        # Every second replica has files of the same names: only identities distinguish them.
         bases = (f"bin{self.index}", f"bin{self.index}" if self.index % 2 == 0 else f"log{self.index}")
         self.binlogs = tuple(
             Binlog(uuid, base, uuids, gtids=self.gtids) for uuid, base in zip(uuids, bases, strict=True)
         )
         #: the server that answers
         self.active = self.binlogs[0]
-        #: is there when the next transaction is, or another server answers
+        #: done when there is a next transaction, or another server answers
         self.news = Future()
         #: transactions that each server was the first to commit; one is purged when the world begins
         self._numbers = [1, 0]
-        #: transactions that the replica has not committed: headers of each
+        #: headers of each transaction that the replica has not committed
         self._waiting: list[range] = []
         #: for each header the bounds of the transactions among which the servers' order may differ
         self._blocks: dict[int, range] = {}
-        #: headers whose stamp is not believed
+        #: headers whose stamp is not trusted
         self._future: set[int] = set()
         #: where transactions begin, by GTID
         self._by_gtid: dict[tuple[str, int], int] = {}
@@ -108,12 +108,12 @@ class Source:
 
     @property
     def low_watermark_us(self) -> int:
-        """What it can promise when everything readable was read, microseconds since 1970 UTC."""
+        """Its low watermark when everything readable was read, microseconds since 1970 UTC."""
         return self._clock_us(MARGIN_US)
 
     @property
     def now_us(self) -> int:
-        """What its clock says, microseconds since 1970 UTC."""
+        """The time of its clock, microseconds since 1970 UTC."""
         return BEGIN_US + self.loop.now_us + self.skew_us
 
     def _clock_us(self, ago_us: int) -> int:
@@ -127,7 +127,7 @@ class Source:
 
     @property
     def away(self) -> bool:
-        """Whether nobody can read from it."""
+        """Whether it cannot be read."""
         return self.away_until_us > self.loop.now_us
 
     def step(self, by_us: int) -> None:
@@ -136,23 +136,23 @@ class Source:
         self.skew_max_us = max(self.skew_max_us, self.skew_us)
         self.skew_min_us = min(self.skew_min_us, self.skew_us)
         self.stepped_back |= by_us < 0
-        # What is stamped far ahead of a clock that was set right is not believed: it follows the one before.
+        # A stamp far ahead of a corrected clock is not trusted: it gets the previous key.
         for index, record in enumerate(self.records):
             if record[7] > self.now_us + AHEAD_MAX_US:
                 self._future.add(index)
                 self._disbelieve(index)
 
     def _disbelieve(self, index: int) -> None:
-        """Let a header have the key of what is before it, on either server."""
+        """Give a header the key of the header before it, on either server."""
         first = self.block(index).start if self.swapped(index) else index
         self.key_min_us[index] = self.key_min_us[first - 1] if first else 0
 
     def purge(self) -> None:
-        """Let the server that answers forget all but its last file."""
+        """Make the answering server purge all files but its last."""
         self.active.purge()
 
     def commit(self, rows: tuple[int, ...], *, ddl: bool = False, ahead_us: int = 0) -> None:
-        """Commit a transaction with so many row changes in each of its fragments.
+        """Commit a transaction.
 
         Args:
             rows: row changes of each fragment.
@@ -176,7 +176,7 @@ class Source:
         self.committed_us += [now_us] * parts
         earliest_us = BEGIN_US + now_us + self.skew_us - self.stamp_error_us
         if ahead_us > AHEAD_MAX_US:
-            # It is not believed, and goes with what is before it in its shard.
+            # It is not trusted, and gets the key of the header before it in its shard.
             earliest_us = self.key_min_us[-1] if self.key_min_us else 0
             self._future.update(range(first, first + parts))
         self.key_min_us += [earliest_us] * parts
@@ -193,7 +193,7 @@ class Source:
         binlog.write([(index, self.records[index]) for index in transaction])
 
     def _replicate(self) -> None:
-        """Let the replica commit what it has not, in an order of its own."""
+        """Make the replica commit what it lacks, in an order of its own."""
         if not self._waiting:
             return
         block = range(self._waiting[0].start, self._waiting[-1].stop)
@@ -206,7 +206,7 @@ class Source:
             self._disbelieve(index)
 
     def fail_over(self) -> None:
-        """Let the replica, which has everything, answer from now on; the server becomes its replica."""
+        """Fail over to the replica, which has everything; the server becomes its replica."""
         self._replicate()
         self.active = self.replica
         self.failovers += 1
@@ -217,16 +217,16 @@ class Source:
         news.set()
 
     def block(self, index: int) -> range:
-        """Return the headers among which the servers' order of this one may differ."""
+        """Return the headers among which this one's order may differ between the servers."""
         return self._blocks.get(index, range(index, index + 1))
 
     def swapped(self, index: int) -> bool:
-        """Return whether a header may have come in another order than it was committed first."""
+        """Return whether a header may come in another order than that of the first commits."""
         block = self.block(index)
         return self.failovers > 0 and self.records[block[0]][-2:] != self.records[block[-1]][-2:]
 
     def key_most_us(self, index: int) -> int:
-        """Return the most that a header's key may be: it may follow what was committed later."""
+        """Return the greatest key of a header: it may follow transactions that were committed later."""
         return self.key_max_us[self.block(index)[-1] if self.swapped(index) else index]
 
     # ---- where is what ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Source:
         return next(binlog for binlog in self.binlogs if binlog.uuid == server)
 
     def _reach(self, position: Position) -> Reach:
-        """Return what stands before a position."""
+        """Return the headers before a position."""
         held = self._named(str(position.gtid_set))
         if position.server == ANY_SERVER:
             return Reach(ANY_SERVER, held, held)
@@ -245,7 +245,7 @@ class Source:
         return Reach(position.server, placed, placed | held)
 
     def _named(self, gtids: str) -> frozenset[int]:
-        """Return the headers of transactions that a GTID set names; looks at its text only."""
+        """Return the headers of the transactions in a GTID set; uses its text only."""
         numbers: set[tuple[str, int]] = set()
         for part in filter(None, gtids.split(",")):
             uuid, *intervals = part.split(":")
@@ -266,7 +266,7 @@ class Source:
         ]
 
     def index_of(self, uuid: str, number: int, file: str, begin: int, row_begin: int, row_end: int) -> int:
-        """Return the index of a header: by its GTID, and where there is none by its place."""
+        """Return the index of a header: by its GTID, or by file and offset if it has none."""
         if not number:
             return self.binlogs[0].index_of(file, begin, row_begin, row_end)
         index = self._by_gtid[uuid, number]

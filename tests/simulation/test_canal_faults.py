@@ -1,6 +1,6 @@
-"""What canal's group instance gets wrong, played here: the same schedule, our result.
+"""The faults of canal's group instance: the same schedules, with our result.
 
-Some of it is told in smaller words in `tests/unit/merge/test_group.py`.
+`tests/unit/merge/test_group.py` has smaller tests for some of them.
 """
 
 import pytest
@@ -57,7 +57,7 @@ def test_a_long_transactions_late_end_loses_nothing_of_the_others(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_dead_shard_lets_nobody_pass_however_many_low_watermarks_the_other_makes(seed):
-    """canal: counts the entries in its queue, so one shard passes on behalf of two, and of a lagging one."""
+    """canal: counts the entries in its queue, so one shard's entries count for two, and for a lagging one."""
     written = commits((1, 0), (1.5, 0), (2, 1), (2.5, 1), (3, 1))
     world = World(seed, Schedule(commits=written))
     world.loop.run(500 * MS)
@@ -69,7 +69,7 @@ def test_a_dead_shard_lets_nobody_pass_however_many_low_watermarks_the_other_mak
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_one_shard_the_group_goes_on_if_it_may(seed):
-    """canal: a failed shard holds the group for ever. Here the policy says for how long."""
+    """canal: a failed shard holds the group up for ever. Here the policy bounds the time."""
     written = commits((1, 0), (2, 0), (3, 0), (4, 0), (6.5, 1))
     world = World(seed, Schedule(commits=written, skip_after_us=2 * S))
     world.loop.run(1 * S)
@@ -83,7 +83,7 @@ def test_without_one_shard_the_group_goes_on_if_it_may(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equal_times_wait_for_nobody_to_speak_again(seed):
-    """canal: a waiter that may pass sleeps until somebody else submits something."""
+    """canal: a waiter that may pass sleeps until another parser submits an entry."""
     written = commits((1.0, 0), (1.0, 1), (1.0, 2))
     world = World(
         seed, Schedule(shards=3, skews_us=(0,) * 3, coarse=(True,) * 3, gtids=False, commits=written)
@@ -95,7 +95,7 @@ def test_equal_times_wait_for_nobody_to_speak_again(seed):
 @pytest.mark.parametrize("fault", [Fault.PAUSE_SERVER, Fault.CUT_COORDINATOR])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_server_that_lost_its_session_serves_nobody(seed, fault):
-    """canal (464, 2859): the instance of a lost session runs on, and two servers are active."""
+    """canal (464, 2859): the instance of a lost session keeps running, and two servers are active."""
     written = commits(*((0.5 + place / 4, place % 2) for place in range(24)))
     outcome = World(seed, Schedule(commits=written, happenings=happenings((2, fault, 5.9)))).run()
     assert outcome.violation is None

@@ -1,4 +1,4 @@
-"""Another server takes a source's place, with the same transactions in another order."""
+"""Failover of a source to another server, which has the same transactions in another order."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def committed(count, gap_s):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_clients_that_are_apart_lose_nothing_to_a_server_with_another_order(seed):
-    """1. `two` stays behind. 2. Another server takes over. 3. Both go on, each at the set that it has."""
+    """1. `two` lags. 2. Another server takes over. 3. Both continue, each at its GTID set."""
     away = happenings((1.2, Fault.CONSUMER_AWAY, 6), (3.5, Fault.FAILOVER, 0))
     schedule = Schedule(
         consumers=("one", "two"), ring_size=32, commits=committed(20, 0.25), happenings=away, depth=1
@@ -36,13 +36,15 @@ def test_clients_that_are_apart_lose_nothing_to_a_server_with_another_order(seed
     for client_id in ("one", "two"):
         cursor = world.invariants._of(client_id).cursor.shards["s1"]
         assert cursor.server == source.binlogs[1].uuid
-        assert source.reach(cursor).passed == set(range(20)), "all is passed, whoever committed it first"
+        assert source.reach(cursor).passed == set(range(20)), (
+            "all is passed, whichever server committed it first"
+        )
         assert all(binlog.uuid in str(cursor.gtid_set) for binlog in source.binlogs)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_server_that_comes_back_is_read_from_what_the_other_one_brought(seed):
-    """Its files hold the old places again, and what the other server has committed stands behind them."""
+    """The new server's files have the old positions too, followed by what the other server has committed."""
     back = happenings((2, Fault.FAILOVER, 0), (3.5, Fault.FAILOVER, 0), (4.2, Fault.KILL_SHARD, 1))
     world = World(seed, Schedule(ring_size=32, commits=committed(20, 0.25), happenings=back))
     outcome = world.run()

@@ -1,4 +1,4 @@
-"""What fails, and what has to happen then, each at several moments of a batch's way."""
+"""Each failure and its required outcome, at several moments of a batch's life."""
 
 import pytest
 from soak import first_quick
@@ -8,7 +8,7 @@ from simulation.schedule import Fault, Schedule, commits, happenings
 from simulation.world import LEASE_US, OUTSTANDING_MAX, World
 
 WRITTEN = commits(*((0.5 + place / 5, place % 2) for place in range(30)))
-#: seeds, each with another moment of the fault
+#: seeds; each puts the fault at another moment
 MOMENTS = [(seed, 1.5 + seed * 0.037) for seed in range(1, 13)]
 at_any_moment = pytest.mark.parametrize(("seed", "at_s"), first_quick(3, MOMENTS))
 

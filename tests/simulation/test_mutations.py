@@ -1,13 +1,13 @@
-"""Each rule, broken: the simulation has to notice."""
+"""Break each rule: the simulation must detect it."""
 
 import pytest
 
 from simulation.mutations import MUTATIONS
 from simulation.world import simulate
 
-#: so many seeds may pass before one notices
+#: the number of seeds within which one must detect it
 SEEDS_MAX = 200
-#: those that the first few seeds notice; the others are `make soak`'s
+#: the mutations that the first few seeds detect; `make soak` runs the others
 QUICK = {
     "a_tenure_never_runs_out",
     "any_batch_can_be_acknowledged",

@@ -1,6 +1,6 @@
-"""Hundreds of worlds, each a schedule of faults: safe while they happen, and live once they have ceased.
+"""Hundreds of worlds, each with a schedule of faults: safe during the faults, and live after them.
 
-`make sim SEED=n` tells the story of a seed that fails here.
+`make sim SEED=n` prints the story of a seed that fails here.
 """
 
 import pytest
@@ -9,7 +9,7 @@ from soak import first_quick
 from simulation.schedule import FAULTS, Fault, schedule_of
 from simulation.world import simulate
 
-#: first seeds, and how many from there on
+#: first seeds, and how many from each
 SEEDS = [(1, 50), (51, 50), (101, 100), (201, 100), (301, 100)]
 
 

@@ -1,7 +1,7 @@
-"""Threads of simulated processes: real ones, of which only one runs at a time, and which end when told.
+"""Threads of simulated processes: real threads, of which one runs at a time, and which can be ended.
 
-A thread runs until it waits for something of this file; then the loop goes on. So what blocks in the product
-blocks here too, takes no real time, and takes the same steps each time a seed is played.
+A thread runs until it waits on a class of this file; then the loop continues. So what blocks in the product
+blocks here too, but takes no real time, and takes the same steps in each run of a seed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KilledError(BaseException):
 
 
 class _Worker:
-    """A thread of the operating system, for one simulated thread after the other."""
+    """A thread of the operating system, which runs one simulated thread after the other."""
 
     def __init__(self) -> None:
         self.go = _thread.allocate_lock()
@@ -46,11 +46,11 @@ class Thread:
     """A thread of a simulated process.
 
     Args:
-        process: it ends with it.
-        run: what it does.
+        process: the process that it ends with.
+        run: the function that it runs.
     """
 
-    #: which one runs; None: the loop does
+    #: the running thread; None: the loop runs
     current: Thread | None = None
 
     def __init__(self, process: Process, run: Callable[[], Any]) -> None:
@@ -59,7 +59,7 @@ class Thread:
         self._run = run
         self._worker: _Worker | None = None
         self._killed = self._waking = self._woken = False
-        #: grows with each wait: an older one's timeout is none of it
+        #: grows with each wait, so that the timeout of an older wait is ignored
         self._waits = 0
         self._joining: dict[Thread, None] = {}
         self.done = False
@@ -67,7 +67,7 @@ class Thread:
         process.soon(self._resume)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait so many seconds until it has ended."""
+        """Wait up to the timeout until it has ended."""
         if self.done:
             return
         me = running()
@@ -86,14 +86,14 @@ class Thread:
     # ---- for what it waits for -------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait so long to be woken; return whether that happened."""
+        """Wait up to the timeout to be woken; return whether it was."""
         assert self._worker is not None, "it runs"
         if self._killed:
             raise KilledError
         self._waits += 1
         self._waking = self._woken = False
         if timeout_s is not None:
-            # No wait takes no time at all: who looks at a clock again and again has to see it move.
+            # Every wait takes some time: a loop that polls a clock must see it advance.
             timeout_us = max(1, round(timeout_s * 1e6))
             self._process.after(timeout_us, lambda waits=self._waits: self._time_out(waits))
         _baton.release()
@@ -103,7 +103,7 @@ class Thread:
         return self._woken
 
     def wake(self) -> None:
-        """Let it go on."""
+        """Wake it."""
         if not self._waking:
             self._waking = self._woken = True
             self._process.soon(self._resume, self._incarnation)
@@ -114,7 +114,7 @@ class Thread:
             self._resume()
 
     def _resume(self) -> None:
-        """Let it run until it waits again, or ends; called by the loop."""
+        """Run it until it waits again or ends; called by the loop."""
         if self.done:
             return
         assert Thread.current is None, "one thread runs at a time"
@@ -149,7 +149,7 @@ def running() -> Thread:
 
 
 class Lock:
-    """Implements `actors.ports.Lock`; who came first is let in first."""
+    """Implements `actors.ports.Lock`; waiters get it in the order in which they came."""
 
     def __init__(self) -> None:
         self.taken = False
@@ -181,18 +181,18 @@ class Event:
         return self._is_set
 
     def set(self) -> None:
-        """Set it and wake everybody who waits."""
+        """Set it and wake every waiter."""
         self._is_set = True
         for thread in self._waiting:
             thread.wake()
         self._waiting.clear()
 
     def clear(self) -> None:
-        """Take it back."""
+        """Clear it."""
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds until it is set; return whether it is."""
+        """Wait up to the timeout until it is set; return whether it is."""
         if not self._is_set and (timeout is None or timeout > 0):
             thread = running()
             self._waiting[thread] = None
@@ -206,7 +206,7 @@ class Condition:
     """Implements `actors.ports.Condition`.
 
     Args:
-        lock: under which it is used.
+        lock: the lock that guards it.
         now_us: the time.
     """
 
@@ -216,7 +216,7 @@ class Condition:
         self._waiting: dict[Thread, None] = {}
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds to be notified; return whether that happened."""
+        """Wait up to the timeout to be notified; return whether it was."""
         thread = running()
         self._waiting[thread] = None
         self._lock.__exit__()
@@ -226,7 +226,7 @@ class Condition:
         return woken
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait so many seconds until `predicate` holds; return whether it does."""
+        """Wait up to the timeout until `predicate` holds; return whether it does."""
         until_us = None if timeout is None else self._now_us() + round(timeout * 1e6)
         while not predicate():
             left_us = None if until_us is None else until_us - self._now_us()
@@ -236,7 +236,7 @@ class Condition:
         return True
 
     def notify_all(self) -> None:
-        """Wake everybody who waits."""
+        """Wake every waiter."""
         for thread in self._waiting:
             thread.wake()
         self._waiting.clear()

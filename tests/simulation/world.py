@@ -1,4 +1,4 @@
-"""The world of one schedule: makes everything, lets faults happen, heals, waits until all is delivered."""
+"""The world of one schedule: creates all processes, injects the faults, ends them, and waits for delivery."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from simulation.shard import Shard
 from simulation.source import Source
 from simulation.zookeeper import DESTINATION, ZooKeeper
 
-#: how long it may take, after the last fault, until everything is delivered
+#: how long delivery of everything may take after the last fault
 RECOVERY_MAX_US = 60 * S
 OUTSTANDING_MAX = 3
 #: silence after which a consumer's client id is free
 LEASE_US = 3 * S
-#: how often the bounds of servers are looked at
+#: how often the bounds of servers are checked
 LOOK_US = 400 * MS
 #: by how much the world's processes differ in their monotonic clocks
 CLOCK_APART_US = 1_000 * S
@@ -47,14 +47,14 @@ _shell = logging.getLogger("actors")
 
 
 class _Listening(logging.Handler):
-    """Ends the simulation when the shell logs a defect of ours, after which its process ends, or goes on."""
+    """Ends the simulation when the shell logs a defect of ours; its process would end, or continue."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__(logging.ERROR)
         self._loop = loop
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Look whether an error is a defect."""
+        """Check whether an error is a defect."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, CanalGroupError):
             self._loop.defect(error)
@@ -62,7 +62,7 @@ class _Listening(logging.Handler):
 
 @contextlib.contextmanager
 def _validating() -> Iterator[None]:
-    """Look, after every event that a group is told, whether what has to hold between two events does."""
+    """Validate a group after every event that it handles."""
     handle = Group.handle
 
     def handle_and_validate(group: Group, event: Event) -> list[Instruction]:
@@ -76,25 +76,25 @@ def _validating() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a world."""
+    """The outcome of a world."""
 
     seed: int
     schedule: Schedule
-    #: what went wrong; None: nothing
+    #: the violation; None: there was none
     violation: str | None
     #: time from the last fault until everything was delivered
     recovery_us: int
-    #: what happened how often
+    #: how often each thing happened
     counts: dict[str, int]
     story: list[tuple[int, str, str]] = field(repr=False, default_factory=list)
 
 
 class World:
-    """Everything that there is.
+    """All processes and services of a simulation.
 
     Args:
-        seed: of all chance while it runs.
-        schedule: what it is made of, and what happens to it.
+        seed: of all randomness while it runs.
+        schedule: its parts and its faults.
         telling: whether its story is kept.
     """
 
@@ -168,9 +168,9 @@ class World:
         if schedule.offset_ranges:
             self.consumers.append(RangeReader(loop, self.network, self.invariants, self.servers))
         self.operator = Operator(loop, self.network, self.servers)
-        #: writes of cursors after which it was looked whether everything is delivered
+        #: number of cursor writes at the last check whether everything is delivered
         self._writes_seen = -1
-        #: the shard that nobody waits for in the end
+        #: the shard that the group does not wait for in the end
         self._without: int | None = None
         for process in (*self.processes, *self.drivers):
             process.start()
@@ -203,7 +203,7 @@ class World:
 
     @property
     def processes(self) -> list[Process]:
-        """Everything that can be killed."""
+        """The processes that can be killed."""
         return [*self.shards, *self.servers, *self.consumers, self.operator]
 
     def _committing(self, shard: int, rows: tuple[int, ...], *, ddl: bool) -> Callable[[], None]:
@@ -219,7 +219,7 @@ class World:
     # ---- running ---------------------------------------------------------------------------------------
 
     def run(self) -> Outcome:
-        """Let everything happen; return what became of it."""
+        """Run the schedule; return the outcome."""
         with _validating():
             return self._run()
 
@@ -258,9 +258,9 @@ class World:
         )
 
     def _end_without_one(self) -> None:
-        """Have everything of the others delivered while the first shard is dead, and skipped by an operator.
+        """Wait until all of the others' headers are delivered, while an operator skips the dead first shard.
 
-        Its source is back after that.
+        Its source comes back after that.
         """
         dead = self.sources[0]
         if not self.invariants.is_known(dead.index):
@@ -276,12 +276,12 @@ class World:
 
     @property
     def _recovery_max_us(self) -> int:
-        """How long recovery may take: a shard whose clock is ahead waits until the others' are there."""
+        """How long recovery may take: a shard whose clock is ahead waits for the others' clocks."""
         ahead_us = max(source.skew_max_us for source in self.sources)
         return RECOVERY_MAX_US + ahead_us - min(source.skew_us for source in self.sources)
 
     def _done(self) -> bool:
-        """Return whether everything is delivered; looks only after a cursor was written."""
+        """Return whether everything is delivered; checks only after a cursor was written."""
         if self._writes_seen == self.invariants.writes:
             return False
         self._writes_seen = self.invariants.writes
@@ -289,10 +289,10 @@ class World:
 
     @property
     def missing(self) -> int:
-        """Headers with rows that somebody has not acknowledged."""
+        """Number of headers with rows that some client has not acknowledged."""
         dead = self._without
-        # An offset range is the same whenever it is read: it cannot go on without a shard that it had. Its
-        # reader then stands still, and what it holds of the rings may stop the others.
+        # An offset range is the same whenever it is read, so it cannot continue without a shard that it had.
+        # Its reader then waits, and the rows that it holds in the rings may stop the others.
         if dead is not None and any(
             isinstance(consumer, RangeReader) and consumer.reads_again(dead) for consumer in self.consumers
         ):
@@ -324,22 +324,22 @@ class World:
         _FAULTS[happening.fault](self, happening)
 
     def later(self, happening: Happening, action: Callable[[], Any]) -> None:
-        """Do something when a fault that lasts ends."""
+        """Run an action when a lasting fault ends."""
         self.loop.after(happening.lasting_us, action)
 
     def pause(self, process: Process, happening: Happening) -> None:
-        """Stop a process for a while."""
+        """Pause a process for a while."""
         process.pause()
         incarnation = process.incarnation
         self.later(happening, lambda: process.incarnation == incarnation and process.wake())
 
     def set_for(self, thing: object, name: str, value: float, happening: Happening) -> None:
-        """Set how likely something is, for a while."""
+        """Set a probability for a while."""
         setattr(thing, name, value)
         self.later(happening, lambda: setattr(thing, name, 0.0))
 
     def active(self, happening: Happening) -> Server:
-        """Return the active server, mostly: faults of others are less interesting."""
+        """Return the active server in most cases, because faults of standbys show less."""
         active = [server for server in self.servers if server.machine is not None]
         return _one(active if active and happening.whom % 4 else self.servers, happening)
 
@@ -383,7 +383,7 @@ def _consumer_away(world: World, happening: Happening) -> None:
 
 def _unsubscribe(world: World, happening: Happening) -> None:
     consumer = _one(world.consumers, happening)
-    # With another consumer of the same id, either's subscription is the other's.
+    # With two consumers of one client id, each shares the other's subscription.
     if sum(other.client_id == consumer.client_id for other in world.consumers) == 1:
         consumer.unsubscribes = True
 
@@ -459,5 +459,5 @@ _FAULTS: dict[Fault, Callable[[World, Happening], Any]] = {
 
 
 def simulate(seed: int, faults: tuple[Fault, ...] = FAULTS, *, telling: bool = False) -> Outcome:
-    """Run the world of a seed; the same seed gives the same outcome, with or without its story."""
+    """Run the world of a seed; the same seed gives the same outcome, with or without the story."""
     return World(seed, schedule_of(seed, faults), telling=telling).run()

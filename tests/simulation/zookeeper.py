@@ -1,7 +1,7 @@
-"""ZooKeeper's ensemble: sessions that expire, nodes with versions and owners, transactions, watches.
+"""A ZooKeeper ensemble: sessions that expire, nodes with versions and owners, transactions, watches.
 
-A session that was not heard of for its timeout expires with its ephemeral nodes; while the ensemble itself is
-away no time counts, as after the election of a new leader.
+A session that is silent for its timeout expires with its ephemeral nodes. While the ensemble itself is
+unavailable no time counts, as during the election of a new leader.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from simulation.process import Process
 
 DESTINATION = "shop"
 TREE = Tree(DESTINATION)
-#: silence after which a session is over
+#: silence after which a session expires
 SESSION_US = 4_000 * MS
-#: how often sessions are looked at
+#: how often sessions are checked
 LOOK_US = 250 * MS
 
 
@@ -51,14 +51,14 @@ class Node:
     """One node."""
 
     data: bytes
-    #: number of the session that it goes with; 0: none
+    #: number of the session that owns it; 0: none
     owner: int = 0
     version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What is known of a node beside its data, called as kazoo calls it."""
+    """The metadata of a node, named as in kazoo."""
 
     version: int
     ephemeralOwner: int  # noqa: N815
@@ -70,7 +70,7 @@ Operation = tuple[str, str, Any, Any]
 
 @dataclass
 class _Change:
-    """What a transaction did so far, and how it is undone."""
+    """The changes of a transaction so far, and how to undo them."""
 
     results: list[Any] = field(default_factory=list)
     undo: list[tuple[str, Node | None]] = field(default_factory=list)
@@ -82,9 +82,9 @@ class ZooKeeper:
     Args:
         loop: its time.
         network: between it and the servers.
-        elected: is told each epoch and who won it.
-        written: is told of each subscription that was written, and the epoch.
-        forgotten: is told of each client id of which a subscription was removed.
+        elected: is called with each epoch and its winner.
+        written: is called for each subscription that was written, with the epoch.
+        forgotten: is called for each client id whose subscription was removed.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class ZooKeeper:
         return session
 
     def request(self, client: Process, session: Session, act: Callable[[], Any]) -> Future:
-        """Run `act`; fails with SessionExpiredError if the session is over."""
+        """Run `act`; fail with SessionExpiredError if the session has expired."""
 
         def run() -> Any:
             if not session.alive:
@@ -129,7 +129,7 @@ class ZooKeeper:
         return self.channel.request(client, session, run)
 
     def end(self, session: Session) -> None:
-        """End a session with its ephemeral nodes, whatever its client thinks."""
+        """Expire a session with its ephemeral nodes; its client may not know it."""
         if session.alive:
             session.alive = False
             self._sessions.pop(session.number, None)
@@ -163,12 +163,12 @@ class ZooKeeper:
         return node.data, Stat(node.version, node.owner)
 
     def ensure(self, path: str) -> None:
-        """Make a node and its parents, as far as they are missing."""
+        """Create a node and its missing parents."""
         for end in [place for place, letter in enumerate(path) if letter == "/" and place] + [len(path)]:
             self._nodes.setdefault(path[:end], Node(b""))
 
     def commit(self, session: Session, operations: Sequence[Operation]) -> list[Any]:
-        """Make all of the changes, or none; return what kazoo returns."""
+        """Apply all of the changes, or none; return what kazoo returns."""
         change = _Change()
         for place, operation in enumerate(operations):
             try:
@@ -217,7 +217,7 @@ class ZooKeeper:
             self._loop.after(self._network.delay_us(), watch)
 
     def _observe(self, session: Session, operations: Sequence[Operation]) -> None:
-        """Tell of elections and of subscriptions that were written."""
+        """Report elections and written subscriptions."""
         clients: dict[str, None] = {}
         for kind, path, _, _ in operations:
             if kind == "set_data" and path == TREE.epoch:
@@ -249,11 +249,11 @@ class ZooKeeper:
         return sorted(name for name in below if "/" not in name)
 
     def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
-        """Refuse: it is read only."""
+        """Refuse: this view is read-only."""
         raise NotImplementedError
 
     def require_epoch(self, epoch: int) -> None:
-        """Refuse: it is read only."""
+        """Refuse: this view is read-only."""
         raise NotImplementedError
 
     def leases(self) -> list[ConsumerLease]:

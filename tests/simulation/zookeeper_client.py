@@ -1,4 +1,4 @@
-"""A client of the simulated ensemble, as far as `actors.coordination.connection` uses kazoo's."""
+"""A client of the simulated ensemble: what `actors.coordination.connection` uses of kazoo's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulation.loop import MS, Future
 from simulation.process import Process
 from simulation.zookeeper import SESSION_US, Operation, Session, ZooKeeper
 
-#: how often a client shows that it is alive, and how soon it connects again
+#: interval of a client's pings, and delay before it reconnects
 PING_US = SESSION_US // 3
 RECONNECT_US = 200 * MS
 
@@ -28,7 +28,7 @@ class Client:
 
     Args:
         zookeeper: the ensemble.
-        process: whose client it is.
+        process: the process that uses it.
     """
 
     def __init__(self, zookeeper: ZooKeeper, process: Process) -> None:
@@ -73,7 +73,7 @@ class Client:
         self.connected = False
 
     def close(self) -> None:
-        """Do nothing more than `stop` did."""
+        """Do nothing: `stop` did everything."""
 
     # ---- requests --------------------------------------------------------------------------------------
 
@@ -96,15 +96,15 @@ class Client:
         return self._ask(children)
 
     def sync_async(self, path: str) -> Answer:
-        """Return when the leader was asked."""
+        """Return once the leader has answered."""
         return self._ask(lambda _: path)
 
     def ensure_path_async(self, path: str) -> Answer:
-        """Make a node and its parents."""
+        """Create a node and its parents."""
         return self._ask(lambda _: self._zookeeper.ensure(path))
 
     def create_async(self, path: str, value: bytes = b"", *, ephemeral: bool = False) -> Answer:
-        """Make a node."""
+        """Create a node."""
 
         def create(session: Session) -> str:
             (result,) = self._zookeeper.commit(session, [("create", path, value, ephemeral)])
@@ -115,11 +115,11 @@ class Client:
         return self._ask(create)
 
     def transaction(self) -> Transaction:
-        """Return a transaction to be filled."""
+        """Return an empty transaction."""
         return Transaction(self)
 
     def commit(self, operations: list[Operation]) -> Answer:
-        """Make all changes of a transaction, or none."""
+        """Apply all changes of a transaction, or none."""
         return self._ask(lambda session: self._zookeeper.commit(session, operations))
 
     def _ask(self, act: Callable[[Session], Any]) -> Answer:
@@ -151,7 +151,7 @@ class Client:
         self._process.after(delay_us, self._ping)
 
     def _ping(self) -> None:
-        """Show that we are alive, or connect again."""
+        """Send a ping, or reconnect."""
         if self._stopped:
             return
         session = self._session or self._zookeeper.connect(self._process)
@@ -192,14 +192,14 @@ class Client:
 
 
 class Transaction:
-    """Operations that are made together, or not at all."""
+    """Operations that are applied together, or not at all."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._operations: list[Operation] = []
 
     def create(self, path: str, value: bytes = b"", *, ephemeral: bool = False) -> None:
-        """Add the making of a node."""
+        """Add the creation of a node."""
         self._operations.append(("create", path, value, ephemeral))
 
     def delete(self, path: str) -> None:
@@ -215,19 +215,19 @@ class Transaction:
         self._operations.append(("check", path, None, version))
 
     def commit_async(self) -> Answer:
-        """Make all changes, or none."""
+        """Apply all changes, or none."""
         return self._client.commit(self._operations)
 
 
 class Answer:
-    """What a request will be answered with, as kazoo's IAsyncResult."""
+    """The future answer to a request, like kazoo's IAsyncResult."""
 
     def __init__(self, result: Future, process: Process) -> None:
         self._result = result
         self._process = process
 
     def get(self, timeout: float) -> Any:
-        """Return the answer, waiting so many seconds for it."""
+        """Return the answer; wait for it up to the timeout."""
         if not self._process.host.wait_for(self._result, timeout):
             raise KazooTimeoutError
         return self._result.result()
