@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -150,3 +150,9 @@ def open_still(connection: socket.socket) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def close(connections: Iterable[socket.socket]) -> None:
+    """Close connections that greeted nobody: a server that ends waits 20 s for the greeting of each."""
+    for each in connections:
+        each.close()

@@ -17,6 +17,7 @@ from guarded_server import (
     NO_TOKEN,
     Guarded,
     ask,
+    close,
     connected,
     ended,
     open_still,
@@ -129,9 +130,8 @@ def test_a_shards_rows_are_watched_over_as_well():
     with pytest.raises(flight.FlightUnavailableError):
         client.do_get(flight.Ticket(bytes(256 * MIB)), NO_TOKEN)
     client.close()
+    close(crowd)
     gateway_client.close()
-    for each in crowd:
-        each.close()
 
 
 def test_the_oldest_unauthenticated_connection_is_closed_for_another():
@@ -141,6 +141,7 @@ def test_the_oldest_unauthenticated_connection_is_closed_for_another():
         later = silent(server.port, 2)
         assert all(map(ended, first[:2]))
         assert all(map(open_still, first[2:] + later))
+        close(first + later)
 
 
 def test_who_shows_a_wrong_token_stays_unauthenticated():
@@ -177,6 +178,7 @@ def test_what_unauthenticated_connections_bring_is_added_up():
                 each.sendall(pings)
         until(lambda: sum(map(open_still, crowd)) < len(crowd), "one at least was closed")
         assert ask(good) == b"1"
+        close(crowd)
 
 
 @pytest.mark.parametrize(("location", "host"), [("[::1]", "[::1]"), ("[::]", "127.0.0.1"), ("[::]", "[::1]")])

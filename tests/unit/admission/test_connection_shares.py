@@ -15,6 +15,7 @@ from guarded_server import (
     NO_TOKEN,
     Guarded,
     ask,
+    close,
     connected,
     open_still,
     serving,
@@ -93,6 +94,7 @@ def test_whose_call_is_let_in_during_a_look_is_known_in_that_look():
         server.look()
         assert (server.refusals, server.owners) == (0, ["reader"])
         assert all(map(open_still, crowd))
+        close(crowd)
 
 
 @contextmanager
