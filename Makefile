@@ -2,8 +2,8 @@
 .PHONY: help setup demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
-# Three processes share the tests, by whole files: more than two cores, because tests also wait. A run of selected tests
-# (ARGS) uses one process, because starting three costs more than it saves.
+# Three processes share the tests, by whole files: three also on two cores, because tests wait as well as compute. A run
+# of selected tests (ARGS) uses one process, because it does not need what three cost to start.
 SHARED := -n 3 --dist loadfile --no-loadscope-reorder
 
 help: ## show this
