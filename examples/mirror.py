@@ -75,7 +75,7 @@ def main() -> None:
         target = MySqlTable(options.target, os.environ.get("MIRROR_PASSWORD", ""), keys, options.target_ca)
     else:
         target = ParquetTable(Path(options.target), keys)
-    # Times are UTC on their way, whatever the machines' zones are.
+    # Times are exchanged in UTC, independent of the machines' zones.
     spark = SparkSession.builder.appName("mirror").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     spark.dataSource.register(CanalGroupDataSource)
     changes = (
