@@ -1,8 +1,8 @@
 """The benchmarks' command line.
 
-A benchmark is a module of this package with `measure(size: float) -> dict[str, Any]`: 1.0 is the size that
-two processors finish in three minutes at most, and what it returns is a JSON object. One that can measure
-other makes of servers than MariaDB takes an `engine` as well.
+A benchmark is a module of this package with `measure(size: float) -> dict[str, Any]`. Size 1.0 takes at most
+three minutes on two processors. The result can be written as a JSON object. A benchmark that can also measure
+MySQL servers takes an `engine` as well.
 """
 
 from __future__ import annotations
@@ -29,13 +29,18 @@ def main() -> None:
     """Run the chosen benchmarks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=benchmarks.__doc__)
     parser.add_argument("name", choices=[*names(), "all"], help="which one")
-    parser.add_argument("--size", type=float, default=1.0, help="how much work, as a multiple of the usual")
     parser.add_argument(
-        "--engine", choices=[*Engine], default=Engine.MARIADB, help="make of the servers (parse and group)"
+        "--size", type=float, default=1.0, help="amount of work, as a multiple of the default"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=[*Engine],
+        default=Engine.MARIADB,
+        help="kind of the database servers (parse and group)",
     )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     chosen = parser.parse_args()
-    tune_malloc()  # as the actors do: what consumes here is measured with them
+    tune_malloc()  # as in the actors, because this process is measured with them
     wanted = names() if chosen.name == "all" else [chosen.name]
     results = {}
     for name in wanted:

@@ -1,4 +1,4 @@
-"""Events: binlog events made in memory, of a table of eleven mixed columns, some of them null."""
+"""Events: binlog events made in memory, for a table of eleven columns of mixed types, some of them null."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UTF8MB4 = 255
 
 
 def packed(value: bytes) -> bytes:
-    """Return bytes with their length, below 251, before them."""
+    """Return bytes prefixed with their length, which is below 251."""
     return bytes([len(value)]) + value
 
 

@@ -1,7 +1,7 @@
-"""Load: what the benchmarks' servers hold. Tables and procedures stand in no binlog, the rows do.
+"""Load: what the benchmarks' servers hold. The rows are in the binlogs; tables and procedures are not.
 
-A table of eleven mixed columns, filled on the server itself by a procedure: nothing of ours is in the way, so
-that millions of rows are written in seconds.
+A procedure on the server itself fills a table of eleven columns of mixed types. No client is involved, so
+millions of rows are written in seconds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PREPARE = (
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What lies in the binlogs, over all servers."""
+    """What the binlogs of all servers hold together."""
 
     rows: int
     transactions: int
@@ -68,7 +68,7 @@ class Backlog:
 def servers(
     engine: Engine = Engine.MARIADB, count: int = SHARDS, options: Sequence[str] = ()
 ) -> Iterator[list[DatabaseServer]]:
-    """Run prepared servers with empty tables; leaving ends them."""
+    """Run prepared servers with empty tables; leaving the context stops them."""
     made = make(engine, count)
     try:
         for server in made:
@@ -102,14 +102,14 @@ def _seed(seed: int, chance: random.Random) -> str:
 
 
 def fill(made: Sequence[DatabaseServer], procedure: str, times: int, *, anew: bool = True) -> Backlog:
-    """Let a procedure write so often into each server.
+    """Call a procedure that writes, on each server.
 
     Args:
         made: the servers.
         procedure: `bulk` (a transaction of `BULK_ROWS` rows each time), `small` (of one row), `huge` (one
             transaction of `BULK_ROWS` rows times `times`).
-        times: how often, on each server.
-        anew: whether tables and binlogs are emptied before.
+        times: calls on each server.
+        anew: whether tables and binlogs are emptied first.
 
     Returns:
         What this call wrote.
@@ -137,9 +137,9 @@ def binlogs(server: DatabaseServer) -> list[tuple[str, int]]:
 
 @contextmanager
 def paused(made: Sequence[DatabaseServer]) -> Iterator[None]:
-    """Let servers do nothing for a while, so that reading begins when the clock does.
+    """Pause servers, so that reading begins when the clock starts.
 
-    They are stopped as processes: who connects meanwhile waits for their greeting, and is in at once.
+    Their processes are stopped: a client that connects meanwhile gets the greeting when they resume.
     """
     pids = [server.pid for server in made if server.pid is not None]
     for pid in pids:
@@ -152,7 +152,7 @@ def paused(made: Sequence[DatabaseServer]) -> Iterator[None]:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """Return the most memory that a process had resident so far, MiB; 0: it is gone."""
+    """Return the peak resident memory of a process so far, MiB; 0 if it has ended."""
     with contextlib.suppress(OSError), Path(f"/proc/{pid}/status").open() as status:
         for line in status:
             if line.startswith("VmHWM:"):
@@ -161,7 +161,7 @@ def peak_rss_mib(pid: int) -> float:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time that a process used so far, seconds; 0: it is gone."""
+    """Return the processor time that a process used so far, seconds; 0 if it has ended."""
     with contextlib.suppress(OSError):
         user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -22,7 +22,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from conf.load import build_instance
 
 DESTINATION = "bench"
-#: batches that the consumer has on their way
+#: batches that the consumer prefetches
 OUTSTANDING = 2
 #: how long an instance may take to be ready, seconds
 WAIT_S = 60.0
@@ -32,7 +32,7 @@ _LOOK_EVERY_S = 0.05
 
 @contextmanager
 def instance(made: Sequence[DatabaseServer], **overrides: Any) -> Iterator[Instance]:
-    """Run an instance with the settings of preset `memory` from the earliest binlog on."""
+    """Run an instance with preset `memory`, from the earliest binlog."""
     with tempfile.TemporaryDirectory(prefix="cg-bench-") as name:
         password = Path(name, "password")
         password.write_text(CANAL_PASSWORD)
@@ -90,7 +90,7 @@ def processes(reader: Consumer | GatewayClient) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Passage:
-    """What passed through to a consumer."""
+    """What a consumer received."""
 
     rows: int = 0
     batches: int = 0
@@ -98,13 +98,13 @@ class Passage:
 
 
 def read_all(reader: Consumer, rows: int, since_s: float, outstanding: int = OUTSTANDING) -> Passage:
-    """Read and acknowledge typed rows until so many came, as `Consumer.prefetch` reads them.
+    """Read typed rows with `Consumer.prefetch` and acknowledge them, until `rows` have come.
 
     Args:
         reader: a subscribed consumer.
         rows: how many will come.
         since_s: when the clock started, `time.monotonic`.
-        outstanding: batches that are on their way or read and not yet acknowledged, at most.
+        outstanding: most batches that are requested or read and not yet acknowledged.
     """
     passage = Passage()
     prefetch = reader.prefetch(lambda batch: batch.table(NAME), depth=outstanding, timeout=_SILENCE_S)

@@ -1,6 +1,6 @@
-"""Rivals: what else reads the same binlogs, measured beside the pipeline.
+"""Rivals: other readers of the same binlogs, measured for comparison with the pipeline.
 
-A raw dump copies binlogs and looks at nothing: as fast as a server gives them out. mysql-replication decodes
+A raw dump copies binlogs without decoding them, as fast as a server sends them. mysql-replication decodes
 rows in Python.
 """
 
@@ -34,7 +34,7 @@ _OK = 0
 
 
 def raw_dumps(made: Sequence[DatabaseServer]) -> tuple[float, str]:
-    """Dump all servers' binlogs side by side; return bytes a second, all together, and who did it."""
+    """Dump all servers' binlogs in parallel; return total bytes per second, and the name of the reader."""
     clients = [_client(server) for server in made]
     sizes = [sum(size for _, size in binlogs(server)) for server in made]
     with tempfile.TemporaryDirectory(prefix="cg-bench-") as folder:
@@ -53,7 +53,7 @@ def raw_dumps(made: Sequence[DatabaseServer]) -> tuple[float, str]:
 
 
 def _client(server: DatabaseServer) -> list[str] | None:
-    """Return how the server's own client for binlogs is called; None: it is not installed.
+    """Return the command of the server's own client for binlogs, or None if it is not installed.
 
     Neither encrypts: the pipeline's connections are not encrypted either.
     """
@@ -83,7 +83,7 @@ def _dump(client: list[str] | None, server: DatabaseServer, result: str) -> list
 
 
 def replication_rows_per_s(made: Sequence[DatabaseServer], rows: int) -> float | None:
-    """Merge the first rows of all servers with mysql-replication and a heap; None: it is not installed."""
+    """Merge rows of all servers with mysql-replication and a heap; None if it is not installed."""
     asked = json.dumps([[_account(server) for server in made], binlogs(made[0])[0][0], rows])
     command = [sys.executable, "-m", __name__, "replication", asked]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
@@ -116,7 +116,7 @@ def _raw(account: dict[str, Any], first: str) -> int:
 
 
 def _replication(accounts: list[dict[str, Any]], first: str, rows: int) -> float | None:
-    """Merge so many rows by time; return the seconds it took."""
+    """Merge `rows` rows by time; return the seconds it took."""
     if importlib.util.find_spec("pymysqlreplication") is None:
         return None
     library = importlib.import_module("pymysqlreplication")

@@ -1,9 +1,9 @@
-"""Group: how fast a whole instance drains the backlog of four servers, and its rivals beside it.
+"""Group: how fast a whole instance drains the backlog of four servers, compared with its rivals.
 
-The clock runs from the moment the servers go on, which were paused, until a consumer has acknowledged the
-last row: connections, parsing, rings, timeline, ledger, gateway and the client's own decoding are in it,
-starting processes is not. Two backlogs: `bulk`, transactions of a hundred rows of eleven mixed columns, and
-`small`, of one row.
+The clock runs from the moment when the paused servers resume until a consumer has acknowledged the last row.
+It includes connections, parsing, rings, timeline, ledger, gateway and the client's own decoding, but not the
+start of processes. There are two backlogs: `bulk`, transactions of a hundred rows of eleven columns of mixed
+types, and `small`, transactions of one row.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from canal_group.demo.database.server_process import DatabaseServer
 
 #: rows of each backlog, over all servers
 _BULK, _SMALL = 8_000_000, 400_000
-#: mysql-replication reads so many of them
+#: rows that mysql-replication reads of each
 _REPLICATION_ROWS = 40_000
 
 
 def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
-    """Return rows a second and the ratios for both backlogs."""
+    """Return rows per second and the ratios for both backlogs."""
     with servers(engine) as made:
         bulk = _measured(made, "bulk", int(_BULK * size) // SHARDS // BULK_ROWS)
         small = _measured(made, "small", int(_SMALL * size) // SHARDS)
@@ -37,7 +37,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
 def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dict[str, Any]:
     backlog = fill(made, procedure, times)
     rival = replication_rows_per_s(made, min(_REPLICATION_ROWS, backlog.rows // 4))
-    # Before and after, for a machine may change its speed meanwhile: what is compared is the time they took.
+    # Before and after, because a machine's speed may change meanwhile; the times are compared.
     before, raw_by = raw_dumps(made)
     passage = drained(made, backlog)
     after, _ = raw_dumps(made)
@@ -45,7 +45,7 @@ def _measured(made: Sequence[DatabaseServer], procedure: str, times: int) -> dic
 
 
 def drained(made: Sequence[DatabaseServer], backlog: Backlog) -> Passage:
-    """Launch an instance, let the servers go on, and read everything."""
+    """Launch an instance, resume the servers, and read everything."""
     with ExitStack() as pause:
         pause.enter_context(paused(made))
         with instance(made) as running:

@@ -1,17 +1,17 @@
 """Latency: from a commit to the consumer that has its row, at a steady rate.
 
-Four shards take one-row transactions, each at its own even pace; one consumer reads typed rows and
-acknowledges. The writer's clock is the consumer's, so that latency is the arrival of a row at the consumer
-less the moment its commit was answered. What can be told of its parts, in the order in which they come:
+Four shards take one-row transactions, each at its own even pace. One consumer reads typed rows and
+acknowledges. Writer and consumer use one clock: latency is the time when a row arrives at the consumer, less
+the time when its commit was answered. The parts that can be measured, in order:
 
-- `commit`: the statement on its way to the server and back (not part of the latency);
-- `merge`: from the answered commit to the answer of a get whose batch has it: binlog, parsing, ring, poll,
-  and the wait until no shard can come before it any more;
+- `commit`: the statement's way to the server and back (not part of the latency);
+- `merge`: from the answered commit to the answer of the get whose batch has it: binlog, parsing, ring, poll,
+  and the wait until no shard can still precede it;
 - `rows`: from that answer to the rows, fetched from the shards and put in order;
 - `ack`: until the acknowledgement of its batch is answered (not part of the latency).
 
-On MySQL, whose commits are stamped in microseconds; on MariaDB, which stamps whole seconds, where MySQL
-cannot be had.
+It uses MySQL, which stamps commits in microseconds; if MySQL is not available, MariaDB, which stamps whole
+seconds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from canal_group.demo.database.server_process import DatabaseServer, ServerMissi
 #: one-row transactions a second, on each shard
 _RATE = 250
 _SECONDS = 20.0
-#: what is committed in the first seconds does not count: every path is walked for the first time
+#: commits of the first seconds are not counted: every code path runs for the first time
 _WARM_UP_S = 2.0
-#: between the first ids of two writers
+#: distance between the first ids of two writers
 _STRIDE = 10**9
 _SILENCE_S = 30.0
 _INSERT = (
@@ -48,7 +48,7 @@ _INSERT = (
 
 
 class _Writer(threading.Thread):
-    """Commits rows with ids of its own at an even pace, and remembers when."""
+    """Commits rows with its own ids at an even pace, and records the times."""
 
     def __init__(self, server: DatabaseServer, shard: int, count: int) -> None:
         super().__init__(name=f"writer-{shard}", daemon=True)
@@ -67,7 +67,7 @@ class _Writer(threading.Thread):
                 contextlib.closing(self._server.connect(SCHEMA)) as connection,
                 connection.cursor() as cursor,
             ):
-                # Shards do not commit in the same moments.
+                # Shards do not commit at the same moments.
                 begin_s = time.monotonic() + self._shard / SHARDS / _RATE
                 for index in range(self.count):
                     pause.wait(max(0.0, begin_s + index / _RATE - time.monotonic()))
@@ -141,7 +141,7 @@ def _skip_what_is_there(reader: Consumer, rows: int) -> None:
 
 
 def _arrivals(reader: Consumer, writers: Sequence[_Writer]) -> tuple[Any, Any, Any, Any]:
-    """Read everything; return ids, and when their batch was got, its rows were there, it was acknowledged."""
+    """Read everything; return ids, and when their batch was got, its rows had come, it was acknowledged."""
     ids, times, left = [], [], sum(writer.count for writer in writers)
     while left > 0:
         batch = reader.get_without_ack(timeout=_SILENCE_S)

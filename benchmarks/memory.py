@@ -1,8 +1,8 @@
-"""Memory: the most that each process has resident while a backlog passes through rings of 16 MiB.
+"""Memory: the peak resident memory of each process while a backlog passes through rings of 16 MiB.
 
-First many transactions of a hundred rows, then one transaction on a single shard that is far larger than its
-ring. `--size 8` makes them 2 GB of binlogs and 5 million rows. The numbers are the kernel's own peaks
-(VmHWM); an idle Ray actor with its libraries is 150 to 200 MiB of each.
+The backlog is first many transactions of a hundred rows, then one transaction on a single shard that is far
+larger than its ring. With `--size 8` that is 2 GB of binlogs and 5 million rows. The figures are the kernel's
+peaks (VmHWM). They include 150 to 200 MiB of an idle Ray actor with its libraries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RING = {"mode": "memory", "size": _RING_MIB * 1024, "memunit_bytes": 1024}
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return the peaks of every process behind the backlog and the huge transaction."""
+    """Return the peaks of every process after the backlog and after the huge transaction."""
     with servers() as made:
         many = fill(made, "bulk", int(_BACKLOG_ROWS * size) // SHARDS // BULK_ROWS)
         huge = fill(made[:1], "huge", int(_HUGE_ROWS * size) // BULK_ROWS, anew=False)
@@ -49,5 +49,5 @@ def measure(size: float) -> dict[str, Any]:
 
 
 def _peaks(reader: Consumer) -> dict[str, float]:
-    """Return the peak of every process of the instance, and of ours, which consumes."""
+    """Return the peak of every process of the instance, and of this one, which consumes."""
     return {name: peak_rss_mib(pid) for name, pid in processes(reader).items()}

@@ -1,18 +1,18 @@
-"""Parse: how fast a binlog becomes Arrow chunks, beside what else reads binlogs.
+"""Parse: how fast a binlog becomes Arrow chunks, compared with other binlog readers.
 
-Two kinds of transactions, of a table of eleven mixed columns:
+There are two kinds of transactions, of a table of eleven columns of mixed types:
 
     bulk     of 100 rows (from a server) or many events of 100 rows (in memory)
     small    of one row: its GTID, BEGIN, table map, rows and commit are events as well
 
-`rows_per_s` and `ratio_to_mysql_replication`: from packets in memory. Both are given the same events, header
-and checksum included. Ours runs as it does behind a socket, over the checksum, which it verifies, to closed
-chunks of Arrow rows; mysql-replication parses the events and reads their rows into dicts, and verifies
-nothing. Speed is rows per second of the thread's own processor time.
+`rows_per_s` and `ratio_to_mysql_replication`: from packets in memory. Both readers get the same events with
+header and checksum. Ours works as on a socket: it verifies the checksum and builds closed chunks of Arrow
+rows. mysql-replication parses the events, reads their rows into dicts, and verifies nothing. Speed is rows
+per second of the thread's own processor time.
 
-`ratio_to_raw_dump`: from a live server, over TCP. Ours connects, asks for the dump, and closes chunks of all
-rows; the other is the server's own client, which writes the same bytes to a file and looks at nothing. Speed
-is the binlog's bytes per second that pass on the clock.
+`ratio_to_raw_dump`: from a live server, over TCP. Ours connects, requests the dump, and builds chunks of all
+rows. The other reader is the server's own client, which writes the same bytes to a file without decoding
+them. Speed is the binlog's bytes per second of wall-clock time.
 
 Each ratio is the median of rounds in which both run one after the other.
 """
@@ -50,7 +50,7 @@ _ROUNDS = 5
 IN_MEMORY = {"bulk": (100, 0, 400_000, 2_000), "small": (1, 1, 200_000, 1_000)}
 #: transactions on a server
 _TRANSACTIONS = {"bulk": 20_000, "small": 120_000}
-#: a statement's text beside its rows is sent to those who ask for it: the client does, ours does not
+#: the server sends statement texts with rows only on request: its client requests them, ours does not
 _OPTIONS = ("--binlog-annotate-row-events=OFF",)
 _PACKET_MAX = 0xFFFFFF
 _SERVER_ID = 4_000_001
@@ -75,7 +75,7 @@ def in_memory(name: str, size: float) -> dict[str, float]:
     ours, theirs = (max(an_event, int(each * size)) // an_event * an_event for each in rows)
     our_events, their_events = (events_of(each, an_event, a_transaction or each) for each in (ours, theirs))
     packets = packets_of(our_events)
-    run_ours(packets_of(their_events))  # both are warm then
+    run_ours(packets_of(their_events))  # warm up both
     run_theirs(their_events)
     rounds = [
         (rows_per_s(run_ours, packets, ours), rows_per_s(run_theirs, their_events, theirs))
@@ -122,7 +122,7 @@ def rows_of(chunk: Chunk | None) -> int:
 
 
 class _Control:
-    """Stands for mysql-replication's second connection: asked for two facts only."""
+    """Replaces mysql-replication's second connection, which is asked for two facts only."""
 
     charset = "utf8mb4"
 
@@ -151,7 +151,7 @@ def run_theirs(events: Sequence[bytes]) -> int:
 
 
 def rows_per_s(run: Callable[[_T], int], events: _T, rows: int) -> float:
-    """Return a decoder's speed over events that hold so many rows."""
+    """Return a decoder's speed over events that hold `rows` rows."""
     begin = time.thread_time()
     found = run(events)
     elapsed_s = time.thread_time() - begin
@@ -177,7 +177,7 @@ def from_server(server: DatabaseServer, backlog: Backlog) -> dict[str, Any]:
 
 
 def streamed_s(server: DatabaseServer, rows: int) -> float:
-    """Read a server's binlog from its beginning until so many rows stand in chunks; return the seconds."""
+    """Read a server's binlog from its start until `rows` rows are in chunks; return the seconds."""
     where = server.address()
     address = SourceAddress("s1", where.host, where.port, where.user, where.password, _SERVER_ID)
     start = Position(binlogs(server)[0][0], 4)

@@ -1,9 +1,9 @@
-"""Scale: what merging costs a transaction, by the number of shards; headers only, no rows, no servers.
+"""Scale: the cost of merging per transaction, by number of shards; headers only, no rows, no servers.
 
 The same transactions in the same time come from 4, 16, 64 or 256 shards. Each shard reports in turn, as its
-polls are answered: a run of headers, of a time that overlaps those of all the others, and after each report
-the timeline lets out what may go. So with more shards each report lets out a little of every shard: the case
-that hurts most.
+polls are answered. A report is a run of headers whose times overlap those of all other shards, and after each
+report the timeline releases what may go out. So with more shards each report releases a few headers of every
+shard, which is the most expensive case.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from merge.order.timeline import Timeline
 from merge.values.header import HEADER, WHOLE, HeaderRun
 
 SHARDS = (4, 16, 64, 256)
-#: transactions that every number of shards merges
+#: transactions merged for each number of shards
 _TRANSACTIONS = 1 << 19
 #: headers of a report
 _RUN = 256
-#: each is measured so often, by turns; the fastest counts
+#: measurements of each, taken in turn; the fastest counts
 _ROUNDS = 3
 _NAMES = ("mysql-bin.000001", "0-1")
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return microseconds a transaction for each number of shards, and the last divided by the first."""
+    """Return microseconds per transaction for each number of shards, and the last divided by the first."""
     total = max(int(_TRANSACTIONS * size), 2 * _RUN * SHARDS[-1])
     best = dict.fromkeys(SHARDS, float("inf"))
     for _ in range(_ROUNDS):
@@ -42,7 +42,7 @@ def measure(size: float) -> dict[str, Any]:
 
 
 def _merged_us(shards: int, total: int) -> float:
-    """Merge once; return microseconds a transaction."""
+    """Merge once; return microseconds per transaction."""
     reports = _reports(shards, total)
     timeline = Timeline([0] * shards)
     out = 0
@@ -63,8 +63,8 @@ def _merged_us(shards: int, total: int) -> float:
 def _reports(shards: int, total: int) -> list[tuple[int, HeaderRun]]:
     """Return the shards' reports in the order in which they come.
 
-    A transaction a microsecond, by chance from any shard. A shard's runs begin at a phase of its own, so that
-    its reports fall between those of the others.
+    There is one transaction per microsecond, from a random shard. Each shard's runs start at a phase of its
+    own, so that its reports fall between those of the others.
     """
     chance = np.random.default_rng(1)
     home = chance.integers(0, shards, total)

@@ -1,14 +1,14 @@
-"""Spark: how fast a streaming query drains the backlog of four servers, and the Arrow client beside it.
+"""Spark: how fast a streaming query drains the backlog of four servers, compared with the Arrow client.
 
 Both read the same binlogs through an instance of their own, whose rings are full when they begin. Both are
-measured behind their first batch: the client to the last row, which it acknowledged; the query to the commit
-of the last micro-batch into Spark's `noop` sink. Spark runs as `local[2]` with its usual settings; rings and
-micro-batches are as docs/spark.md advises where much is to be read. The JVM compiles while the first queries
-run, so there are several: one that warms it up, two with chosen columns, and the one that the rest of the
-figures are of.
+measured after their first batch: the client until it has acknowledged the last row, the query until the
+commit of the last micro-batch into Spark's `noop` sink. Spark runs as `local[2]` with its default settings.
+Rings and micro-batches are as docs/spark.md advises for a large backlog. The JVM compiles while the first
+queries run, so there are several: one to warm it up, two with selected columns, and one for all other
+figures.
 
-Then the query goes on, and gets micro-batches of few rows, and of none: what is left of their time without
-the wait for rows is what each micro-batch costs.
+Then the query continues with micro-batches of few rows and of none. Their time, less the wait for rows, is
+the cost of a micro-batch.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _CLIENT = "spark"
 _READY_S, _END_S, _SILENCE_S = 60.0, 240.0, 60.0
 #: micro-batches of few rows, and of none
 _SMALL = 10
-#: what of a real query's columns leaves most of the added ones out, and a few of them
+#: selected columns as in real queries: without most of the added columns, and a smaller selection
 _CHOSEN = "id,customer,amount,state,quantity,changed_at,_change_type,_seq"
 _FEW = "id,amount,_change_type,_seq"
-#: rings that hold the next micro-batches while Spark has one
+#: rings that hold the next micro-batches while Spark processes one
 _RINGS = {"size": 1 << 17}
 _MICRO_BATCH = {"partitions": 2, "maxRowsPerBatch": 1_000_000}
 
 
 @dataclass(frozen=True, slots=True)
 class _Drained:
-    """How a backlog was read, behind the first batch."""
+    """How a backlog was read, after the first batch."""
 
     rows: int
     took_s: float
@@ -67,7 +67,7 @@ class _Drained:
 
 
 def measure(size: float) -> dict[str, Any]:
-    """Return rows a second of the query, and over the Arrow client's; what a micro-batch costs; memory."""
+    """Return the query's rows per second, its ratio to the Arrow client, a micro-batch's cost, and memory."""
     with servers() as made:
         backlog = fill(made, "bulk", int(_ROWS * size) // SHARDS // BULK_ROWS)
         client = _client(made, backlog.rows)
@@ -116,7 +116,7 @@ def _client(made: Sequence[DatabaseServer], rows: int) -> _Drained:
 def _spark(
     made: Sequence[DatabaseServer], rows: int, *, then_small: bool = False, **chosen: str
 ) -> tuple[_Drained, list[dict[str, Any]], dict[str, int], dict[str, float]]:
-    """Return how a query drained the backlog, its micro-batches, what small ones cost, and the memory."""
+    """Return how a query drained the backlog, its micro-batches, the cost of small ones, and the memory."""
     with instance(made, store=_RINGS) as running:
         _wait_for_rows(running)
         with _query(running, chosen) as query:
@@ -133,7 +133,7 @@ def _spark(
 
 
 def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str, int]:
-    """Return what micro-batches of a transaction of the table, and of one of another table, cost, ms."""
+    """Return the cost of a micro-batch with a transaction of the table, and of another table, ms."""
     found: dict[str, int] = {}
     for name, statement in (
         ("small_batch_ms", "CALL bulk(1)"),
@@ -149,19 +149,19 @@ def _small(made: Sequence[DatabaseServer], query: Any, before: int) -> dict[str,
 
 
 def _until(query: Any, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-    """Return the progress of the micro-batches so far, as soon as they are enough."""
+    """Wait for enough micro-batches; return their progress."""
     deadline_s, seen = time.monotonic() + _END_S, ""
     while time.monotonic() < deadline_s:
-        # All of them are asked for only when there is another: that costs the JVM time, and this process.
+        # All are requested only when there is a new one: a request costs time here and in the JVM.
         last = query.lastProgress
         if last is not None and last["timestamp"] != seen:
             seen = last["timestamp"]
-            # Triggers that found nothing have a progress as well, now and then.
+            # Triggers that found nothing sometimes have a progress as well.
             batches = [dict(each) for each in query.recentProgress if "addBatch" in each["durationMs"]]
             if enough(batches):
                 return batches
         query.awaitTermination(0.05)
-    raise RuntimeError(f"the query has not come to it within {_END_S:g} s")
+    raise RuntimeError(f"the query did not get as far as expected within {_END_S:g} s")
 
 
 def _as_many(least: int, batches: list[dict[str, Any]]) -> bool:
@@ -169,7 +169,7 @@ def _as_many(least: int, batches: list[dict[str, Any]]) -> bool:
 
 
 def _cost_ms(progress: Mapping[str, Any]) -> float:
-    """Return what a micro-batch took, without the wait for its rows."""
+    """Return the duration of a micro-batch without the wait for its rows."""
     took = progress["durationMs"]
     return float(took["triggerExecution"] - took["latestOffset"])
 
@@ -197,7 +197,7 @@ def _wait_for_rows(running: Instance) -> None:
 
 @contextmanager
 def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
-    # Only here: the other benchmarks do not wait for Spark to load.
+    # Imported here, so that the other benchmarks do not wait for Spark to load.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     from canal_group.spark import CanalGroupDataSource  # noqa: PLC0415
@@ -230,7 +230,7 @@ def _query(running: Instance, chosen: Mapping[str, str]) -> Iterator[Any]:
 
 
 def _clock(running: Instance) -> Callable[[], dict[str, float]]:
-    """Return what tells the processor time of each kind of process since now, seconds."""
+    """Return a function that tells the processor time of each kind of process from now on, seconds."""
     door = GatewayClient(running.uri, DESTINATION)
     status = door.ask("status")
     door.close()
@@ -248,7 +248,7 @@ def _clock(running: Instance) -> Callable[[], dict[str, float]]:
 
 
 def _memory() -> dict[str, float]:
-    """Return the most memory of the JVM, of its driver's Python and of the largest worker, MiB."""
+    """Return the peak memory of the JVM, of its driver's Python and of the largest worker, MiB."""
     peaks: dict[str, float] = {}
     for pid, kind in _sparks().items():
         peaks[kind] = max(peaks.get(kind, 0.0), peak_rss_mib(pid))
@@ -256,7 +256,7 @@ def _memory() -> dict[str, float]:
 
 
 def _sparks() -> dict[int, str]:
-    """Return this process, which is the client, and what of Spark's are its descendants, by what they do."""
+    """Return this process, which is the client, and its descendants of Spark, by their role."""
     parents, found = {}, {os.getpid(): "client"}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -3,17 +3,17 @@ r"""Keep a replica of a merged table equal to what the shards hold, with Spark: 
     spark-submit examples/mirror.py --destination shop --table shop.orders --keys id \
         --target replica/orders --checkpoint checkpoints/orders
 
-Each micro-batch is brought down to the last change of each key, by `_seq`, and applied as upserts and
-deletes. One that comes again, after whatever died, is the same one, so applying it again changes nothing:
-the replica is exact after every micro-batch. One table a query; another one takes a client id of its own.
+Each micro-batch is reduced to the last change of each key, by `_seq`, and applied as upserts and deletes. A
+repeated micro-batch has the same rows, whichever process failed, so applying it again changes nothing: the
+replica is exact after every micro-batch. A query mirrors one table; another table needs another client id.
 
-The target is a folder that driver and executors see, or mysql://user@host:port/schema.table: a table that
-exists, with the keys as its primary key and columns of the same names; its password is MIRROR_PASSWORD.
-With --target-ca the server is reached by TLS or not at all, and has to prove that it is that host. Without it
-whoever answers there can ask for the password: let it be a server, and a way to it, that you trust.
+The target is a folder that driver and executors can access, or mysql://user@host:port/schema.table. That
+table must exist, with the keys as its primary key and columns of the same names. The environment variable
+MIRROR_PASSWORD holds the password. With --target-ca the server must use TLS and prove that it is that host.
+Without it an impostor of the server can ask for the password, so use a server and a network that you trust.
 
-It holds what the stream has brought since its beginning: begin with an empty one where the sources' binlogs
-begin, or with a copy of the table that is younger than the stream's beginning.
+The target receives what the stream has read since its start. Begin with an empty target and the start of the
+sources' binlogs, or with a copy of the table that was taken after the start of the stream.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from canal_group.spark.shapes import CHANGE
 
 #: rows of one statement's parameters
 ROWS = 1_000
-#: parts of a table in Parquet; a micro-batch writes those anew that it has keys of
+#: parts of a table in Parquet; a micro-batch rewrites those that contain its keys
 BUCKETS = 16
-#: seconds between two looks at the query's progress
+#: seconds between two checks of the query's progress
 LOOK_S = 1
 
 
 def main() -> None:
-    """Mirror until stopped, or what is there now (`--once`)."""
+    """Mirror until stopped, or only what is committed now (`--once`)."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,15 +59,15 @@ def main() -> None:
     parser.add_argument("--destination", required=True)
     parser.add_argument("--client", default="mirror")
     parser.add_argument("--table", required=True, help="schema.table, after routes")
-    parser.add_argument("--keys", required=True, help="primary key, columns parted by commas")
+    parser.add_argument("--keys", required=True, help="primary key: column names separated by commas")
     parser.add_argument("--target", required=True, help="a folder, or mysql://user@host:port/schema.table")
-    parser.add_argument(
-        "--target-ca", help="authorities that sign that server's certificate, PEM; on executors, too"
-    )
+    parser.add_argument("--target-ca", help="PEM file of the target's authorities, on executors too")
     parser.add_argument("--checkpoint", required=True)
-    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the source, any number")
-    parser.add_argument("--progress", type=Path, help="add the query's progress to this file, for plot.py")
-    parser.add_argument("--once", action="store_true", help="end at what was committed until now")
+    parser.add_argument(
+        "--option", action="append", default=[], help="option of the source, NAME=VALUE; may be repeated"
+    )
+    parser.add_argument("--progress", type=Path, help="append the query's progress to this file, for plot.py")
+    parser.add_argument("--once", action="store_true", help="stop after what is committed now")
     options = parser.parse_args()
     keys = options.keys.split(",")
     target: MySqlTable | ParquetTable
@@ -75,7 +75,7 @@ def main() -> None:
         target = MySqlTable(options.target, os.environ.get("MIRROR_PASSWORD", ""), keys, options.target_ca)
     else:
         target = ParquetTable(Path(options.target), keys)
-    # Times are UTC on their way, whatever the machines' zones are.
+    # Times are exchanged in UTC, independent of the machines' zones.
     spark = SparkSession.builder.appName("mirror").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     spark.dataSource.register(CanalGroupDataSource)
     changes = (
@@ -92,7 +92,7 @@ def main() -> None:
     def apply(rows: DataFrame, number: int) -> None:
         latest = last_of_each_key(rows, keys).cache()
         count, newest = latest.agg(F.count("*"), F.max("_commit_timestamp")).first()
-        if count:  # else the shards wrote to other tables
+        if count:  # otherwise the shards wrote to other tables only
             target.apply(latest, number)
             lag_s = (datetime.now(UTC) - newest.astimezone(UTC)).total_seconds()
             print(f"batch {number}: {count} keys, newest commit {lag_s:.1f} s ago", flush=True)
@@ -104,14 +104,14 @@ def main() -> None:
 
 
 def last_of_each_key(rows: DataFrame, keys: list[str]) -> DataFrame:
-    """Return the last change of each key, with `_gone`: whether it left no row of that key."""
+    """Return the last change of each key, with `_gone`: whether it removed that key's row."""
     last = rows.groupBy(*keys).agg(F.max_by(F.struct(*rows.columns), "_seq").alias("last")).select("last.*")
-    # What an update replaced is gone, unless the same key came back behind it.
+    # The row that an update replaced is gone, unless a later change has the same key.
     return last.withColumn("_gone", F.col("_change_type").isin("delete", "update_preimage"))
 
 
 def follow(query: Any, file: Path | None) -> None:
-    """Wait for the query's end, and add its progress to a file of JSON lines; raise what it failed with."""
+    """Wait for the query to end, and append its progress to a file of JSON lines; raise the query's error."""
     last, ended = "", False
     while not ended:
         ended = query.awaitTermination(LOOK_S)
@@ -123,20 +123,20 @@ def follow(query: Any, file: Path | None) -> None:
 
 
 class ParquetTable:
-    """A table in a folder; it is what the newest manifest says.
+    """A table in a folder, described by its newest manifest.
 
         batch=N/bucket=B/*.parquet   rows whose keys fall into bucket B, as of micro-batch N
-        manifest-N.json              the folders that are the table after micro-batch N, by bucket
+        manifest-N.json              the folders that make the table after micro-batch N, by bucket
 
-    A manifest is written when its files are there, and is whole or absent. Files are kept while the newest
-    manifest or the one before names them: the one is read, the other is what a repeated micro-batch needs.
+    A manifest is written after its files, and is whole or absent. Files are kept while one of the two newest
+    manifests names them: the newest one is read, and a repeated micro-batch needs the one before.
     """
 
     def __init__(self, folder: Path, keys: list[str]) -> None:
         self._folder, self._keys = folder.absolute(), keys
 
     def read(self, spark: SparkSession) -> DataFrame | None:
-        """Return the table; None: it has no rows yet."""
+        """Return the table, or None if it has no rows yet."""
         numbers = self._numbers()
         folders = self._manifest(numbers[-1]).values() if numbers else ()
         if not folders:
@@ -145,16 +145,16 @@ class ParquetTable:
         return spark.read.option("mergeSchema", True).parquet(*files)
 
     def apply(self, latest: DataFrame, number: int) -> None:
-        """Write the table as it is after a micro-batch.
+        """Write the table's state after a micro-batch.
 
         Raises:
-            ValueError: the folder is ahead of the query.
+            ValueError: the folder has a later micro-batch than the query.
         """
         numbers = self._numbers()
         if numbers and numbers[-1] > number:
             raise ValueError(
-                f"{self._folder} has micro-batch {numbers[-1]} already, and the query begins again at"
-                f" {number}. Take the checkpoint that belongs to it, or an empty folder."
+                f"{self._folder} already has micro-batch {numbers[-1]}, and the query starts at {number}."
+                f" Use the checkpoint that belongs to the folder, or an empty folder."
             )
         earlier = [each for each in numbers if each < number]
         before = self._manifest(earlier[-1]) if earlier else {}
@@ -164,7 +164,7 @@ class ParquetTable:
         after = rows.where(~F.col("_gone")).select(*columns, "_bucket")
         old = [str(self._folder / before[each]) for each in touched if each in before]
         if old:
-            # Files from before a column was added have null there.
+            # In files from before a column was added, that column is null.
             had = latest.sparkSession.read.schema(latest.select(columns).schema).parquet(*old)
             kept = had.join(latest.select(self._keys), self._keys, "left_anti")
             bucket = F.pmod(F.xxhash64(*self._keys), F.lit(BUCKETS))
@@ -199,7 +199,7 @@ class ParquetTable:
 
 
 class MySqlTable:
-    """A table of a server; travels to executors, and connects there."""
+    """A table of a server; it is sent to executors, and connects there."""
 
     def __init__(self, uri: str, password: str, keys: list[str], ca: str | None = None) -> None:
         parts = urlsplit(uri)
@@ -212,7 +212,7 @@ class MySqlTable:
     def apply(self, latest: DataFrame, _number: int) -> None:
         """Upsert and delete rows, each the last change of its key."""
         columns = [name for name in latest.columns if name not in (*CHANGE.names, "_gone")]
-        # Text of the session's zone, which the connection has, too; a row's datetime is of the machine's.
+        # As text in the session's zone, which the connection uses too; a row's datetime has the machine's.
         times = [each.name for each in latest.schema if isinstance(each.dataType, TimestampType)]
         text = {name: F.date_format(name, "yyyy-MM-dd HH:mm:ss.SSSSSS") for name in times}
         latest.withColumns(text).select(*columns, "_gone").foreachPartition(self._write)
@@ -221,7 +221,7 @@ class MySqlTable:
         connection = pymysql.connect(**self._where, charset="utf8mb4")
         with connection, connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00'")
-            # Writers side by side would wait for each other at the gaps that deleted keys leave.
+            # Otherwise parallel writers would wait for each other's gap locks at deleted keys.
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             while some := list(islice(rows, ROWS)):
                 self._delete(cursor, [row for row in some if row["_gone"]])
@@ -243,7 +243,7 @@ class MySqlTable:
 
 
 def quoted(name: str) -> str:
-    """Return a name as it stands in a statement with parameters, whatever characters it has."""
+    """Return a name, with any characters, quoted for a statement with parameters."""
     return f"`{name.replace('`', '``').replace('%', '%%')}`"
 
 

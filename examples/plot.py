@@ -1,9 +1,9 @@
-"""Draw what a query on the merged stream did, from its progress: rows, binlog and lag by shard, as a PNG.
+"""Draw a query's progress on the merged stream as a PNG: rows, binlog and lag by shard.
 
     .venv/bin/python examples/plot.py progress.jsonl progress.png
 
-The progress is a file of JSON lines, such as `mirror.py --progress` writes: `StreamingQueryProgress.json`,
-one a micro-batch. Needs matplotlib: `pip install canal-group[examples]`.
+The progress is a file of JSON lines, such as `mirror.py --progress` writes: one `StreamingQueryProgress.json`
+per micro-batch. Needs matplotlib: `pip install canal-group[examples]`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ mpl.use("Agg")
 import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
 
-#: shards that get a colour and a name; of more, those that were furthest behind
+#: shards that get a colour and a name: those with the greatest lag
 NAMED = 10
-#: between two micro-batches that are no further apart nothing stood still, seconds
+#: a pause between two micro-batches up to this long counts as waiting for the trigger, seconds
 TRIGGER_S = 1.0
 _STYLE = {
     "figure.facecolor": "white",
@@ -49,17 +49,17 @@ class MicroBatch:
 
     #: UTC
     begin: datetime
-    #: when it was done
+    #: when it ended, UTC
     end: datetime
     rows: int
-    #: by shard that brought something: bytes of binlog; where a new file began, those of the new one only
+    #: by shard that had changes: bytes of binlog; if a new file began, those in the new file only
     read: dict[str, int]
-    #: by shard that brought something: how old its newest commit was when the micro-batch was done, seconds
+    #: by shard that had changes: age of its newest commit when the micro-batch ended, seconds
     lag_s: dict[str, float]
 
     @classmethod
     def of(cls, progress: dict[str, Any]) -> MicroBatch:
-        """Return what a query's progress says; its offsets are group positions."""
+        """Return the micro-batch of a query's progress, whose offsets are group positions."""
         (source,) = progress["sources"]
         begin = datetime.fromisoformat(progress["timestamp"]).astimezone(UTC)
         end = begin + timedelta(milliseconds=progress["batchDuration"])
@@ -74,13 +74,13 @@ class MicroBatch:
         return cls(begin, end, progress["numInputRows"], read, lag_s)
 
     def behind(self, before: MicroBatch) -> MicroBatch:
-        """Return it as if it had begun where the one before ended, if it waited for the trigger only."""
+        """Return it with the end of the one before as its start, if it only waited for the trigger."""
         waited_s = (self.begin - before.end).total_seconds()
         return replace(self, begin=before.end) if waited_s <= max(self.seconds, TRIGGER_S) else self
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration, in seconds."""
         return (self.end - self.begin).total_seconds()
 
 
@@ -89,7 +89,7 @@ def _shards(offset: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Draw one file of progress."""
+    """Draw a progress file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def draw(batches: list[MicroBatch], picture: Path) -> None:
-    """Draw micro-batches, in order of time."""
+    """Draw micro-batches, which are in order of time."""
     batches = [*batches[:1], *(each.behind(before) for before, each in pairwise(batches))]
     shards = sorted({shard for each in batches for shard in each.lag_s})
     worst = sorted(shards, key=lambda shard: -max(each.lag_s.get(shard, 0) for each in batches))
@@ -152,7 +152,7 @@ def draw(batches: list[MicroBatch], picture: Path) -> None:
 
 
 def _steps(batches: list[MicroBatch], rates: list[float]) -> tuple[list[datetime], list[float]]:
-    """Return a line that keeps each micro-batch's rate from its begin to its end, and is 0 between two."""
+    """Return a line with each micro-batch's rate from its start to its end, and 0 between two."""
     times: list[datetime] = []
     heights: list[float] = []
     for each, rate in zip(batches, rates, strict=True):

@@ -1,11 +1,11 @@
-"""Write one table's changes to Parquet with Ray Data, a folder for each range, until nothing more comes.
+"""Write one table's changes to Parquet with Ray Data, a folder for each offset range.
 
     ray job submit --address http://127.0.0.1:8265 --working-dir examples -- \
         python ray_parquet.py --destination shop --table shop.orders --folder /data/orders
 
-A folder's name is the merged sequence where its offset range begins. What was written and not acknowledged
-when a run died is removed by the next one, which reads it again: every change is there once. The folder is
-one that all of Ray's nodes see.
+It ends when nothing has come for `--idle` seconds. A folder's name is the merged sequence at the start of
+its offset range. If a run dies, the next one removes what was written and not acknowledged, and reads it
+again: so every change is written once. All nodes of Ray must have access to the folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from canal_group import ray_data
 
 
 def main() -> None:
-    """Write until there is nothing for `--idle` seconds."""
+    """Write until nothing has come for `--idle` seconds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -28,8 +28,10 @@ def main() -> None:
     parser.add_argument("--client", default="lake")
     parser.add_argument("--table", required=True, help="schema.table, after routes")
     parser.add_argument("--folder", required=True, type=Path)
-    parser.add_argument("--rows", type=int, default=1_000_000, help="of an offset range, at most")
-    parser.add_argument("--idle", type=float, default=10.0, help="seconds")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="most rows of an offset range")
+    parser.add_argument(
+        "--idle", type=float, default=10.0, help="seconds without changes after which to stop"
+    )
     options = parser.parse_args()
     folder = options.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)

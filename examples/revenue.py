@@ -1,11 +1,11 @@
-r"""Add up a column of a table by minutes of commit time, over all shards, with Spark.
+r"""Sum a column of a table by minutes of commit time, over all shards, with Spark.
 
     spark-submit examples/revenue.py --destination shop --table shop.orders --sum price \
         --checkpoint /var/lib/revenue
 
-What was inserted counts, what was deleted is taken off again, and an update counts as both. A minute is
-closed, and forgotten by Spark, when rows of ten minutes later have come (`--late`): the stream is in order of
-commit time, so little is ever late. What is later still does not count, and is reported.
+Inserted rows are added, deleted rows are subtracted, and an update does both. Spark closes and drops a minute
+when rows of ten minutes later have come (`--late`). The stream is in order of commit time, so few rows are
+late. Rows that come after their minute was closed are not counted, and are reported.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyspark.sql import functions as F  # noqa: N812  Spark's custom
 
 from canal_group.spark import CanalGroupDataSource
 
-#: seconds between two looks at the query's progress
+#: seconds between two checks of the query's progress
 LOOK_S = 1
 
 
 def main() -> None:
-    """Print what changed in each minute until stopped, or of what is there now (`--once`)."""
+    """Print changed sums by minute until stopped, or only of what is committed now (`--once`)."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -36,11 +36,13 @@ def main() -> None:
     parser.add_argument("--destination", required=True)
     parser.add_argument("--client", default="revenue")
     parser.add_argument("--table", required=True, help="schema.table, after routes")
-    parser.add_argument("--sum", required=True, help="the column to add up")
+    parser.add_argument("--sum", required=True, help="the column to sum")
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--late", default="10 minutes", help="how late a row may be and still count")
-    parser.add_argument("--option", action="append", default=[], help="NAME=VALUE of the source, any number")
-    parser.add_argument("--once", action="store_true", help="end at what was committed until now")
+    parser.add_argument(
+        "--option", action="append", default=[], help="option of the source, NAME=VALUE; may be repeated"
+    )
+    parser.add_argument("--once", action="store_true", help="stop after what is committed now")
     options = parser.parse_args()
     spark = SparkSession.builder.appName("revenue").config("spark.sql.session.timeZone", "UTC").getOrCreate()
     spark.dataSource.register(CanalGroupDataSource)
@@ -50,7 +52,7 @@ def main() -> None:
         .option("destination", options.destination)
         .option("client", options.client)
         .option("table", options.table)
-        # What nobody adds up is not sent.
+        # Columns that are not used are not sent.
         .option("columns", f"{options.sum},_change_type,_commit_timestamp,_shard")
         .options(**dict(each.split("=", 1) for each in options.option))
         .load()
@@ -77,14 +79,14 @@ def main() -> None:
 
 
 def follow(query: Any) -> None:
-    """Wait for the query's end, and report what came too late to count; raise what it failed with."""
+    """Wait for the query to end, and report rows that came too late; raise the query's error."""
     last, ended = "", False
     while not ended:
         ended = query.awaitTermination(LOOK_S)
         for each in query.recentProgress:
             if each.timestamp > last:
                 last = each.timestamp
-                # Spark counts partial sums that it drops, and not the rows in them.
+                # Spark counts the partial sums that it drops, not their rows.
                 if any(state.numRowsDroppedByWatermark for state in each.stateOperators):
                     print(f"batch {each.batchId}: rows came too late to count", flush=True)
 

@@ -1,9 +1,9 @@
-"""Write one table's changes to Parquet files, one a batch, each acknowledged once it is on disk.
+"""Write one table's changes to Parquet files, one per batch, each acknowledged once it is on disk.
 
     .venv/bin/python examples/to_parquet.py --destination shop --table shop.orders --folder orders
 
-A file's name is the merged sequence at its batch's beginning. What comes again, after a crash between
-writing and acknowledging, begins there too, and replaces the file that was written before.
+A file's name is the merged sequence at the start of its batch. After a crash between writing and
+acknowledging, the repeated batch has the same start, and so replaces the file that was written before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import canal_group
 
 
 def main() -> None:
-    """Consume until there is nothing for `--idle` seconds."""
+    """Consume until nothing has come for `--idle` seconds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--client", default="parquet")
     parser.add_argument("--table", required=True, help="schema.table, after routes")
     parser.add_argument("--folder", required=True, type=Path)
-    parser.add_argument("--idle", type=float, default=None, help="seconds; without it, for ever")
+    parser.add_argument(
+        "--idle", type=float, default=None, help="seconds without changes after which to stop; default: never"
+    )
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     with canal_group.connect(
@@ -40,11 +42,11 @@ def main() -> None:
                 write(batch, options.table, options.folder)
                 consumer.ack(batch.batch_id)
             except canal_group.RolledBack:
-                continue  # its rows come again, and replace the file
+                continue  # its rows are delivered again, and replace the file
 
 
 def write(batch: canal_group.Batch, table: str, folder: Path) -> None:
-    """Write a batch's changes of one table, whole or not at all."""
+    """Write a batch's changes of one table atomically."""
     rows = batch.table(table)
     file = folder / f"{batch.start.sequence:020d}.parquet"
     if rows.num_rows:

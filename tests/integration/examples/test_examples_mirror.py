@@ -123,7 +123,7 @@ def test_a_submitted_mirror_in_parquet_that_is_killed_goes_on_as_if_nothing_had_
         # What no manifest names is gone: the newest, the one before, and the folders of the two.
         assert len(list(target.glob("manifest-*.json"))) == 2
     begun_anew = definitions("mirror.py")["ParquetTable"](target, ["id"])
-    with pytest.raises(ValueError, match="Take the checkpoint that belongs to it, or an empty folder"):
+    with pytest.raises(ValueError, match="Use the checkpoint that belongs to the folder, or an empty folder"):
         begun_anew.apply(None, 0)
     check_picture(progress, tmp_path / "progress.png", capfd)
 
