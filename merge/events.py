@@ -65,7 +65,7 @@ class ShardReported:
     shard: int
     generation: int
     run: HeaderRun | None
-    #: low watermark, microseconds since 1970 UTC by the source; None: none; `END_OF_TIME_US`: nothing will come
+    #: low watermark, source time in microseconds since 1970 UTC; None: none; `END_OF_TIME_US`: at its end
     frontier_us: int | None
     at_us: int
     #: identity of the server that is read, the same for a whole generation; empty: not known
