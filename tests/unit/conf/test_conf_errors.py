@@ -240,8 +240,10 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "merge: {skip_after_s: 3}\nshards:",
-            "`merge.skip_after_s` should be given only with `dead_shard: skip_after`, but "
-            "dead_shard is 'wait'",
+            (
+                "`merge.skip_after_s` should be given only with `dead_shard: skip_after`, but "
+                "dead_shard is 'wait'"
+            ),
         ),
         (
             "shards:",
