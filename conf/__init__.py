@@ -1,7 +1,7 @@
-"""What an operator edits: the presets beside this file, and the typed settings that read an instance file.
+"""Configuration: the presets in this folder, and the typed settings that an instance file is read into.
 
-- `value` and `secret`: what a single setting can hold.
+- `value` and `secret`: the types of single settings.
 - `shard_settings` and `settings`: the tree of settings, frozen; wrong values cannot be constructed.
-- `sentence`: what is wrong with a file, in one sentence.
+- `sentence`: the error message of an invalid file, in one sentence.
 - `load`: instance file + preset -> `InstanceSettings`.
 """

@@ -1,8 +1,9 @@
-"""Admission: what a shard's definition may name that comes over the gateway.
+"""Admission: which files and secrets the definition of a shard that comes over the gateway may name.
 
-An instance file is this machine's own; a command is a client's. It may not make us read a file, or use a
-secret, that nobody here has named for that. A password is for the servers that are named for it: any other
-one could pass on the challenge of a source, and be let in there by our answer.
+An instance file belongs to this machine; a command comes from a client. A command must not make the server
+read a file or use a secret that the instance file does not name for that purpose. A password may be used only
+for the servers that are named for it. Any other server could relay the challenge of a source to us, and log
+in there with our answer.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _SSL = SslSettings().model_dump(mode="json")
 
 
 def admitted(running: InstanceSettings, definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a command's definition of a shard, its files where they are.
+    """Return a command's definition of a shard, with the full paths of its files.
 
     Raises:
-        ConfigError: it names a file or variable that is not for it, or a password that is not for its server.
+        ConfigError: it names a file or variable that it may not use, or a password of another server.
     """
     chosen, used = running.shard_add, _used(running)
     allowed = dict(definition)
@@ -50,7 +51,7 @@ def admitted(running: InstanceSettings, definition: Mapping[str, Any]) -> dict[s
 
 
 def _used(running: InstanceSettings) -> set[tuple[str, str]]:
-    """Return what the shards that run name, by key."""
+    """Return what the running shards name, as (key, value)."""
     return {
         (key, str(value))
         for shard in running.shards
@@ -60,10 +61,10 @@ def _used(running: InstanceSettings) -> set[tuple[str, str]]:
 
 
 def _check_server(running: InstanceSettings, definition: Mapping[str, Any], prefix: str, key: str) -> None:
-    """Return if a password may be used where a command wants it to be.
+    """Return if a password may be used for the server that a command names.
 
     Raises:
-        ConfigError: neither is the host listed, nor does a shard use that password there.
+        ConfigError: the host is not listed, and no shard uses that password for that server.
     """
     server = definition["lookup"] if prefix else definition
     host = server.get("host")
@@ -72,25 +73,25 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
     dumps = [shard.model_dump(mode="json") for shard in running.shards]
     own = [one for dump in dumps for one in (dump, dump["lookup"]) if one is not None]
     if not any(one[key] == server[key] and _place(one) == _place(server) for one in own):
-        # The same sentence whether there is such a file or not.
+        # The message is the same whether such a file exists or not.
         raise config_error(
             f"shard {definition.get('name')}",
             f"{prefix}{key}",
-            "be for a host in `shard_add.hosts` of the server's instance file, or, with the same `ssl`, for"
-            " the server that a shard there uses it for",
+            "be for a host in `shard_add.hosts` of the server's instance file, or for a server that a shard"
+            " there uses it for, with the same `ssl`",
             "it is not",
         )
 
 
 def _place(server: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Return where a server is, and who has to prove to be it."""
+    """Return a server's host and port, and its TLS settings with defaults filled in."""
     ssl = server.get("ssl")
     port = server.get("port", ShardSettings.model_fields["port"].default)
     return str(server.get("host")).lower(), port, {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
 
 
 def _named(definition: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Yield where a definition names what is of this machine: (what stands before it, key, value)."""
+    """Yield each file, variable or secret that a definition names: (key prefix, key, value)."""
     for key in ("password_env", *_FILES):
         mapping, _, inner = key.rpartition(".")
         place = definition.get(mapping) if mapping else definition
@@ -105,7 +106,7 @@ def _named(definition: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def _put(definition: dict[str, Any], where: str, value: str) -> None:
-    """Replace a value, and no mapping that others hold."""
+    """Replace a value at a dotted path; copy the mappings on the way, which others may share."""
     first, _, rest = where.partition(".")
     if not rest:
         definition[first] = value
@@ -126,7 +127,7 @@ def _in_folder(folder: Path | None, value: Any, definition: Mapping[str, Any], w
         if inside and file.is_file():
             return str(file)
     except (OSError, RuntimeError):
-        # Whether it is not there, or not to be read, is nobody's business.
+        # The message does not tell whether the file is missing or unreadable.
         pass
     raise _refused(definition, where, expected)
 
@@ -142,7 +143,7 @@ def _below(folder: Path | None, value: Any, definition: Mapping[str, Any]) -> st
 
 
 def _refused(definition: Mapping[str, Any], where: str, expected: str) -> ConfigError:
-    # What stands there may be a secret itself: it is not repeated.
+    # The value may be a secret itself, so the message does not repeat it.
     source = f"shard {definition.get('name')}"
-    own = "" if where == "files" else ", or what a shard of the instance file names"
+    own = "" if where == "files" else ", or the same as a shard of the instance file"
     return config_error(source, where, f"{expected} of the server's instance file{own}", "it does not")

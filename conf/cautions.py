@@ -1,4 +1,4 @@
-"""Cautions: what an instance may be told, and what an operator should have thought of, in sentences."""
+"""Cautions: warnings about settings that are valid but unsafe."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from conf.settings import InstanceSettings
 
 
 def cautions(instance: InstanceSettings) -> list[str]:
-    """Return a sentence for each thing by which others could read along, or be taken for a source."""
+    """Return a sentence for each setting that lets others eavesdrop, or pose as a server."""
     gateway, coordination = instance.gateway, instance.coordination
     found = []
     if gateway.ssl is None and not is_loopback(gateway.host):
         found.append(
             f"gateway.host is '{gateway.host}' without gateway.ssl: rows and tokens cross the network "
-            "as they are."
+            "unencrypted."
         )
     if coordination.kind == "zookeeper":
         away = [host for host in coordination.hosts.split(",") if not _here(host)]
         if coordination.user is not None and coordination.ssl is None and away:
             found.append(
                 f"coordination.user is given without coordination.ssl: its password crosses the network to "
-                f"{away[0]} as it is."
+                f"{away[0]} unencrypted."
             )
         if coordination.ssl is not None and not coordination.ssl.verify:
-            found.append("coordination.ssl.verify is false: anybody is taken for ZooKeeper.")
+            found.append("coordination.ssl.verify is false: any server can pose as ZooKeeper.")
     for index, shard in enumerate(instance.shards):
         for key, ssl in (("ssl", shard.ssl), ("lookup.ssl", shard.lookup.ssl if shard.lookup else None)):
             if ssl is not None and not ssl.verify:
-                found.append(f"shards[{index}].{key}.verify is false: anybody is taken for {shard.name}.")
+                found.append(f"shards[{index}].{key}.verify is false: any server can pose as {shard.name}.")
     return found
 
 

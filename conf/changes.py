@@ -1,4 +1,4 @@
-"""Changes: what of an instance may differ while it runs, namely which shards it has."""
+"""Changes of a running instance: only its shards may change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
-_APPEND = "Equal times are ranked by the shards' order: append new ones, and do not rearrange the others."
+_APPEND = "The order of the shards ranks equal times: append new shards, and do not rearrange the others."
 
 
 @dataclass(frozen=True, slots=True)
 class ShardChanges:
-    """Shards that are to join, in order, and names of those that are to leave."""
+    """Shards to add, in order, and names of the shards to remove."""
 
     added: tuple[ShardSettings, ...]
     removed: tuple[str, ...]
@@ -28,21 +28,21 @@ class ShardChanges:
 def shard_changes(
     running: InstanceSettings, changed: InstanceSettings, *, left: Collection[str] = ()
 ) -> ShardChanges:
-    """Return what has to be done so that a running instance has the shards of changed settings.
+    """Return the shards to add and to remove so that a running instance has the changed settings.
 
     Args:
-        running: what runs.
-        changed: what should.
-        left: shards of `running` that left already, or are about to.
+        running: settings of the running instance.
+        changed: the settings that it should have.
+        left: shards of `running` that have left already, or are about to.
 
     Raises:
-        ConfigError: something else differs, or shards were rearranged or redefined.
+        ConfigError: something other than shards differs, or shards were rearranged or redefined.
     """
     for key in InstanceSettings.model_fields:
         if key != "shards" and getattr(running, key) != getattr(changed, key):
             raise ConfigError(
                 f"{key} of {running.destination} changed, which takes a restart.",
-                hint="Only shards can be added and removed while it runs.",
+                hint="While an instance runs, only its shards can be added and removed.",
                 key=key,
             )
     before = {shard.name: shard for shard in running.shards if shard.name not in left}
@@ -50,8 +50,8 @@ def shard_changes(
     for name, shard in after.items():
         if name in before and not is_same_shard(before[name], shard):
             raise ConfigError(
-                f"Shard {name} is defined anew, which takes a restart.",
-                hint="Add it under another name, and remove this one, to replace it while it runs.",
+                f"The definition of shard {name} changed, which takes a restart.",
+                hint="To replace it while the instance runs, add it under another name and remove this one.",
                 shard=name,
             )
     stay = [name for name in before if name in after]
@@ -62,7 +62,7 @@ def shard_changes(
 
 
 def only_shards_differ(before: InstanceSettings, after: InstanceSettings) -> bool:
-    """Return whether settings differ in nothing but shards that were appended or taken out."""
+    """Return whether settings differ only in shards that were appended or removed."""
     try:
         shard_changes(before, after)
     except ConfigError:
@@ -71,19 +71,19 @@ def only_shards_differ(before: InstanceSettings, after: InstanceSettings) -> boo
 
 
 def is_same_shard(one: ShardSettings, other: ShardSettings) -> bool:
-    """Return whether two definitions are of one shard; where one began is over once it has a cursor."""
+    """Return whether two definitions are of one shard; `start` is ignored, as a cursor replaces it."""
     return one.model_copy(update={"start": None}) == other.model_copy(update={"start": None})
 
 
 def added_shard(running: InstanceSettings, definition: Mapping[str, Any]) -> ShardSettings:
-    """Return a shard that a command adds, if its definition holds beside the others.
+    """Return the shard that a command adds, after checking it together with the other shards.
 
     Args:
-        running: what runs.
-        definition: as in an instance file; its secrets are read, if they are for it.
+        running: settings of the running instance.
+        definition: as in an instance file; its secrets are read, if it may use them.
 
     Raises:
-        ConfigError: it cannot hold, or names what is not for it.
+        ConfigError: the definition is invalid, or names a file or secret that it may not use.
     """
     name = definition.get("name")
     others = [shard for shard in running.shards if shard.name != name]

@@ -1,4 +1,4 @@
-"""Descriptions: what an instance runs with, for people and without secrets."""
+"""Descriptions: the settings of an instance as text for operators, without secrets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from conf.settings import InstanceSettings
 
 
 def describe(instance: InstanceSettings) -> dict[str, str]:
-    """Return every setting in force by its key path, defaults and derived values included.
+    """Return every effective setting by its key path, defaults and derived values included.
 
-    Secrets are not part of it, only where they are from.
+    It contains no secret, only the variable or file that each secret comes from.
     """
     values = instance.model_dump(mode="json")
     for shard, value in zip(instance.shards, values["shards"], strict=True):

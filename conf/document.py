@@ -1,4 +1,4 @@
-"""Documents: YAML text becomes a mapping with text keys, or one sentence on where it does not."""
+"""Documents: parse YAML text into a mapping with text keys, or say in one sentence where that fails."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _KEY_TAGS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key given twice, instead of taking the last, and keys that are no text."""
+    """SafeLoader that refuses duplicate keys, instead of taking the last, and keys that are not text."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag not in _KEY_TAGS:
                 raise yaml.constructor.ConstructorError(
-                    problem="has a key that is no text", problem_mark=key.start_mark
+                    problem="has a key that is not text", problem_mark=key.start_mark
                 )
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
@@ -35,7 +35,8 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
     """Return the mapping that a YAML text holds.
 
     Raises:
-        ConfigError: it is no YAML, no mapping, or says a key twice; the sentence has line and column.
+        ConfigError: it is not YAML, not a mapping, or has a key twice. For errors of YAML the message has
+            line and column, if they are known.
     """
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
@@ -49,7 +50,7 @@ def parse_document(text: str, source: str) -> dict[str, Any]:
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    # Names in quotes can be a piece of a value, such as an unquoted password: only punctuation is repeated.
+    # Quoted names can be a piece of a value, such as an unquoted password: only punctuation is repeated.
     return re.sub(r" '[^']*\w[^']*'", "", error.problem or "breaks off")
 
 

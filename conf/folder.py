@@ -1,10 +1,10 @@
-"""Instance files, one for each destination, perhaps in folders: what they say now, and what that changes.
+"""Instance files, one for each destination, possibly in folders: read them, and find what changed.
 
 Rules:
-- a file that is wrong changes nothing: what it was before goes on, and the others do not notice;
-- one destination has one file. Whoever is served already keeps it, else the first by name;
-- settings count, not bytes: an edited comment restarts nothing, a changed password file does;
-- shards that are appended or taken out join and leave while it runs; any other change is a restart.
+- an invalid file changes nothing: its instance keeps its settings, and the others are not affected;
+- one destination has one file: the file that is served already, or else the first by name;
+- settings are compared, not bytes: an edited comment restarts nothing, a changed password file restarts;
+- shards that are appended or removed join and leave while the instance runs; any other change is a restart.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from conf.sentence import config_error
 from conf.settings import InstanceSettings
 from merge.errors import ConfigError
 
-#: endings of instance files; all else in a folder is somebody else's
+#: file name suffixes of instance files; other files in a folder are ignored
 SUFFIXES = frozenset({".yaml", ".yml"})
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What instance files say, by path, in the order of paths."""
+    """Settings of instance files by path, in the order of paths."""
 
     settings: dict[Path, InstanceSettings] = field(default_factory=dict)
-    #: what is wrong with the others
+    #: errors of the invalid files
     errors: dict[Path, ConfigError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has to be done, in this order."""
+    """Changes to apply, in this order."""
 
     stop: tuple[Path, ...] = ()
-    #: nothing but shards came or went: they join and leave what runs
+    #: only shards changed: they join and leave the running instance
     adopt: dict[Path, InstanceSettings] = field(default_factory=dict)
-    #: with new settings
+    #: to restart with new settings
     restart: dict[Path, InstanceSettings] = field(default_factory=dict)
     start: dict[Path, InstanceSettings] = field(default_factory=dict)
-    #: files that are left aside, with the reason
+    #: files that are not used, with the reason
     refused: dict[Path, ConfigError] = field(default_factory=dict)
 
 
 def read_file(file: Path, found: Found) -> None:
-    """Add what an instance file says, or what is wrong with it, to what was found."""
+    """Add the settings of an instance file, or its error, to `found`."""
     try:
         found.settings[file] = load_instance(file)
     except ConfigError as error:
@@ -55,7 +55,7 @@ def read_file(file: Path, found: Found) -> None:
 
 
 def read_folder(folder: Path) -> Found:
-    """Read the instance files of a folder; hidden files and other endings are left alone.
+    """Read the instance files of a folder; hidden files and files with other suffixes are ignored.
 
     Raises:
         ConfigError: the folder cannot be read.
@@ -74,17 +74,17 @@ def read_folder(folder: Path) -> Found:
 
 
 def changes(running: Mapping[Path, InstanceSettings], found: Found) -> Changes:
-    """Return what has to be done so that what runs becomes what was found.
+    """Return the changes that bring the running instances to the settings that were found.
 
     Args:
-        running: what runs, by file.
-        found: what the files say now.
+        running: settings of the running instances, by file.
+        found: settings of the files now.
     """
     refused = dict(found.errors)
     kept = {file: running[file] for file in running if file in found.settings or file in found.errors}
     owners = {settings.destination: file for file, settings in kept.items()}
     wanted: dict[Path, InstanceSettings] = {}
-    # Who runs speaks first, so that it keeps its destination.
+    # Files of running instances come first, so that they keep their destinations.
     for file in sorted(found.settings, key=lambda file: (file not in kept, file)):
         settings = found.settings[file]
         owner = owners.setdefault(settings.destination, file)
@@ -92,7 +92,7 @@ def changes(running: Mapping[Path, InstanceSettings], found: Found) -> Changes:
             wanted[file] = settings
         else:
             refused[file] = config_error(
-                str(file), "destination", "be one of its own", f"{owner} has '{settings.destination}' too"
+                str(file), "destination", "be unique", f"{owner} has '{settings.destination}' too"
             )
     changed = {file: new for file, new in wanted.items() if file in kept and new != running[file]}
     adopt = {file: new for file, new in changed.items() if only_shards_differ(running[file], new)}

@@ -1,4 +1,4 @@
-"""Gateway settings: the door that consumers come in by, who may, and how it proves who it is."""
+"""Gateway settings: where the gateway listens, which clients it admits, and its TLS certificate."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from conf.value import AnchoredPath, Count, Host, ListenPort, Name, Seconds, Set
 class GatewaySslSettings(Settings):
     """TLS of the gateway."""
 
-    #: our certificate, with those between it and its authority behind it, and its key; both PEM
+    #: our certificate, followed by the intermediate certificates up to its authority, and its key; both PEM
     cert: AnchoredPath
     key: AnchoredPath
-    #: authorities that must have signed a consumer's certificate; None: consumers need none
+    #: authorities one of which must have signed a consumer's certificate; None: consumers need no certificate
     client_ca: AnchoredPath | None = None
 
 
 class ClientSettings(Settings):
-    """One who may come in, by a token or a certificate of its own; by both, if both are named.
+    """A client that is admitted by its own token or certificate; if both are given, it must show both.
 
     The token appears in no repr, dump or error.
     """
 
-    #: what logs and refusals call it
+    #: name in logs and refusals
     name: Name
     #: environment variable or file that holds its token
     token_env: str | None = None
     token_file: AnchoredPath | None = None
     #: the name in its certificate: the first alternative name, or the subject's common name if it has none
     certificate: Text | None = None
-    #: what it may read; empty: this instance's destination
+    #: destinations that it may read; empty: this instance's destination
     destinations: Annotated[tuple[Name, ...], Field(strict=False)] = ()
-    #: under which client ids; empty: any
+    #: client ids that it may use; empty: any
     client_ids: Annotated[tuple[Name, ...], Field(strict=False)] = ()
     #: whether it may change what is served
     operate: bool = False
-    #: whether other clients may be rolled back for what it reads; who may operate may that as well
+    #: whether its reads may roll back other clients; `operate` includes this
     rewind: bool = False
 
     _token: SecretStr | None = PrivateAttr(default=None)
@@ -56,36 +56,36 @@ class ClientSettings(Settings):
 
     @property
     def token(self) -> SecretStr | None:
-        """What it shows; None: its certificate is enough."""
+        """The token that it must show; None: its certificate is enough."""
         return self._token
 
 
 class GatewaySettings(Settings):
-    """The door that consumers come in by. Its tokens appear in no repr, dump or error."""
+    """The gateway, to which consumers connect. Its tokens appear in no repr, dump or error."""
 
     host: Host = "127.0.0.1"
     port: ListenPort = 11113
-    #: by which other machines reach it; None: `host`, or the machine's name where that is every address
+    #: host by which other machines reach it; None: `host`, or the machine's name if `host` is every address
     advertise: Host | None = None
-    #: environment variable or file that holds a token by which everything may be read and operated
+    #: environment variable or file that holds a token that allows everything: reading and operating
     token_env: str | None = None
     token_file: AnchoredPath | None = None
-    #: who else may come in; without clients and token, everybody on this machine may read, and whoever has a
-    #: certificate of `ssl.client_ca`
+    #: other clients. Without clients and token, every process of this machine may read, and every client with
+    #: a certificate of `ssl.client_ca`
     clients: Annotated[tuple[ClientSettings, ...], Field(strict=False)] = ()
     #: None: the connections are not encrypted
     ssl: GatewaySslSettings | None = None
-    #: bytes of one message of a reply, about; a larger batch leaves in several
+    #: approximate bytes of one message of a reply; a larger batch is sent in several messages
     reply_bytes_max: Count = 4 << 20
-    #: connections that brought a call which was let in; where no token is asked for, any call
+    #: connections on which a call was admitted; if no token is required, any call
     connections_max: Count = 1_024
-    #: other ones, how long each may be such, and the bytes that all of them together may bring
+    #: other connections, how long each may stay so, and the bytes that all of them together may send
     unauthenticated_max: Count = 64
     unauthenticated_s: Seconds = 10.0
     unauthenticated_bytes_max: Count = 2 << 20
-    #: bytes of a request, about
+    #: approximate bytes of a request
     request_bytes_max: Count = 16 << 20
-    #: calls of one client that are answered at once
+    #: calls of one client that are answered concurrently
     calls_max: Count = 512
 
     _token: SecretStr | None = PrivateAttr(default=None)
@@ -116,14 +116,16 @@ class GatewaySettings(Settings):
                 )
             if client.certificate is not None and (self.ssl is None or self.ssl.client_ca is None):
                 raise unfit(
-                    "stand with `gateway.ssl.client_ca`", key=f"{place}.certificate", found="it is missing"
+                    "be given only with `gateway.ssl.client_ca`",
+                    key=f"{place}.certificate",
+                    found="that is missing",
                 )
             if client.token is None:
                 assert client.certificate is not None
                 owner = certificates.setdefault(client.certificate, place)
                 if owner != place:
                     raise unfit(
-                        "be a certificate of its own",
+                        "be unique",
                         key=f"{place}.certificate",
                         found=f"{owner} has the same",
                     )
@@ -133,17 +135,17 @@ class GatewaySettings(Settings):
             owner = tokens.setdefault(client.token.get_secret_value(), place)
             if owner != place:
                 key = "token_env" if client.token_file is None else "token_file"
-                raise unfit("hold a token of its own", key=f"{place}.{key}", found=f"{owner} has the same")
+                raise unfit("hold a unique token", key=f"{place}.{key}", found=f"{owner} has the same")
         return self
 
     @property
     def token(self) -> SecretStr | None:
-        """The token by which everything is allowed; None: there is none."""
+        """The token that allows everything; None if there is none."""
         return self._token
 
     @property
     def names_who(self) -> bool:
-        """Whether it says who may come in, and for what; else everybody who reaches it may read."""
+        """Whether a token or clients are configured; otherwise everyone who reaches the gateway may read."""
         return self._token is not None or bool(self.clients)
 
 
@@ -152,7 +154,7 @@ def _is_read(token: SecretStr | None) -> TypeGuard[SecretStr]:
 
 
 def _token(env: str | None, file: Path | None, info: ValidationInfo) -> SecretStr | None:
-    """Read a token, which travels in the header of a request."""
+    """Read a token, which is sent in the header of a request."""
     token = read_secret(Owner.GATEWAY, "token", env, file, info)
     if _is_read(token) and not is_header_text(token.get_secret_value()):
         key = "token_env" if file is None else "token_file"

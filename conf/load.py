@@ -1,11 +1,11 @@
-"""Loading: an instance file, laid over the preset it names, becomes `InstanceSettings`.
+"""Loading: merge an instance file over the preset that it names, and validate it as `InstanceSettings`.
 
-    preset: group            # one of PRESETS; without it, nothing lies below
+    preset: group            # one of PRESETS; optional
     destination: shop
     shards: [...]
 
-Mappings are merged key by key; everything else replaces what the preset says. Whatever is wrong is one
-`ConfigError` of one sentence.
+Mappings are merged key by key; any other value replaces the preset's. An invalid file raises one
+`ConfigError` whose message is one sentence.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PRESETS = ("memory", "file", "default", "group")
 def load_instance(path: str | Path, *, secrets: Collection[Owner] = EVERY_OWNER) -> InstanceSettings:
     """Read an instance file and the secrets it points to.
 
-    Relative paths in it begin at its folder.
+    Relative paths in it are relative to its folder.
 
     Args:
         path: of the file.
-        secrets: whose secrets are read. Others may be missing; asking for one of them is a RuntimeError.
+        secrets: owners whose secrets are read. Other secrets may be missing; using one is a RuntimeError.
 
     Raises:
-        ConfigError: the file is missing, malformed, or says something that cannot hold.
+        ConfigError: the file is missing or malformed, or a setting is invalid.
     """
     source = str(path)
     try:
@@ -56,16 +56,16 @@ def build_instance(
     folder: Path | None = None,
     secrets: Collection[Owner] = EVERY_OWNER,
 ) -> InstanceSettings:
-    """Make settings of the content of an instance file.
+    """Return the settings for the content of an instance file.
 
     Args:
-        values: what the file says, `preset` included.
-        source: where the values are from, for people.
-        folder: where relative paths begin; None: at the working directory.
-        secrets: whose secrets are read, see `load_instance`.
+        values: content of the file, `preset` included.
+        source: where the values come from, for messages.
+        folder: folder that relative paths are relative to; None: the working directory.
+        secrets: owners whose secrets are read, see `load_instance`.
 
     Raises:
-        ConfigError: something in it cannot hold.
+        ConfigError: a setting is invalid.
     """
     own = dict(values)
     name = own.pop("preset", None)
@@ -81,11 +81,11 @@ def build_instance(
 
 
 def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:
-    """Return what a preset says.
+    """Return the content of a preset.
 
     Args:
         name: one of `PRESETS`.
-        source: who asks, for people.
+        source: file that names the preset, for messages.
 
     Raises:
         ConfigError: there is no such preset.
@@ -98,9 +98,9 @@ def load_preset(name: str, *, source: str = "settings") -> dict[str, Any]:
 
 
 def merge_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `below` with everything that `above` says; mappings are merged, all else is replaced.
+    """Return `below` with the values of `above`; mappings are merged, all else is replaced.
 
-    A mapping of another `kind` replaces the whole: the keys of one kind mean nothing to another.
+    A mapping of another `kind` replaces the whole mapping, because each kind has its own keys.
     """
     merged = dict(below)
     for key, value in above.items():

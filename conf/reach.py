@@ -1,4 +1,4 @@
-"""Reach: who can come to what listens on a host; apart from values, as who only asks needs no pydantic."""
+"""Reach: which machines can connect to a host. Separate from `value`, so that callers need no pydantic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach what listens on `host`."""
+    """Return whether only this machine can connect to a listener on `host`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -14,7 +14,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_every_address(host: str) -> bool:
-    """Return whether what listens on `host` listens on every address of the machine."""
+    """Return whether a listener on `host` listens on every address of the machine."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:

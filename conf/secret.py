@@ -1,8 +1,8 @@
-"""Secrets: passwords and tokens stand in the environment or in a file, never in an instance file.
+"""Secrets: passwords and tokens come from the environment or from a file, never from an instance file.
 
-They are read once, when the settings are read, and travel with them: a shard actor on another machine needs
-neither the variable nor the file. A command that needs only some of them names whose it needs: the others are
-not read, and may be missing where it runs.
+They are read once, together with the settings, and are sent with them: a shard actor on another machine needs
+neither the variable nor the file. A command that needs only some secrets names their owners. The others are
+not read, and may be missing where the command runs.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pydantic import SecretStr, ValidationInfo
 
 from conf.value import is_variable, unfit
 
-#: a file of a secret is no longer, bytes
+#: largest file of a secret, bytes
 FILE_BYTES_MAX = 64 << 10
 
 _IN_VARIABLE = "name an environment variable that holds the secret"
 
 
 class Owner(Enum):
-    """What a secret is shown to, or shown by."""
+    """The other side that a secret is sent to, or that sends it."""
 
-    #: servers that shards read, or look tables up at
+    #: servers that shards read, or where they look up tables
     SOURCE = auto()
-    #: the ZooKeeper that elects
+    #: the ZooKeeper of the coordination
     COORDINATION = auto()
     #: clients of the gateway
     GATEWAY = auto()
@@ -36,7 +36,7 @@ EVERY_OWNER = frozenset(Owner)
 
 
 class UnreadSecret(SecretStr):
-    """A secret that is configured and was not read: nobody who loaded these settings needs it."""
+    """A secret that is configured but was not read: the command that loaded the settings does not need it."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -51,23 +51,23 @@ def read_secret(
 ) -> SecretStr | None:
     """Return the secret that the settings `<name>_env` and `<name>_file` point to; None if neither is given.
 
-    Line ends at a file's end are no part of the secret.
+    Line ends at the end of the file are not part of the secret.
 
     Args:
-        owner: whose it is.
-        name: what the settings call it.
-        env: variable of the environment.
-        file: of the secret alone.
-        info: its context's `secrets` has the owners whose secrets are read; without it all are. Of others an
+        owner: its owner.
+        name: its name in the settings.
+        env: environment variable that holds it.
+        file: file that holds nothing but the secret.
+        info: its context's `secrets` has the owners whose secrets are read; without it all are. For others an
             `UnreadSecret` is returned.
 
     Raises:
-        PydanticCustomError: both are given, the variable has no name of one, or the variable or file is
-            missing, unreadable or empty.
+        PydanticCustomError: both are given, `env` is not a variable name, or the variable or file is missing,
+            unreadable or empty.
     """
     if env is not None and file is not None:
         raise unfit(
-            f"be the only source of the {name}", key=f"{name}_file", found=f"stands beside `{name}_env`"
+            f"be the only source of the {name}", key=f"{name}_file", found=f"`{name}_env` is given too"
         )
     if env is None and file is None:
         return None
@@ -83,8 +83,8 @@ def read_secret(
 
 def _check_variable(key: str, variable: str) -> None:
     if not is_variable(variable):
-        # What stands here may be the secret itself: it is not repeated.
-        raise unfit(_IN_VARIABLE, key=key, found="is no name of a variable")
+        # The value may be the secret itself, so the message does not repeat it.
+        raise unfit(_IN_VARIABLE, key=key, found="is not a variable name")
 
 
 def _from_environment(key: str, variable: str) -> SecretStr:
@@ -106,7 +106,7 @@ def _from_file(key: str, file: Path) -> SecretStr:
     try:
         secret = found.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise unfit(expected, key=key, found=f"{file} is no UTF-8 text") from None
+        raise unfit(expected, key=key, found=f"{file} is not UTF-8 text") from None
     if not secret:
         raise unfit(expected, key=key, found=f"{file} is empty")
     return SecretStr(secret)

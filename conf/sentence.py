@@ -1,6 +1,6 @@
-"""Sentences: what is wrong with an instance file, said once, with the key's path, what it should be and is.
+"""Sentences: the message of an invalid setting, with its key path, what it should be and what it is.
 
-Values are repeated where that helps, never where they could be a secret.
+A message shows the value, unless the value could be a secret.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from merge.errors import ConfigError
 
 _SHOWN_CHARACTERS_MAX = 60
 
-#: pydantic's error type -> what the value should do; the error's context fills the braces
+#: pydantic's error type -> the words after "should"; the error's context fills the braces
 _EXPECTED: Mapping[str, str] = {
     "missing": "be given",
     "string_type": "be text",
@@ -53,9 +53,9 @@ def config_error(source: str, key: str, expected: str, found: str) -> ConfigErro
 
 
 def unknown_key(source: str, key: str, known: Iterable[str]) -> ConfigError:
-    """Return the error of a key that nobody reads, with the known key that is most like it."""
+    """Return the error of an unknown key, with the known key that is most like it."""
     name = key.rpartition(".")[2]
-    return config_error(source, key, f"be a known key ({nearest(name, known)})", "is none")
+    return config_error(source, key, f"be a known key ({nearest(name, known)})", "is unknown")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -66,13 +66,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> ConfigError:
-    """Return the sentence on the first thing that is wrong.
+    """Return the error for the first invalid setting.
 
-    Unknown keys go first: a misspelt key is also a missing one.
+    Unknown keys come first, because a misspelt key is also a missing one.
 
     Args:
-        error: what validating against `model` raised.
-        source: where the values are from, for people.
+        error: what the validation against `model` raised.
+        source: where the values come from, for messages.
         model: the outermost model.
     """
     details = error.errors(include_url=False)
@@ -88,7 +88,7 @@ def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> 
     if detail["type"].startswith("union_tag"):
         key = f"{key}.kind"
     if detail["type"] == "union_tag_not_found":
-        # Pydantic does not name the tags here: the models know them.
+        # Pydantic does not name the tags here; take them from the models.
         tags = ", ".join(f"'{model.model_fields['kind'].default}'" for model in models)
         return config_error(source, key, f"be one of {tags}", "is missing")
     expected = _EXPECTED.get(detail["type"], "be valid").format(**context)
@@ -96,7 +96,7 @@ def first_error(error: ValidationError, source: str, model: type[BaseModel]) -> 
 
 
 def shown(value: object) -> str:
-    """Return a value as an operator would write it; long text is cut, mappings and lists are only named."""
+    """Return a value as an operator would write it; long text is cut, mappings and lists show their kind."""
     if value is None:
         return "empty"
     if isinstance(value, str):
@@ -127,7 +127,7 @@ def _locate(location: Sequence[str | int], model: type[BaseModel]) -> tuple[str,
         if isinstance(part, int):
             path += f"[{part}]"
         elif chosen and not fields:
-            # The tag of a union: pydantic has it in the location, the file has not.
+            # The tag of a union: pydantic puts it into the location, but it is not in the file.
             models = inner = chosen
         else:
             path += f".{part}" if path else part

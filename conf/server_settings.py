@@ -1,4 +1,4 @@
-"""Server settings: who is active, what survives a stop, and where the actors run."""
+"""Server settings: the election of the active server, the cursor store, and where the actors run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conf.value import (
 
 
 class TreeSettings(Settings):
-    """Where canal's tree hangs in a ZooKeeper, and who may see it. The password is in no repr or dump."""
+    """Where canal's tree is in a ZooKeeper, and who may see it. The password is in no repr or dump."""
 
     prefix: ZookeeperPath = "/otter/canal"
     session_timeout_s: Seconds = 10.0
@@ -42,7 +42,7 @@ class TreeSettings(Settings):
         password = read_secret(Owner.COORDINATION, "password", self.password_env, self.password_file, info)
         if self.user is None and password is not None:
             key = "password_env" if self.password_file is None else "password_file"
-            raise unfit("stand with `user` only", key=key, found="there is none")
+            raise unfit("be given only with `user`", key=key, found="that is missing")
         if self.user is not None:
             if ":" in self.user:
                 raise unfit("be a name without a colon", key="user", found=f"is '{self.user}'")
@@ -60,7 +60,7 @@ class TreeSettings(Settings):
 
 
 class ZookeeperSettings(TreeSettings):
-    """Active servers and consumers are elected in a ZooKeeper that runs elsewhere."""
+    """Elect active servers and consumers in a ZooKeeper that runs elsewhere."""
 
     kind: Literal["zookeeper"] = "zookeeper"
     hosts: ZookeeperHosts
@@ -69,7 +69,7 @@ class ZookeeperSettings(TreeSettings):
 
 
 class EmbeddedSettings(TreeSettings):
-    """As `ZookeeperSettings`, in a ZooKeeper server that is started on this machine."""
+    """Elect as `ZookeeperSettings`, in a ZooKeeper server that is started on this machine."""
 
     kind: Literal["embedded"] = "embedded"
     #: where the server keeps its data; None: in a temporary folder, forgotten when it stops
@@ -78,21 +78,21 @@ class EmbeddedSettings(TreeSettings):
 
 
 class LocalSettings(Settings):
-    """One server, no election."""
+    """Run one server, without election."""
 
     kind: Literal["local"] = "local"
-    #: where epochs are kept; None: in memory, beginning again at each start
+    #: where epochs are kept; None: in memory, starting again at each start
     folder: AnchoredPath | None = None
 
 
 class MemoryCursorSettings(Settings):
-    """Cursors are forgotten at each stop."""
+    """Keep cursors in memory; they are lost at each stop."""
 
     kind: Literal["memory"] = "memory"
 
 
 class FileCursorSettings(Settings):
-    """Cursors survive as long as a folder of this machine."""
+    """Keep cursors in a folder of this machine."""
 
     kind: Literal["file"] = "file"
     folder: AnchoredPath = Field(default=Path("data"), validate_default=True)
@@ -101,7 +101,7 @@ class FileCursorSettings(Settings):
 
 
 class ZookeeperCursorSettings(Settings):
-    """Cursors survive as long as the coordination's ZooKeeper."""
+    """Keep cursors in the coordination's ZooKeeper."""
 
     kind: Literal["zookeeper"] = "zookeeper"
     #: how often cursors are written; None: each before its acknowledgement is answered
@@ -119,16 +119,16 @@ CursorSettings: TypeAlias = Annotated[
 class RaySettings(Settings):
     """Where the actors run."""
 
-    #: None: a Ray is started on this machine and stopped with us
+    #: address of a running Ray; None: a Ray is started on this machine, and stopped with the server
     address: RayAddress | None = None
     namespace: Name = "canal_group"
-    #: of a Ray that is started; None: as many as the machine has
+    #: CPUs of the Ray that is started; None: as many as the machine has
     num_cpus: Count | None = None
 
     @model_validator(mode="after")
     def _starts_or_joins(self) -> RaySettings:
         if self.address is not None and self.num_cpus is not None:
             raise unfit(
-                "stand with a Ray that is started only", key="num_cpus", found=f"address is '{self.address}'"
+                "be given only without `ray.address`", key="num_cpus", found=f"that is '{self.address}'"
             )
         return self

@@ -1,7 +1,7 @@
-"""Settings: everything an instance can be told, as one tree.
+"""Settings: all settings of an instance, as one tree.
 
-Units stand last in a name (`_ms`, `_s`, `_bytes`). `group.yaml` explains each key to operators; a test holds
-the two together. Rules between several keys stand with the mapping that holds them all.
+A name ends with its unit (`_ms`, `_s`, `_bytes`). `group.yaml` explains each key to operators; a test checks
+that it explains every key. A rule about several keys is in the mapping that contains them all.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from conf.value import Name, Settings, unfit
 class InstanceSettings(Settings):
     """One destination: its shards, and how they become a stream.
 
-    Where the cursors are kept and who elects has no default: a preset says it, or the operator.
+    `coordination` and `cursor` have no default: a preset or the operator has to give them.
     """
 
     destination: Name
     shards: Annotated[tuple[ShardSettings, ...], Field(strict=False, min_length=1)]
-    #: what shards may use that are added by command
+    #: what shards that are added by command may use
     shard_add: ShardAddSettings = ShardAddSettings()
-    #: of shards that say nothing themselves
+    #: start of shards that do not set their own
     start: Start = "latest"
     filter: FilterSettings = FilterSettings()
     reader: ReaderSettings = ReaderSettings()
@@ -61,7 +61,7 @@ class InstanceSettings(Settings):
             first = addresses.setdefault(shard.address.lower(), index)
             if first != index:
                 raise unfit(
-                    "be a source of its own",
+                    "be a different source",
                     key=f"shards[{index}].{'host' if shard.files is None else 'files'}",
                     found=f"shards[{first}] reads {shard.address} too",
                 )

@@ -1,4 +1,4 @@
-"""Settings of shards that commands add: what of this machine they may name, and for which servers."""
+"""Settings of shards that commands add: which files and secrets they may name, and for which servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from conf.value import AnchoredPath, Settings, Variable, unfit
 
 _LABEL = re.compile(r"[^\s*?:,/\[\]]+")
-#: a host whose last label is one is an address to the resolver: "10.1", "0x7f.1"
+#: the resolver takes a host whose last label matches for an address: "10.1", "0x7f.1"
 _NUMBER = re.compile(r"\d+|0[xX][0-9a-fA-F]*")
 
 
@@ -31,20 +31,20 @@ HostsEntry = Annotated[str, AfterValidator(_hosts_entry)]
 
 
 class ShardAddSettings(Settings):
-    """What shards may use that are added by command; those of an instance file use what it names."""
+    """What shards that are added by command may use; shards of an instance file may use what it names."""
 
-    #: folder of files that they may name: passwords, certificates and keys; None: only those that the shards
-    #: of the instance file name
+    #: folder of the passwords, certificates and keys that they may name; None: only those that the shards of
+    #: the instance file name
     secrets: AnchoredPath | None = None
-    #: environment variables that they may name, beside those of the instance file's own shards
+    #: environment variables that they may name, besides those of the instance file's own shards
     variables: Annotated[tuple[Variable, ...], Field(strict=False)] = ()
-    #: servers to which they may log in with a password; others are reached without one
+    #: servers to which they may log in with a password; to others they log in without one
     hosts: Annotated[tuple[HostsEntry, ...], Field(strict=False)] = ()
-    #: folder below which they may read binlog files; None: they are servers
+    #: folder below which they may read binlog files; None: they may only be servers
     files: AnchoredPath | None = None
 
     def lists(self, host: str) -> bool:
-        """Return whether `hosts` has a host: an address by addresses only, a name by names only."""
+        """Return whether `hosts` contains a host; addresses match addresses only, and names match names."""
         try:
             address = ipaddress.ip_address(host)
         except ValueError:

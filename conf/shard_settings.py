@@ -10,10 +10,10 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_valida
 from conf.secret import Owner, read_secret
 from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
 
-#: where to begin when no cursor exists: at the oldest binlog the source has, or at its end
+#: where to begin when no cursor exists: at the oldest binlog of the source, or at its end
 Start: TypeAlias = Literal["earliest", "latest"]
-#: by what a stream goes on: `file` its place, on the same server only; `gtid` the transactions it has read;
-#: `auto` by its place on the same server, by GTID on another
+#: how a stream resumes: `file` by file and offset, on the same server only; `gtid` by the transactions it has
+#: read; `auto` by file and offset on the same server, by GTID on another
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
 ServerId: TypeAlias = Annotated[int, Field(ge=1, le=2**32 - 1)]
 
@@ -33,10 +33,10 @@ _DERIVED_MIN, _DERIVED_MAX = 2**31, 2**32 - 2
 
 
 def derive_server_id(destination: str, shard: str) -> int:
-    """Return the server id that a shard without one registers with at its source.
+    """Return the server id with which a shard without `server_id` registers at its source.
 
-    It is the same on every machine, so that a source drops the connection of a server that was taken over
-    from; and it is 2^31 or more, away from the small ids that real servers are given.
+    It is the same on every machine: when another server takes over, the source drops the old connection. It
+    is 2^31 or more, because real servers are given small ids.
     """
     return _DERIVED_MIN + zlib.crc32(f"{destination}/{shard}".encode()) % (_DERIVED_MAX - _DERIVED_MIN + 1)
 
@@ -46,10 +46,10 @@ class SslSettings(Settings):
 
     #: authorities that may have signed the source's certificate; None: those of the system
     ca: AnchoredPath | None = None
-    #: our certificate and its key, where the source asks for one
+    #: our certificate and its key, if the source asks for one
     cert: AnchoredPath | None = None
     key: AnchoredPath | None = None
-    #: whether the source must prove who it is
+    #: whether the source's certificate is verified
     verify: bool = True
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class SslSettings(Settings):
 
 
 class LookupSettings(Settings):
-    """The server that is asked for what binlog files do not say of their tables."""
+    """The server where table definitions that binlog files lack are looked up."""
 
     host: Host
     port: Port = 3306
@@ -86,10 +86,10 @@ class LookupSettings(Settings):
 
 
 class ShardSettings(Settings):
-    """One source of a group. Its place in the list is its `shard_index`, the tie-break of equal times.
+    """One source of a group. Its index in the list is its `shard_index`, the tie-break of equal times.
 
-    It is a server (`host`, `user`) or files on a disk (`files`). The password is read when the settings are;
-    it appears in no repr, dump or error.
+    It is a server (`host`, `user`) or files on a disk (`files`). The password is read with the settings; it
+    appears in no repr, dump or error.
     """
 
     name: Name
@@ -105,15 +105,15 @@ class ShardSettings(Settings):
     server_id: ServerId | None = None
     #: None: the connection is not encrypted
     ssl: SslSettings | None = None
-    #: None: as the instance says, and of files `earliest`
+    #: None: as the instance says; `earliest` for files
     start: Start | None = None
-    #: by what a stream is found again: see `StartBy`
+    #: how a stream resumes: see `StartBy`
     start_by: StartBy = "auto"
     #: a binlog file, a folder of them, or a pattern of the shell; None: the shard is a server
     files: AnchoredPath | None = None
     #: whether to wait for more at the end of the files
     follow: bool = False
-    #: None: what the files do not say of tables stays unknown
+    #: None: table definitions that the files lack stay unknown
     lookup: LookupSettings | None = None
 
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
@@ -125,13 +125,13 @@ class ShardSettings(Settings):
         if self.files is not None:
             stray = next((key for key in _OF_SERVERS if key in given), None)
             if stray is not None:
-                raise unfit("stand without `files`", key=stray, found="both are given")
+                raise unfit("be given only without `files`", key=stray, found="both are given")
             if self.start == "latest":
                 raise unfit("be 'earliest' with `files`", key="start", found="is 'latest'")
             return self
         stray = next((key for key in _OF_FILES if key in given), None)
         if stray is not None:
-            raise unfit("stand with `files` only", key=stray, found="there are none")
+            raise unfit("be given only with `files`", key=stray, found="that is missing")
         if self.host is None:
             raise unfit("be given, or `files`", key="host", found="is missing")
         if self.user is None:
@@ -150,7 +150,7 @@ class ShardSettings(Settings):
 
     @property
     def address(self) -> str:
-        """`host:port`, an IPv6 address in brackets; of files their path."""
+        """`host:port`, an IPv6 address in brackets; for files, their path."""
         if self.files is not None:
             return str(self.files)
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"

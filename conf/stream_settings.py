@@ -1,4 +1,4 @@
-"""Stream settings: how shards are read, merged, kept and handed out."""
+"""Stream settings: how shards are read, merged, stored and delivered."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from conf.value import Count, PowerOfTwo, Regex, RegexList, Seconds, Settings, T
 
 
 class RouteSettings(Settings):
-    """What tables are called downstream."""
+    """A rule that renames tables downstream."""
 
-    #: the whole `schema.table` of a source
+    #: matches the whole `schema.table` of a source
     match: Regex
     #: `schema.table` in the merged stream
     to: Text
 
 
 class FilterSettings(Settings):
-    """What is kept, by canal's regular expressions on `schema.table`, and what it is called."""
+    """Which tables are kept, by canal's regular expressions on `schema.table`, and their names downstream."""
 
-    #: what is kept; empty: everything
+    #: tables to keep; empty: every table
     white: RegexList = ""
-    #: what of it is dropped again; empty: nothing
+    #: tables to drop although `white` keeps them; empty: none
     black: RegexList = ""
-    #: the first that matches holds
+    #: the first that matches applies
     routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = ()
 
 
 class ReaderSettings(Settings):
     """How a shard reads its source."""
 
-    #: a chunk closes at these bytes of events, or rows, or when the socket runs dry
+    #: a chunk ends at so many bytes of events, or rows, or when the socket has no more data
     chunk_bytes_max: Count = 4 << 20
     chunk_rows_max: Count = 32_768
-    #: how often an idle source is asked to say so
+    #: interval in which an idle source sends heartbeats
     heartbeat_ms: Count = 100
     #: silence after which a connection counts as dead
     read_timeout_s: Seconds = 5.0
@@ -55,13 +55,13 @@ class ReaderSettings(Settings):
 class MergeSettings(Settings):
     """How the shards become one order."""
 
-    #: time in which a commit that is already stamped may still be unreadable
+    #: how long a transaction that has its commit timestamp may still be unreadable
     margin_ms: Annotated[int, Field(ge=0)] = 50
-    #: how far ahead of its source's clock a commit time may lie and be believed
+    #: a commit time that is further ahead of its source's clock is not believed
     ahead_max_s: Seconds = 5.0
-    #: whether a shard that is cut off holds the group
+    #: whether the group waits for a shard that is cut off
     dead_shard: Literal["wait", "skip_after"] = "wait"
-    #: only with `skip_after`: silence after which the group goes on without the shard
+    #: only with `skip_after`: silence after which the group continues without the shard
     skip_after_s: Seconds | None = None
 
     @model_validator(mode="after")
@@ -70,7 +70,9 @@ class MergeSettings(Settings):
             raise unfit("be given with `dead_shard: skip_after`", key="skip_after_s", found="is missing")
         if self.dead_shard == "wait" and self.skip_after_s is not None:
             raise unfit(
-                "stand with `dead_shard: skip_after` only", key="skip_after_s", found="dead_shard is 'wait'"
+                "be given only with `dead_shard: skip_after`",
+                key="skip_after_s",
+                found="dead_shard is 'wait'",
             )
         return self
 
@@ -78,7 +80,7 @@ class MergeSettings(Settings):
 class StoreSettings(Settings):
     """The ring of each shard."""
 
-    #: what is bounded: `memory` the bytes (canal: MEMSIZE), `items` the slots (ITEMSIZE)
+    #: what is bounded: `memory` bounds the bytes (canal: MEMSIZE), `items` the slots (ITEMSIZE)
     mode: Literal["memory", "items"] = "memory"
     #: slots
     size: PowerOfTwo = 16384
@@ -95,21 +97,21 @@ class BatchSettings(Settings):
 
     rows_max: Count = 131_072
     bytes_max: Count = 16 << 20
-    #: whether a DDL leaves alone
+    #: whether each DDL is delivered in a batch of its own
     ddl_isolation: bool = False
     #: batches a client id may have outstanding
     outstanding_max: Count = 64
 
 
 class ConsumerSettings(Settings):
-    """How long a consumer that is not heard of keeps its client id, and a client id its rows."""
+    """How long a silent consumer keeps its client id, and how long a client id keeps its rows."""
 
     lease_s: Seconds = 10.0
-    #: whether the rings are kept for a client id that has no consumer, though others fill up with it
+    #: whether rows are kept for a client id that has no consumer, although the rings fill up for all clients
     inactive: Literal["hold", "drop"] = "hold"
-    #: only with `drop`: how long
+    #: only with `drop`: time without a consumer after which nothing is kept
     drop_after_s: Seconds | None = None
-    #: how far before the others, in commit time, a consumer may have the sources read again for itself
+    #: a consumer may have the sources read again at most so far before the others, in commit time
     apart_max_s: Seconds = 3600.0
 
     @model_validator(mode="after")
@@ -117,5 +119,5 @@ class ConsumerSettings(Settings):
         if self.inactive == "drop" and self.drop_after_s is None:
             raise unfit("be given with `inactive: drop`", key="drop_after_s", found="is missing")
         if self.inactive == "hold" and self.drop_after_s is not None:
-            raise unfit("stand with `inactive: drop` only", key="drop_after_s", found="inactive is 'hold'")
+            raise unfit("be given only with `inactive: drop`", key="drop_after_s", found="inactive is 'hold'")
         return self

@@ -1,7 +1,7 @@
-"""Values: what a single setting can hold, and the base of every mapping of settings.
+"""Values: the types of single settings, and the base class of every mapping of settings.
 
-Values are taken as they are written: the text '3306' is no number and `yes` is no text. A value that cannot
-hold is refused by `unfit`, whose two halves make one sentence: "<key> should <expected>, but <found>."
+Values are not converted: the text '3306' is not a number and `yes` is not text. `unfit` refuses an invalid
+value; its two parts make one sentence: "<key> should <expected>, but <found>."
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PORT_MAX = 65535
 
 
 class Settings(BaseModel):
-    """A mapping of settings: immutable, without unknown keys, never repeating a wrong value in an error."""
+    """A mapping of settings: immutable, without unknown keys; pydantic's errors do not show a wrong value."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True
@@ -36,23 +36,23 @@ class Settings(BaseModel):
 
 
 def unfit(expected: str, *, key: str = "", found: str = "") -> PydanticCustomError:
-    """Return the error of a value that cannot hold.
+    """Return the error of an invalid value.
 
     Args:
         expected: what the value should do: "be a power of two".
-        key: where the value stands, relative to the mapping that is being checked; empty: the value itself.
+        key: key of the value, relative to the mapping that is being checked; empty: the value itself.
         found: what it does instead: "is 1000"; empty: the value as it was written.
     """
     return PydanticCustomError(UNFIT, "should {expected}", {"expected": expected, "key": key, "found": found})
 
 
 def is_name(text: str) -> bool:
-    """Return whether `text` is a name: a part of a path, and never a path."""
+    """Return whether `text` is a name: one component of a path, and never a path."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_variable(text: str) -> bool:
-    """Return whether an environment variable can be called so."""
+    """Return whether `text` can be the name of an environment variable."""
     return _VARIABLE.fullmatch(text) is not None
 
 
@@ -64,7 +64,7 @@ def is_host_and_port(text: str) -> bool:
 
 def _name(value: str) -> str:
     if not is_name(value):
-        raise unfit("be a name of letters, digits, `_`, `-` and `.`, begun by a letter, digit or `_`")
+        raise unfit("be a name of letters, digits, `_`, `-` and `.` that starts with a letter, digit or `_`")
     return value
 
 
@@ -91,7 +91,7 @@ def _power_of_two(value: int) -> int:
 
 def _hosts(value: str) -> str:
     if not all(is_host_and_port(host) for host in value.split(",")):
-        raise unfit("be `host:port`, several parted by commas without spaces")
+        raise unfit("be `host:port`, several separated by commas without spaces")
     return value
 
 
@@ -138,7 +138,7 @@ Host: TypeAlias = Annotated[str, AfterValidator(_host)]
 Port: TypeAlias = Annotated[int, Field(ge=1, le=_PORT_MAX)]
 #: a port to listen on; 0 takes a free one
 ListenPort: TypeAlias = Annotated[int, Field(ge=0, le=_PORT_MAX)]
-#: a file or folder; a relative one begins at the folder of the instance file
+#: a file or folder; a relative one is relative to the folder of the instance file
 AnchoredPath: TypeAlias = Annotated[Path, Strict(strict=False), AfterValidator(_anchored)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 PowerOfTwo: TypeAlias = Annotated[int, AfterValidator(_power_of_two)]
@@ -148,5 +148,5 @@ ZookeeperHosts: TypeAlias = Annotated[str, AfterValidator(_hosts)]
 ZookeeperPath: TypeAlias = Annotated[str, AfterValidator(_node)]
 RayAddress: TypeAlias = Annotated[str, AfterValidator(_ray_address)]
 Regex: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
-#: canal's comma-separated regular expressions on `schema.table`; a comma inside brackets does not part
+#: canal's comma-separated regular expressions on `schema.table`; a comma inside brackets does not separate
 RegexList: TypeAlias = Annotated[str, AfterValidator(_regex_list)]

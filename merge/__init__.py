@@ -1,6 +1,6 @@
-"""Decides: values, rules and state machines of the merge.
+"""Values, rules and state machines of the merge: the part that decides.
 
 Nothing in this package reads a clock, draws a random number, starts a thread, opens a socket or logs.
-Time arrives inside events; what has to be done leaves as instructions. The same code runs under Ray, under
-a simulator and in a unit test.
+Time comes in with events; actions go out as instructions. The same code runs under Ray, in a simulator and
+in a unit test.
 """

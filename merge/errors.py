@@ -1,15 +1,15 @@
-"""Every error that crosses a border of this project, split by who must act.
+"""Define every public error of this project, grouped by who has to act.
 
     CanalGroupError
-    ├── UsageError          the caller
-    │   ├── ConfigError         a setting that cannot hold
-    │   ├── AccessDenied        the token is missing, unknown, or for something else
+    ├── UsageError          the caller must act
+    │   ├── ConfigError         a setting is invalid
+    │   ├── AccessDenied        the token is missing, unknown, or does not allow the call
     │   ├── NotSubscribed       subscribe first
-    │   ├── SubscriptionDropped was away too long; choose where to go on
+    │   ├── SubscriptionDropped the client was inactive for too long; choose where to continue
     │   ├── UnknownBatch        this id was never delivered, or is acknowledged already
     │   ├── AckOutOfOrder       an older batch is outstanding
-    │   └── RolledBack          this batch was taken back; get again
-    ├── RetryableError      nobody: wait `retry_after_s` and call again
+    │   └── RolledBack          this batch was rolled back; get again
+    ├── RetryableError      temporary: wait `retry_after_s` and call again
     │   ├── SourceUnavailable       a MySQL or MariaDB server
     │   ├── CoordinatorUnavailable  ZooKeeper
     │   ├── ShardUnavailable        a shard actor
@@ -24,7 +24,8 @@
         ├── SchemaMismatch      tables that cannot become one
         └── SourceUnfit         a source that fails the preflight
 
-A refused call changes nothing. An error carries fields, not only text; it survives pickling and the wire.
+A refused call changes nothing. An error carries fields besides its text. It can be pickled and sent over the
+network without loss.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any, ClassVar, TypeAlias
 
 Detail: TypeAlias = str | int | float | None
 
-#: nobody is told to wait longer before the next attempt, seconds
+#: longest wait before the next attempt that an error may ask for, seconds
 RETRY_AFTER_MAX_S = 86_400.0
 
 
@@ -43,9 +44,9 @@ class CanalGroupError(Exception):
     """Base of every error of this project.
 
     Args:
-        message: one sentence on what is wrong.
-        hint: one sentence on what to do about it; may be empty.
-        details: the fields of the error, JSON scalars, by name.
+        message: one sentence that says what is wrong.
+        hint: one sentence that says what to do about it; may be empty.
+        details: the fields of the error by name; JSON scalars.
     """
 
     def __init__(self, message: str, *, hint: str = "", **details: Detail) -> None:
@@ -61,7 +62,7 @@ class CanalGroupError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.details)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as a JSON object; `error_from_dict` is the way back."""
+        """Return the error as a JSON object; `error_from_dict` reads it."""
         return {
             "error": type(self).__name__,
             "message": self.message,
@@ -71,7 +72,7 @@ class CanalGroupError(Exception):
 
 
 class UsageError(CanalGroupError):
-    """The caller asked for something that cannot be; asking again will not help."""
+    """The caller asked for something impossible; asking again does not help."""
 
 
 class ConfigError(UsageError):
@@ -79,7 +80,7 @@ class ConfigError(UsageError):
 
 
 class AccessDenied(UsageError):
-    """The token that was shown is missing, unknown, or does not allow it; nothing was done."""
+    """The token is missing, unknown, or does not allow the call; nothing was done."""
 
 
 class NotSubscribed(UsageError):
@@ -87,26 +88,27 @@ class NotSubscribed(UsageError):
 
 
 class SubscriptionDropped(UsageError):
-    """This client id was away for so long that its rows are no longer held; say where to go on.
+    """This client id was inactive for so long that its rows are no longer held; say where to continue.
 
-    Fields: `away_s`, and `cursor`, from where the sources can be read again as long as they have it.
+    Fields: `away_s`, how long it was inactive, and `cursor`. The sources can be read again from the cursor as
+    long as they have the binlogs that follow it.
     """
 
 
 class UnknownBatch(UsageError):
-    """No such batch: never delivered, or acknowledged before."""
+    """No such batch: it was never delivered, or is acknowledged already."""
 
 
 class AckOutOfOrder(UsageError):
-    """An older batch is outstanding; batches are acknowledged in the order of delivery."""
+    """An older batch is outstanding; acknowledge batches in the order of delivery."""
 
 
 class RolledBack(UsageError):
-    """The batch was taken back, by a rollback or because its rows were lost; get it again."""
+    """The batch was rolled back, by a request or because its rows were lost; get it again."""
 
 
 class RetryableError(CanalGroupError):
-    """Something is away for a while. `retry_after_s` says when a new attempt makes sense."""
+    """Something is unavailable for a while. `retry_after_s` says when to try again."""
 
     default_retry_after_s: ClassVar[float] = 1.0
 
@@ -118,11 +120,11 @@ class RetryableError(CanalGroupError):
 
 
 class SourceUnavailable(RetryableError):
-    """A MySQL or MariaDB server refuses connections or broke one off."""
+    """A MySQL or MariaDB server refuses connections, or closed one."""
 
 
 class CoordinatorUnavailable(RetryableError):
-    """ZooKeeper does not answer; nothing is served that might belong to somebody else by now."""
+    """ZooKeeper does not answer; nothing is served that another server may own by now."""
 
 
 class ShardUnavailable(RetryableError):
@@ -130,7 +132,7 @@ class ShardUnavailable(RetryableError):
 
 
 class ServerUnavailable(RetryableError):
-    """The gateway, or the group behind it, is down, restarting or standing by."""
+    """The gateway, or the group that it calls, is down, restarting or on standby."""
 
 
 class ConsumerActive(RetryableError):
@@ -138,7 +140,7 @@ class ConsumerActive(RetryableError):
 
 
 class FencedError(CanalGroupError):
-    """Somebody with a newer epoch owns this now. Stop; never retry.
+    """An owner with a newer epoch has taken over. Stop; never retry.
 
     Fields: `our_epoch`, `current_epoch`.
     """
@@ -152,7 +154,7 @@ class DataError(CanalGroupError):
 
 
 class PositionRefused(DataError):
-    """The source cannot begin at the position: it is none of its own, or its binlog is damaged there."""
+    """The source cannot start at the position: its binlogs do not contain it, or are damaged there."""
 
 
 class PositionPurged(PositionRefused):
@@ -164,15 +166,15 @@ class CorruptEvent(DataError):
 
 
 class UnsupportedEvent(DataError):
-    """An event, or a part of one, that this version does not decode."""
+    """This version does not decode an event, or a part of it."""
 
 
 class SchemaMismatch(DataError):
-    """Tables of several shards or versions that cannot be put into one."""
+    """Tables of several shards or schema versions cannot be combined into one."""
 
 
 class SourceUnfit(DataError):
-    """The source's settings or grants do not allow to follow it; `hint` holds the statement that mends it."""
+    """The source's settings or grants do not allow reading its binlog; `hint` has the statement to run."""
 
 
 def _rebuild(
@@ -192,12 +194,13 @@ _BY_NAME = _tree(CanalGroupError)
 
 
 def error_from_dict(value: Any) -> CanalGroupError:
-    """Return the error that `CanalGroupError.to_dict` described; an unknown class becomes the base class.
+    """Return the error that `CanalGroupError.to_dict` wrote; an unknown class becomes the base class.
 
-    A `retry_after_s` that nobody can wait for is left out: what describes the error need not be one of ours.
+    The input may come from a program that is not ours, so a `retry_after_s` that is not a number of seconds
+    from 0 to `RETRY_AFTER_MAX_S` is left out.
 
     Raises:
-        ValueError: this describes no error.
+        ValueError: the value does not describe an error.
     """
     try:
         cls = _BY_NAME.get(str(value.get("error")), CanalGroupError)
@@ -206,7 +209,7 @@ def error_from_dict(value: Any) -> CanalGroupError:
             del details["retry_after_s"]
         return cls(str(value["message"]), hint=str(value.get("hint", "")), **details)
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError("this describes no error") from error
+        raise ValueError("the value does not describe an error") from error
 
 
 def error_from_json(text: str | bytes) -> CanalGroupError:
@@ -214,7 +217,7 @@ def error_from_json(text: str | bytes) -> CanalGroupError:
     try:
         return error_from_dict(json.loads(text))
     except RecursionError as error:
-        raise ValueError("this describes no error") from error
+        raise ValueError("the text does not describe an error") from error
 
 
 def _is_wait(value: object) -> bool:

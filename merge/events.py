@@ -1,4 +1,4 @@
-"""Events: what a group is told, in the past tense. What it wants done then is in `instructions`.
+"""Events: inputs of a group, named in the past tense. Its outputs are in `instructions`.
 
 A `call` is an opaque number that the shell gives to a request; the answer, `Reply` or `Refuse`, carries it.
 Times are microseconds of the shell's monotonic clock, unless a name says otherwise.
@@ -20,23 +20,23 @@ from merge.values.position import GroupPosition, Position
 
 @dataclass(frozen=True, slots=True)
 class ConsumerState:
-    """A subscription as it was found in the cursor store, and its last holder."""
+    """A subscription from the cursor store, and its last holder."""
 
     client_id: str
     filter: str
     cursor: GroupPosition | None
     holder: str
     epoch: int
-    #: whether it was away for too long, and its rows are not held
+    #: whether it was inactive for too long and its rows are no longer held
     dropped: bool = False
 
 
 class Resume(StrEnum):
-    """Where a subscription goes on that was dropped."""
+    """Where a dropped or purged subscription continues."""
 
     #: at its cursor: the sources are read again from there
     CURSOR = "cursor"
-    #: where the others are: what is between is not delivered to it
+    #: where the others are: the rows in between are not delivered to it
     NOW = "now"
 
 
@@ -60,29 +60,29 @@ class ShardOpened:
 
 @dataclass(frozen=True, slots=True)
 class ShardReported:
-    """A shard has new headers, or a new promise made after all of its headers, or neither, being full."""
+    """A shard has new headers, or a new low watermark made after all of its headers, or its ring is full."""
 
     shard: int
     generation: int
     run: HeaderRun | None
-    #: source time in microseconds since 1970 UTC; None: no promise; `END_OF_TIME_US`: nothing comes any more
+    #: low watermark, source time in microseconds since 1970 UTC; None: none; `END_OF_TIME_US`: at its end
     frontier_us: int | None
     at_us: int
     #: identity of the server that is read, the same for a whole generation; empty: not known
     server: str = ""
-    #: whether its ring is full, so that it brings nothing until something is acknowledged
+    #: whether its ring is full, so that it brings nothing until the ring is freed
     full: bool = False
     #: the source's clock when the report was made, microseconds since 1970 UTC; None: not known
     source_us: int | None = None
-    #: when the report was asked for, before its clock was read; None: at `at_us`
+    #: when the report was requested, before its clock was read; None: at `at_us`
     asked_us: int | None = None
-    #: when the binlog files that `run` names were created, by name, seconds since 1970; those that are known
+    #: when the binlog files of `run` were created, seconds since 1970, by file name; only known files
     created: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardLost:
-    """A shard's ring is gone, with what it held."""
+    """A shard's ring is lost, with its contents."""
 
     shard: int
     generation: int
@@ -92,7 +92,7 @@ class ShardLost:
 
 @dataclass(frozen=True, slots=True)
 class ShardFailed:
-    """A shard stopped at data it cannot process; an operator must act."""
+    """A shard stopped at data that it cannot process; an operator must act."""
 
     shard: int
     generation: int
@@ -102,7 +102,7 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequested:
-    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped."""
+    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped or purged."""
 
     call: int
     client_id: str
@@ -110,7 +110,7 @@ class SubscribeRequested:
     filter: str
     at_us: int
     resume: Resume | None = None
-    #: whether others that consume may be rolled back for it
+    #: whether other clients with a consumer may be rolled back for it
     may_disturb: bool = True
 
 
@@ -126,7 +126,7 @@ class ConsumerLeased:
 
 @dataclass(frozen=True, slots=True)
 class LeaseFailed:
-    """The coordinator could not give the client id away."""
+    """The coordinator could not give the client id to the consumer."""
 
     call: int
     client_id: str
@@ -152,8 +152,8 @@ class GetRequested:
     epoch: int
     rows_max: int
     at_us: int
-    #: newest batch that the consumer has: what was delivered behind it got lost on the way, and its gets that
-    #: still wait are given up. None: not told
+    #: newest batch that the consumer has: batches that were delivered after it got lost in transit, and its
+    #: gets that still wait are answered with None. None: unknown
     seen_id: int | None = None
 
 
@@ -161,23 +161,23 @@ class GetRequested:
 class RangeRequested:
     """The consumer wants an offset range, and waits for it until `GetTimedOut`.
 
-    Everything before its start is done with: where the subscriber stands elsewhere, it is stood there.
+    Everything before the start counts as consumed: a subscriber at another position moves there.
     """
 
     call: int
     client_id: str
     epoch: int
     offset_range: OffsetRange
-    #: whether shards may be opened again for it, should it be before the cursor
+    #: whether it may begin before the cursor, so that the shards are opened again
     may_rewind: bool
     at_us: int
-    #: whether others that consume may be rolled back for it
+    #: whether other clients with a consumer may be rolled back for it
     may_disturb: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class GetTimedOut:
-    """The consumer waits no longer."""
+    """The consumer no longer waits."""
 
     call: int
     client_id: str
@@ -185,7 +185,7 @@ class GetTimedOut:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequested:
-    """The gateway wants the headers of an outstanding batch once more."""
+    """The gateway wants the headers of an outstanding batch again."""
 
     call: int
     client_id: str
@@ -215,7 +215,7 @@ class CursorSaved:
 
 @dataclass(frozen=True, slots=True)
 class CursorNotSaved:
-    """The cursor store refused, or may have."""
+    """The cursor store refused to write, or may have."""
 
     call: int
     client_id: str
@@ -224,7 +224,7 @@ class CursorNotSaved:
 
 @dataclass(frozen=True, slots=True)
 class ClientForgotten:
-    """The cursor store has forgotten what `ForgetClient` of this call asked for."""
+    """The cursor store has forgotten the client that `ForgetClient` of this call named."""
 
     call: int
     client_id: str
@@ -262,7 +262,7 @@ class UnsubscribeRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequested:
-    """The consumer goes, in good order; its subscription and cursor stay."""
+    """The consumer stops cleanly; its subscription and cursor stay."""
 
     call: int
     client_id: str
@@ -272,7 +272,7 @@ class ReleaseRequested:
 
 @dataclass(frozen=True, slots=True)
 class ShardPolicyGiven:
-    """An operator said whether a shard that brings nothing holds the group."""
+    """An operator set whether the group waits for a shard that brings nothing."""
 
     call: int
     name: str
@@ -282,7 +282,7 @@ class ShardPolicyGiven:
 
 @dataclass(frozen=True, slots=True)
 class ShardAdded:
-    """There is one more shard, with the next shard_index."""
+    """An operator adds a shard, under the next shard_index."""
 
     call: int
     name: str
@@ -293,25 +293,25 @@ class ShardAdded:
 
 @dataclass(frozen=True, slots=True)
 class ShardRemoved:
-    """An operator wants a shard to leave: when it is drained, or now, with what is not acknowledged."""
+    """An operator removes a shard: when it is drained, or now, giving up what is not acknowledged."""
 
     call: int
     name: str
-    #: False: what it commits after `at_us`, as its source's clock says, is not taken
+    #: False: it leaves when it is drained; what it commits after `at_us`, by its source's clock, is not taken
     now: bool
     at_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time went on."""
+    """Time has passed."""
 
     at_us: int
-    #: whether consumers have a way to this server; a consumer that has none cannot be heard of
+    #: whether consumers can reach this server; a consumer that cannot sends no sign of life
     reachable: bool = True
 
 
-#: what concerns one client id: its consumer's calls, and what coordinator and cursor store answer
+#: events of one client id: its consumer's calls, and the answers of the coordinator and the cursor store
 ClientEvent: TypeAlias = (
     SubscribeRequested
     | ConsumerLeased

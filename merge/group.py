@@ -1,13 +1,14 @@
 """The group: the state machine that turns shards' headers into acknowledged batches.
 
-One mutation door: `handle(event)` returns what has to be done. `merge.order.stream` knows the shards and
-merges them, `merge.delivery.subscribers` knows who reads what was merged, and `merge.delivery.consumers`
-answers their calls; here they meet. Rules:
+Only `handle(event)` changes its state; it returns what has to be done. `merge.order.stream` knows the shards
+and merges them, `merge.delivery.subscribers` knows who reads the merged log, and `merge.delivery.consumers`
+answers the consumers' calls. The group connects the three. Rules:
 
 1. There is one recovery: a *rewind*. Whenever a ring is lost, everything that is not acknowledged is
    forgotten and every shard is opened again at the oldest cursor, under a new generation.
 2. A refused request changes nothing.
-3. What shards that join or leave change is answered, and their actors are ended, when every cursor has it.
+3. When a shard leaves, its actor is ended only after every cursor has the change. A removal at once is
+   answered only then; a removal that drains the shard is answered at the start.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
 from merge.values.member import Role
 
-#: how long a position must stay purged before the clients that need it are set aside, microseconds: for a
-#: moment an address may lead to another server
+#: how long a position must stay purged before the clients that need it are set aside, microseconds; an
+#: address may lead to another server for a moment
 PURGED_WAIT_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What a group is made of."""
+    """Settings of a group."""
 
     destination: str
     #: names by shard_index
@@ -56,13 +57,13 @@ class GroupSettings:
     limits: BatchLimits = field(default_factory=BatchLimits)
     #: how long a consumer may be silent before its client id is free again
     lease_us: int = 10_000_000
-    #: go on without a shard that is silent for longer; None: wait for ever
+    #: continue without a shard that is silent for longer; None: wait for ever
     skip_after_us: int | None = None
-    #: how far ahead of its source's clock a commit time may lie; one further ahead is not believed
+    #: how far ahead of its source's clock a commit time may be; one further ahead is not believed
     ahead_max_us: int = AHEAD_MAX_US
-    #: keep nothing for a client id that has no consumer for longer while others have; None: keep for ever
+    #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
     drop_after_us: int | None = None
-    #: how far before the others, in commit time, a consumer may have the shards opened again; None: any
+    #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
     apart_max_us: int | None = None
 
 
@@ -70,7 +71,7 @@ class Group:
     """Merges shards and serves subscribers; see the module's rules.
 
     Args:
-        settings: what the group is made of.
+        settings: shards, limits and intervals.
         epoch: fencing epoch of the server that runs it.
     """
 
@@ -87,7 +88,7 @@ class Group:
             settings.apart_max_us,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
-        #: what is done when every cursor has the shards of the moment
+        #: instructions that wait until every cursor has the current shards
         self._reconciling: list[Instruction] = []
 
     @property
@@ -96,7 +97,7 @@ class Group:
         return self._stream.generation
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take an event and return what has to be done, in order."""
+        """Handle an event and return what has to be done, in order."""
         try:
             return [*self._on(event), *self._reconcile()]
         except CanalGroupError as error:
@@ -106,7 +107,7 @@ class Group:
             return [Refuse(call, error)]
 
     def _reconcile(self) -> list[Instruction]:
-        """Let shards go that are drained, and do what waited until every cursor has the shards it should."""
+        """Retire drained shards, and return the instructions that waited for every cursor to follow."""
         instructions: list[Instruction] = []
         for shard in self._stream.drained() if self._stream.draining else ():
             self._stream.retire(self._stream.shards[shard])
@@ -154,10 +155,10 @@ class Group:
         opened_for = self._subscribers.cursors
         instructions = self._consumers.handle(event)
         if self._stream.merging:
-            # Else the log begins inside a huge transaction, whose beginning the newcomer must not miss.
+            # Otherwise the log begins inside a huge transaction, and the new client must not miss its start.
             placed = self._subscribers.all_placed
         else:
-            # Who resumes may stand before the place at which the shards are just being opened.
+            # The cursor of a resuming client may be before the position at which the shards are being opened.
             placed = all(cursor in opened_for for cursor in self._subscribers.cursors)
         return instructions if placed else [*instructions, *self._rewind(event.at_us)]
 
@@ -181,13 +182,13 @@ class Group:
         return [*released, *reconciled, *self._went_on(was_merging)]
 
     def _set_purged_aside(self, at_us: int) -> list[Instruction]:
-        """Go on without the clients that need what a source has purged, and nobody else does."""
+        """Continue without the clients that need a position which a source has purged."""
         instructions: list[Instruction] = []
         for shard in self._stream.purged():
             name, state = self._stream.shards[shard], self._stream.states[shard]
             position, error, since_us = state.asked_at, state.error, state.purged_us
             assert position is not None, "a shard without a position begins where its settings say"
-            assert isinstance(error, PositionRefused), "it says why"
+            assert isinstance(error, PositionRefused), "a refused position has its error"
             waited = since_us is not None and at_us - since_us >= PURGED_WAIT_US
             set_aside = self._subscribers.purge(name, position, error, waited=waited)
             if set_aside is None:
@@ -244,7 +245,7 @@ class Group:
         return [*self._subscribers.reconcile(), *self._rewind(event.at_us)]
 
     def _remove_orphan(self, event: ShardRemoved) -> list[Instruction]:
-        """Let go of a shard that the cursors hold and the settings lack."""
+        """Remove a shard that the cursors hold and the settings lack."""
         if not event.now:
             raise UsageError(
                 f"Shard {event.name} cannot be drained: the settings do not have it.",
@@ -266,13 +267,13 @@ class Group:
         return [*self._subscribers.rewind(), *opening]
 
     def _went_on(self, was_merging: bool) -> list[Instruction]:
-        """Tell the consumers what may be new in the stream."""
+        """Position the subscribers if merging has just begun, and answer the gets that can be answered."""
         placed = self._subscribers.place() if self._stream.merging and not was_merging else []
         return [*placed, *self._subscribers.serve()]
 
     @property
     def gone(self) -> list[str]:
-        """Names of the shards that left and that no cursor holds any more, as far as that is known."""
+        """Names of the shards that have left and that no cursor holds; empty while that is not known."""
         return self._stream.retired if self._stream.merging and self._subscribers.reconciled else []
 
     def check_name(self, shard: str) -> None:
@@ -280,7 +281,7 @@ class Group:
         self._stream.check_name(shard)
 
     def describe(self, at_us: int) -> dict[str, Any]:
-        """Return the group's state as a JSON object: shards, who holds the group, subscribers."""
+        """Return the group's state as a JSON object: shards, the shard that blocks the group, subscribers."""
         return {
             "destination": self.settings.destination,
             "epoch": self.epoch,

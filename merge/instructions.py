@@ -1,6 +1,6 @@
-"""Instructions: what a group wants done, in the imperative, after an event of `events`.
+"""Instructions: actions that a group requests after an event of `events`.
 
-A `call` is the number of the request that is answered.
+Their names are imperatives. A `call` is the number of the request that is answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from merge.values.position import GroupPosition, Position
 
 @dataclass(frozen=True, slots=True)
 class OpenShard:
-    """Make the shard read on from `position` (None: where its settings say), under a new generation."""
+    """Make the shard read from `position` (None: where its settings say), under a new generation."""
 
     shard: int
     generation: int
@@ -32,7 +32,7 @@ class FreeRing:
 
 @dataclass(frozen=True, slots=True)
 class CloseShard:
-    """End the shard: it left the group, and no cursor needs it."""
+    """Stop the shard: it left the group, and no cursor needs it."""
 
     shard: int
 
@@ -48,14 +48,14 @@ class LeaseConsumer:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseConsumer:
-    """Take the consumer's running node away."""
+    """Remove the consumer's running node from the coordinator."""
 
     client_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SaveCursor:
-    """Write subscription and cursor durably, under the server's epoch."""
+    """Write a subscription and its cursor durably, under the server's epoch."""
 
     call: int
     client_id: str
@@ -66,7 +66,7 @@ class SaveCursor:
 
 @dataclass(frozen=True, slots=True)
 class ForgetClient:
-    """Remove subscription and cursor, under the server's epoch."""
+    """Remove a subscription and its cursor from the cursor store, under the server's epoch."""
 
     call: int
     client_id: str

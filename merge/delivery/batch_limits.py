@@ -1,4 +1,4 @@
-"""The bounds of what a consumer gets at once, and how many headers leave together within them."""
+"""Bound what a consumer gets at once, and count how many headers fit into a batch."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ class BatchLimits:
     bytes_max: int = 16 << 20
     #: batches delivered and not acknowledged
     outstanding_max: int = 64
-    #: let a DDL leave alone
+    #: deliver each DDL in a batch of its own
     ddl_isolation: bool = False
-    #: headers without rows that are gathered before they are delivered as an empty batch. At most the slots
-    #: of a ring: one that is full of such headers would wait for its consumer, and the consumer for it.
+    #: headers without rows that are collected before they are delivered as an empty batch. At most the slots
+    #: of a ring: a ring full of such headers would wait for its consumer while the consumer waits for rows.
     empty_headers_max: int = 1_024
-    #: what the ring of a shard holds at most, headers and bytes: a transaction of an offset range has to fit
+    #: most headers and bytes that the ring of a shard holds; a transaction of an offset range has to fit
     ring_headers_max: int | None = None
     ring_bytes_max: int | None = None
 
     def count_batch(self, headers: Headers, rows_max: int) -> int:
-        """Return how many of the first headers make a batch: at least one where there is one.
+        """Return how many of the first headers make a batch; at least one if there is one.
 
-        Headers without rows leave with what follows them; alone they would have to wait for it.
+        Headers without rows are delivered together with the headers that follow them.
 
         Args:
             headers: (n,) HEADER, in merged order.
-            rows_max: what the consumer asks for.
+            rows_max: row changes that the consumer asks for.
         """
         lead = _lead(headers)
         return lead + cut(
@@ -49,14 +49,14 @@ class BatchLimits:
         )
 
     def count_range(self, headers: Headers, offset_range: OffsetRange) -> int:
-        """Return how many of the first headers make a range whose end is not given; 0: it has to wait.
+        """Return how many of the first headers make an offset range without a given end; 0: it has to wait.
 
         Args:
             headers: (n,) HEADER, in merged order.
-            offset_range: what is asked for.
+            offset_range: the range that is requested.
 
         Raises:
-            DataError: the first transaction cannot become whole.
+            DataError: the first transaction is larger than its shard's ring.
         """
         if offset_range.key_us_max is not None:
             headers = headers[
@@ -73,46 +73,47 @@ class BatchLimits:
         return count if enough else 0
 
     def may_wait(self, headers: Headers) -> bool:
-        """Return whether nobody needs these headers before more of them come."""
+        """Return whether the delivery of these headers may wait for more headers."""
         return len(headers) < self.empty_headers_max and not _matter(headers)
 
     def _check_fits(self, fragments: Headers) -> None:
-        """Return if more of a transaction that has not ended can come into its shard's ring.
+        """Return if the ring of a shard has room for more of a transaction that has not ended.
 
         Raises:
-            DataError: it is larger than the ring, which nothing frees before an offset range has all of it.
+            DataError: the transaction is larger than the ring. The ring is not freed before an offset range
+                contains the whole transaction.
         """
         most = self._full(fragments)
         if most:
             raise DataError(
-                f"A transaction is larger than the ring of its shard, {most}: no offset range can have it"
-                f" whole.",
-                hint="Raise store.size of the instance, and restart it.",
+                f"A transaction is larger than the ring of its shard, {most}: no offset range can contain"
+                " all of it.",
+                hint="Raise store.size in the instance file, then restart the instance.",
                 offset=int(fragments["begin_offset"][0]),
             )
 
     def check_brings(self, shard: str, headers: Headers) -> None:
-        """Return if a shard, which holds back the rest of a range, can bring more while the range waits.
+        """Return if a shard can bring the rest of an offset range while the range waits for it.
 
         Args:
             shard: its name.
-            headers: what it brought that only the reader of the offset range keeps in the ring.
+            headers: the shard's headers that only the reader of the offset range keeps in the ring.
 
         Raises:
-            DataError: its ring is full of them, and is not freed before the offset range is read.
+            DataError: these headers fill the ring, which is not freed before the offset range is read.
         """
         most = self._full(headers)
         if most:
             raise DataError(
-                f"The ring of shard {shard}, {most}, is full before all of the offset range is there: no row"
-                f" of the"
-                " offset range comes any more.",
-                hint="Raise store.size of the instance, and restart it; or begin the query anew.",
+                f"The ring of shard {shard}, {most}, is full before all of the offset range has arrived: the"
+                " shard cannot bring the rest.",
+                hint="Raise store.size in the instance file, then restart the instance; or start the query"
+                " again.",
                 shard=shard,
             )
 
     def _full(self, headers: Headers) -> str:
-        """Return which bound of a shard's ring its headers fill, in words; empty: none."""
+        """Return the bound of a shard's ring that its headers reach, as text; empty if they reach none."""
         for held, most, unit in (
             (len(headers), self.ring_headers_max, "headers"),
             (int(headers["bytes"].sum()), self.ring_bytes_max, "bytes"),
@@ -131,7 +132,7 @@ def _lead(headers: Headers) -> int:
 def _matter(headers: Headers) -> bool:
     """Return whether headers have to be delivered now: they have rows, or end a transaction that had some.
 
-    The cursor passes a transaction whose last fragment is empty only with that fragment.
+    If the last fragment of a transaction is empty, the cursor moves past the transaction only with it.
     """
     ends_earlier = (headers["flags"] & WHOLE) == Flag.END
     return bool(((headers["rows"] > 0) | ends_earlier).any())

@@ -1,12 +1,12 @@
-"""The calls of a group's consumers, and what the coordinator and the cursor store answer to them.
+"""Handle the calls of a group's consumers, and the answers of the coordinator and the cursor store.
 
 Rules:
 
 1. A batch is delivered under the epoch of the consumer that asked.
-2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed. Where it
-   is unknown whether the store has it, the consumer is told so and the write repeated until it is known.
-3. A refused request changes nothing, beyond that its consumer is known to be alive.
-4. Calls wait for the writes by which cursors follow shards that join or leave.
+2. An acknowledgement is answered after the cursor store has the cursor; then the rings are freed. If it is
+   unknown whether the store has it, the consumer is told, and the write is repeated until it is known.
+3. A refused request changes nothing, except that its consumer is known to be alive.
+4. When shards join or leave, every cursor is written; calls wait for these writes.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Consumers:
     """Answers the consumers of one stream; see the module's rules.
 
     Args:
-        destination: its name, for people.
-        stream: what they consume.
-        subscribers: who they are; shared with the group, which tells them what moves.
+        destination: its name, for messages.
+        stream: the stream that they consume.
+        subscribers: their subscriptions; shared with the group, which tells them about changes of the stream.
         lease_us: how long a consumer may be silent before its client id is free again.
     """
 
@@ -59,13 +59,13 @@ class Consumers:
         self._stream = stream
         self._subscribers = subscribers
         self._lease_us = lease_us
-        #: leases that the coordinator is asked for: call -> request
+        #: requests whose lease the coordinator is asked for, by call
         self._leasing: dict[int, SubscribeRequested] = {}
 
     # ---- subscribing -----------------------------------------------------------------------------------
 
     def handle(self, event: ClientEvent) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
-        """Take an event of a consumer, the coordinator or the cursor store; return what has to be done.
+        """Handle an event of a consumer, the coordinator or the cursor store; return what has to be done.
 
         Raises:
             CanalGroupError: the request is refused; nothing was changed.
@@ -126,11 +126,11 @@ class Consumers:
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
     def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
-        """Return if nobody else is rolled back for a subscription.
+        """Return if a subscription does not roll back another client.
 
         Raises:
             AccessDenied: its rows are no longer held, and it wants them again.
-            RetryableError: the log begins inside a transaction, whose beginning a newcomer must not miss.
+            RetryableError: the log begins inside a transaction. A new client must not miss its beginning.
         """
         if subscriber is not None and subscriber.cursor is not None:
             if subscriber.kept or (event.resume is None and subscriber.phase is Phase.PURGED):
@@ -142,7 +142,7 @@ class Consumers:
         if inside and self._subscribers.others_consume(event.client_id):
             raise RetryableError(
                 f"Client {event.client_id} cannot begin inside the large transaction that another client "
-                "is being given.",
+                "is reading.",
                 retry_after_s=1.0,
             )
 
@@ -153,7 +153,7 @@ class Consumers:
     def _leased(self, event: ConsumerLeased) -> list[Instruction]:
         request = self._leasing.pop(event.call)
         if not request.may_disturb:
-            # What was so when it asked may have changed while the coordinator was asked.
+            # The state may have changed while the coordinator was asked.
             try:
                 self._check_undisturbed(request, self._subscribers.find(event.client_id))
             except CanalGroupError as error:
@@ -167,8 +167,8 @@ class Consumers:
 
     def _unsubscribe(self, event: UnsubscribeRequested) -> list[Instruction]:
         subscriber = self._existing(event.client_id)
-        # Also where its lease ran out: else a consumer that was cut off could not tell this refusal from the
-        # one after its request was granted, and the subscription would stay.
+        # Also if its lease has expired. Otherwise a consumer that was cut off could not tell this refusal
+        # from the refusal after its request was granted, and the subscription would stay.
         subscriber.check_last_consumer(event.epoch)
         self._check_not_leasing(event.client_id)
         return [*subscriber.unsubscribe(event), *self._subscribers.free()]
@@ -190,7 +190,7 @@ class Consumers:
         return [*subscriber.get_range(event, self._stream), *self._subscribers.serve()]
 
     def _said(self, offset_range: OffsetRange) -> OffsetRange:
-        """Return an offset range whose positions say nothing of who belongs to the group."""
+        """Return an offset range whose positions say nothing about which shards belong to the group."""
         until = offset_range.until
         said = self._stream.said
         return replace(
@@ -201,7 +201,8 @@ class Consumers:
         subscriber = self._subscribers.find(event.client_id)
         if subscriber is None or event.call not in subscriber.delivery.waiting:
             return []
-        # A stopped shard holds the group for good: whoever waits must hear why, unless it is another's fault.
+        # A stopped shard blocks the group until an operator acts, so the caller has to learn why. A position
+        # that only another client needs is not its failure.
         return [subscriber.delivery.timed_out(event.call, self._stream.failure(subscriber.cursor))]
 
     def _rollback(self, event: RollbackRequested) -> list[Instruction]:
@@ -250,11 +251,11 @@ class Consumers:
     def _known(self, client_id: str) -> Subscriber:
         """Return the subscriber that the cursor store answers for."""
         subscriber = self._subscribers.find(client_id)
-        assert subscriber is not None, "it cannot be forgotten while an answer is awaited"
+        assert subscriber is not None, "a subscriber is not forgotten while an answer is awaited"
         return subscriber
 
     def _resume_deferred(self, subscriber: Subscriber) -> list[Instruction]:
-        """Take the calls that waited for a write which nobody asked for."""
+        """Handle the calls that waited for a write of our own."""
         instructions: list[Instruction] = []
         for event in subscriber.writes.take_deferred():
             try:

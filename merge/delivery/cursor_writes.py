@@ -2,13 +2,14 @@
 
 Rules:
 
-1. One write at a time is on its way. None follows one that acknowledges until it is known whether that
-   arrived: the cursor would move backwards.
-2. That shards joined or left, or that the subscription was dropped, is written until a write which says so
-   has arrived.
-3. Calls that come during a write which nobody asked for wait for it; during any other they are refused.
-4. A subscription that ends, or that was refused though its write may have arrived, is forgotten by the store:
-   that is asked for again until the store says so.
+1. At most one write is under way. After a write that acknowledges a batch, the next write waits until it is
+   known whether that one arrived. Otherwise the cursor could move backwards.
+2. When shards join or leave, or the subscription is dropped, a write that says so is repeated until one has
+   arrived.
+3. A write of our own answers no call. Calls that come during one wait for it; during any other write they are
+   refused.
+4. The store is asked to forget a subscription that ends, and one that was refused although its write may have
+   arrived. The request is repeated until the store confirms it.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from merge.delivery.ledger import Batch
 from merge.errors import RetryableError
 from merge.events import AckRequested, RollbackRequested, UnsubscribeRequested
 
-#: calls that wait for a write which nobody asked for
+#: calls that wait for a write of our own
 Deferrable: TypeAlias = AckRequested | RollbackRequested | UnsubscribeRequested
-#: call of a write that nobody asked for: shards joined or left
+#: call of a write of our own, which answers no call: shards joined or left
 OWN_CALL = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A write that is on its way to the cursor store, or may be there."""
+    """A write that is under way to the cursor store, or may have arrived there."""
 
-    #: whom it answers; `OWN_CALL`: nobody
+    #: the call that it answers; `OWN_CALL`: none
     call: int
-    #: what it acknowledges; None: it stores a subscription
+    #: the batch that it acknowledges; None: it stores a subscription
     batch: Batch | None
-    #: whether the caller was told that nobody knows whether it was written
+    #: whether the caller was told that it is unknown whether the write arrived
     unsure: bool = False
     #: False: it waits to be repeated
     under_way: bool = True
-    #: whether no write before it is known to have told the store what rule 2 is about
+    #: whether no earlier write is known to have stored a change of rule 2
     unsaved: bool = False
 
 
 class CursorWrites:
-    """What the cursor store knows of one subscription, and what is on its way there; see the module's rules.
+    """Tracks the writes of one subscription to the cursor store; see the module's rules.
 
     Args:
         client_id: whose subscription it is.
@@ -55,36 +56,36 @@ class CursorWrites:
         self.durable = False
         #: call of a subscription that is not answered yet
         self.subscribing: int | None = None
-        #: what is on its way to the cursor store
+        #: the write that is under way to the cursor store, or waits to be repeated
         self.saving: Saving | None = None
-        #: whether the stored subscription lacks that shards joined or left, or that it was dropped
+        #: whether the stored subscription does not show yet that shards joined or left, or the drop
         self.unsaved = False
-        #: calls that came during a write that nobody asked for
+        #: calls that came during a write of our own
         self._deferred: list[Deferrable] = []
-        #: call that asked the store to forget the subscription; None: it is not to be forgotten
+        #: call for which the store is asked to forget the subscription; None: the subscription stays
         self._forgetting: int | None = None
         #: whether the store's answer to that is awaited
         self._forget_under_way = False
 
     @property
     def lacks_shards(self) -> bool:
-        """Whether the store is not known to have what rule 2 is about."""
+        """Whether the store is not known to have the changes of rule 2."""
         return self.unsaved or (self.saving is not None and self.saving.unsaved)
 
     @property
     def follows_shards(self) -> bool:
-        """Whether one is under way because shards joined or left; calls wait for that."""
+        """Whether a write of our own is under way; calls wait for it."""
         return self.saving is not None and self.saving.call == OWN_CALL
 
     @property
     def answers_somebody(self) -> bool:
-        """Whether somebody waits for a write."""
+        """Whether a caller waits for a write."""
         saving = self.saving is not None and not self.saving.unsure
         return saving or self.subscribing is not None
 
     @property
     def acknowledging(self) -> Batch | None:
-        """The batch whose acknowledgement is on its way, or may be there."""
+        """The batch whose acknowledgement is under way to the store, or may have arrived there."""
         return self.saving.batch if self.saving is not None else None
 
     @property
@@ -94,7 +95,7 @@ class CursorWrites:
 
     @property
     def due(self) -> int | None:
-        """The call of a write of the subscription that has to be begun now; None: there is none."""
+        """The call of the write of the subscription that has to begin now; None if none has to."""
         if self.saving is not None:
             return None
         if self.subscribing is None and self.unsaved and self.durable:
@@ -115,25 +116,25 @@ class CursorWrites:
             )
 
     def check_not_forgetting(self) -> None:
-        """Return if the subscription is not to be forgotten.
+        """Return if the subscription is not being removed.
 
         Raises:
-            RetryableError: it is, and it is not known yet whether the store has done so.
+            RetryableError: it is being removed, and the store has not confirmed that yet.
         """
         if self._forgetting is not None:
             raise RetryableError(
                 f"The subscription of client {self._client_id} is being removed from the cursor store.",
-                hint="It is tried until the store confirms it; call again.",
+                hint="The removal is repeated until the store confirms it. Call again later.",
                 retry_after_s=0.2,
             )
 
     def forget(self, call: int) -> None:
-        """Take note that the store is asked to forget the subscription; no write may be under way."""
+        """Note that the store is asked to forget the subscription; no write may be under way."""
         assert self.saving is None, "the store is told one thing at a time"
         self._forgetting, self._forget_under_way = call, True
 
     def forget_later(self) -> None:
-        """Let the store be asked to forget the subscription by the next `forget_again`."""
+        """Make the next `forget_again` ask the store to forget the subscription."""
         self._forgetting, self._forget_under_way = OWN_CALL, False
 
     def forget_again(self) -> bool:
@@ -150,22 +151,22 @@ class CursorWrites:
             assert self.saving.under_way or self.saving.batch is not None, (
                 "only acknowledgements are repeated"
             )
-            assert self.saving.under_way or self.saving.unsure, "who repeats a write has told its caller"
-        assert not self._deferred or self.follows_shards, "calls wait for a write that nobody asked for only"
+            assert self.saving.under_way or self.saving.unsure, "the caller of a repeated write was told"
+        assert not self._deferred or self.follows_shards, "calls wait only for a write of our own"
 
     def begin(self, saving: Saving) -> None:
-        """Take note of a write that begins. What was not stored is in it."""
+        """Note that a write begins; it contains what was not stored before."""
         self.saving, self.unsaved = replace(saving, unsaved=self.lacks_shards), False
 
     def end(self, call: int) -> Saving:
-        """Take note that a write was answered; return which."""
+        """Note that the write under way was answered; return it."""
         saving, self.saving = self.saving, None
-        assert saving is not None, "an answer to a write that nobody asked for"
+        assert saving is not None, "an answer to a write that was not requested"
         assert saving.call == call, "an answer to another write than the one under way"
         return saving
 
     def repeat_later(self, saving: Saving) -> None:
-        """Let a write wait to be repeated: nobody knows whether it arrived."""
+        """Let a write wait to be repeated: it is unknown whether it arrived."""
         self.saving = replace(saving, unsure=True, under_way=False)
 
     def defer(self, call: Deferrable) -> None:
@@ -173,6 +174,6 @@ class CursorWrites:
         self._deferred.append(call)
 
     def take_deferred(self) -> list[Deferrable]:
-        """Return the calls that waited; they wait no more."""
+        """Return the deferred calls and forget them."""
         deferred, self._deferred = self._deferred, []
         return deferred

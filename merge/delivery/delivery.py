@@ -1,11 +1,11 @@
-"""Delivery: the gets of one subscriber that wait, and the batches that it was given.
+"""Delivery: the waiting gets of one subscriber, and the batches that it was given.
 
 Rules:
 
 1. Gets are answered in the order in which they came, each with the next batch.
-2. Where batches were lost, the next get is refused with `RolledBack`, once: that refusal is the notice, and
-   the only one that changes something.
-3. An offset range is given from where it begins, or refused.
+2. If batches were lost, the next get is refused with `RolledBack`, once. That refusal is the notice. It is
+   the only refusal that changes the state.
+3. An offset range is delivered from its start, or refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from merge.values.position import GroupPosition
 
 
 class Delivery:
-    """What one subscriber waits for, and has outstanding; see the module's rules.
+    """Holds the calls of one subscriber that wait, and its outstanding batches; see the module's rules.
 
     Args:
         client_id: the client id.
-        server_epoch: fencing epoch of the server, from which batch ids begin.
+        server_epoch: fencing epoch of the server; batch ids start from it.
         limits: bounds of its batches.
         after_id: batch ids up to this one were given to an earlier subscriber of the client id.
     """
@@ -40,22 +40,22 @@ class Delivery:
         #: gets that wait for data, by call
         self.waiting: dict[int, GetRequested | RangeRequested] = {}
         self._client_id = client_id
-        #: told to the consumer with its next get: its outstanding batches were lost
+        #: error for the consumer's next get: its outstanding batches were lost
         self._notice: RolledBack | None = None
 
     @property
     def done(self) -> int:
-        """Log index before which it needs nothing any more."""
+        """Log index before which it needs nothing."""
         outstanding = self.ledger.outstanding
         return outstanding[0].log_start if outstanding else self.place.read
 
-    # ---- what is asked for -----------------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------------
 
     def check_get(self, seen_id: int | None) -> None:
         """Return if a get may wait for a batch.
 
         Args:
-            seen_id: what was delivered after it is taken back by the get; None: nothing is.
+            seen_id: the get rolls back batches that were delivered after this one; None: it rolls back none.
 
         Raises:
             RolledBack: the notice.
@@ -66,7 +66,7 @@ class Delivery:
         self.ledger.check_room(seen_id)
 
     def get(self, request: GetRequested) -> list[Instruction]:
-        """Let a get wait for the next batch; what it shows to be lost is given up."""
+        """Let a get wait for the next batch; roll back the batches that its `seen_id` shows to be lost."""
         given_up: list[Instruction] = []
         if request.seen_id is not None:
             given_up = self._give_up_gets()
@@ -75,7 +75,7 @@ class Delivery:
         return given_up
 
     def _give_up_gets(self) -> list[Instruction]:
-        """Answer the gets that told what their consumer had seen: it asks again, so it reads no answer."""
+        """Answer the waiting gets that have a `seen_id`: their consumer asks again and reads no answer."""
         given_up = [
             call
             for call, request in self.waiting.items()
@@ -84,14 +84,14 @@ class Delivery:
         return [self._reply(call, None) for call in given_up]
 
     def _take_back_unseen(self, seen_id: int) -> None:
-        """Take back what was delivered after `seen_id`: the answers got lost on their way."""
+        """Roll back what was delivered after `seen_id`: the answers got lost in transit."""
         for batch in self.ledger.outstanding:
             if batch.batch_id > seen_id:
                 self.rollback(batch.batch_id)
                 return
 
     def find_range(self, offset_range: OffsetRange) -> Batch | None:
-        """Return the offset range if it is outstanding: who asks again is answered again."""
+        """Return the batch of an offset range if it is outstanding: a repeated request gets it again."""
         for batch in self.ledger.outstanding:
             if same_places(batch.start, offset_range.start) and (
                 offset_range.until is None or same_places(batch.end, offset_range.until)
@@ -102,11 +102,11 @@ class Delivery:
     # ---- answers ---------------------------------------------------------------------------------------
 
     def serve(self, stream: Stream, *, readable: bool) -> list[Instruction]:
-        """Answer the gets that wait, as far as there are batches.
+        """Answer the waiting gets for which there are batches.
 
         Args:
             stream: one that merges.
-            readable: whether what follows may be given; offset ranges that are outstanding are in any case.
+            readable: whether new batches may be delivered; outstanding offset ranges are in any case.
         """
         instructions: list[Instruction] = []
         for call, request in list(self.waiting.items()):
@@ -124,7 +124,7 @@ class Delivery:
     def _next(
         self, request: GetRequested | RangeRequested, stream: Stream, *, readable: bool
     ) -> Batch | None:
-        """Deliver what a waiting get asks for; None: it waits on."""
+        """Deliver what a waiting get asks for; return None if it has to keep waiting."""
         found = self.find_range(request.offset_range) if isinstance(request, RangeRequested) else None
         if found is not None or not readable:
             return found
@@ -140,7 +140,7 @@ class Delivery:
         return batch
 
     def timed_out(self, call: int, failure: CanalGroupError | None) -> Instruction:
-        """Answer a get that waits no longer: with nothing, or with why there will be nothing."""
+        """Answer a get that timed out: with None, or with the failure because of which nothing will come."""
         return self._reply(call, None) if failure is None else self._refuse(call, failure)
 
     def refuse_waiting(self, error: CanalGroupError) -> list[Instruction]:
@@ -148,10 +148,10 @@ class Delivery:
         return [self._refuse(call, error) for call in list(self.waiting)]
 
     def refuse_ranges(self) -> list[Instruction]:
-        """Refuse the offset ranges that wait: another one is asked for, which begins elsewhere."""
+        """Refuse the offset ranges that wait: the consumer asked for another one, which begins elsewhere."""
         over = RolledBack(
-            f"Client {self._client_id} reads from another position by now.",
-            hint="A later call asked for rows that do not follow these.",
+            f"Client {self._client_id} has moved to another position.",
+            hint="A later call asked for an offset range that begins elsewhere. Drop this one.",
         )
         offset_ranges = [
             call for call, request in self.waiting.items() if isinstance(request, RangeRequested)
@@ -166,27 +166,27 @@ class Delivery:
         del self.waiting[call]
         return Refuse(call, error)
 
-    # ---- taking back -----------------------------------------------------------------------------------
+    # ---- rolling back ----------------------------------------------------------------------------------
 
     def rollback(self, batch_id: int | None = None) -> int:
-        """Take back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
+        """Roll back a batch and every later one, or all; return how many. Raises as `Ledger.rollback`."""
         taken = self.ledger.rollback(batch_id)
         if taken:
             self.place.go_back(taken)
         return len(taken)
 
     def give_back(self, batch_id: int | None = None) -> int:
-        """Take back what its consumer knows to be lost, as `rollback`: no notice is needed any more."""
+        """Roll back as `rollback`, for a consumer that knows it; the notice is no longer needed."""
         count = self.rollback(batch_id)
         self._notice = None
         return count
 
     def lose(self) -> list[Instruction]:
-        """Forget what is outstanding: its log is gone. The consumer hears of it before it gets anything."""
+        """Forget what is outstanding: its log is gone. The consumer is told before it gets anything."""
         if self.ledger.rollback():
             self._notice = RolledBack(
                 f"Batches of client {self._client_id} were rolled back: a shard or the group restarted.",
-                hint="Forget what you did not finish and get again.",
+                hint="Discard the rows that you have not acknowledged, then get again.",
             )
         if self._notice is None or not self.waiting:
             return []
@@ -194,11 +194,11 @@ class Delivery:
 
     def _take_notice(self) -> RolledBack:
         notice, self._notice = self._notice, None
-        assert notice is not None, "there is something to tell"
+        assert notice is not None, "there is a notice to deliver"
         return notice
 
     def acked(self, batch: Batch, stream: Stream) -> bool:
-        """Strike out a batch that is acknowledged; return whether it was outstanding."""
+        """Remove a batch that is acknowledged; return whether it was outstanding."""
         held = self.ledger.holds(batch)
         if held:
             self.ledger.ack(batch.batch_id)
@@ -216,9 +216,9 @@ class Delivery:
         self.ledger.validate()
         outstanding = self.ledger.outstanding
         if not reading:
-            assert not outstanding, "what is outstanding stands in the log"
+            assert not outstanding, "outstanding batches are in the log"
             return
-        assert cursor is not None, "who reads has a cursor"
+        assert cursor is not None, "a subscriber that reads has a cursor"
         assert stream.log.base <= self.done <= self.place.read <= stream.log.tip
         assert all(batch.generation == stream.generation for batch in outstanding), "an earlier log is gone"
         assert all(

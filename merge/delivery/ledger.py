@@ -1,13 +1,13 @@
-"""The ledger of one subscriber: which batches are delivered and not yet acknowledged.
+"""The ledger of one subscriber: the batches that are delivered and not yet acknowledged.
 
 Rules:
 
 1. Batches are acknowledged in the order of delivery; only the oldest outstanding one can be.
 2. A refused call raises and changes nothing.
-3. Ids grow for ever, also across restarts: the epoch stands above a counter. A server that has used up
-   its counter (four thousand million batches) breaks, and goes on under a new epoch.
-4. A rolled back batch is gone: its id is never delivered again. The ledger remembers the last
-   `TAKEN_BACK_MAX` of them, to say so to whoever still holds one.
+3. Ids always grow, also across restarts: the high bits are the epoch, the low 32 bits a counter. A server
+   that has used up its counter (four thousand million batches) stops, and continues under a new epoch.
+4. The id of a rolled back batch is never delivered again. The ledger remembers the last `TAKEN_BACK_MAX` such
+   ids, so that a consumer that still holds one is told.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ class Batch:
     """A contiguous run of the merged stream, delivered under one id."""
 
     batch_id: int
-    #: where the stream stood before it
+    #: progress of the stream before it
     before: Progress
-    #: where it stands behind it
+    #: progress of the stream after it
     after: Progress
     #: its headers in merged order, with final keys
     headers: Headers
     #: what the headers' indexes point to
     names: tuple[str, ...]
-    #: the merged log's index of its first header, and the one behind its last
+    #: the merged log's index of its first header, and the index after its last
     log_start: int
     log_stop: int
     #: incarnation of the shards' rings that hold its rows
     generation: int
     #: names of the shards by shard_index, as the server that delivered it knew them
     shards: tuple[str, ...] = ()
-    #: of an offset range: what its subscriber had behind it before, by shard_index; None: a run of the merged
-    #: log
+    #: of an offset range: the positions up to which its subscriber had consumed each shard before it, by
+    #: shard_index; None: the batch is a run of the merged log
     behind: Mapping[int, Position] | None = None
 
     @property
@@ -62,17 +62,17 @@ class Batch:
 
     @property
     def start(self) -> GroupPosition:
-        """Where the stream stood before it."""
+        """Position of the stream before it."""
         return self.before.end
 
     @property
     def ack(self) -> GroupPosition:
-        """What the cursor becomes when it is acknowledged."""
+        """The cursor when it is acknowledged."""
         return self.after.ack
 
     @property
     def end(self) -> GroupPosition:
-        """Where the stream stands behind it."""
+        """Position of the stream after it."""
         return self.after.end
 
 
@@ -124,8 +124,8 @@ class Ledger:
         count = sum(seen_id is None or batch_id <= seen_id for batch_id in self._outstanding)
         if count >= self._outstanding_max:
             raise RetryableError(
-                f"{count} batches are outstanding, which is the bound.",
-                hint="Acknowledge the oldest, or raise batch.outstanding_max.",
+                f"{count} batches are outstanding, which is the limit.",
+                hint="Acknowledge the oldest batch, or raise batch.outstanding_max.",
                 outstanding_max=self._outstanding_max,
             )
 
@@ -140,9 +140,9 @@ class Ledger:
         """Return an outstanding batch.
 
         Raises:
-            RolledBack: it was taken back.
-            UnknownBatch: it was never delivered, or is acknowledged, or was taken back so long ago that it is
-                forgotten.
+            RolledBack: it was rolled back.
+            UnknownBatch: it was never delivered, or is acknowledged, or was rolled back so long ago that the
+                ledger has forgotten it.
         """
         batch = self._outstanding.get(batch_id)
         if batch is not None:
@@ -150,14 +150,14 @@ class Ledger:
         if batch_id < self._first_id:
             raise RolledBack(
                 f"Batch {batch_id} is unknown: it was delivered under epoch {epoch_of(batch_id)}, before"
-                " another server was elected. What was not acknowledged is delivered again under a new id.",
-                hint="Forget what you did not finish and get again.",
+                " another server was elected. Unacknowledged rows are delivered again under a new id.",
+                hint="Discard the rows that you have not acknowledged, then get again.",
                 batch_id=batch_id,
             )
         if batch_id in self._taken_back:
             raise RolledBack(
                 f"Batch {batch_id} was rolled back; its rows are delivered again under a new id.",
-                hint="Forget what you did not finish and get again.",
+                hint="Discard the rows that you have not acknowledged, then get again.",
                 batch_id=batch_id,
             )
         known = "is acknowledged already" if batch_id < self._next_id else "was never delivered"
@@ -174,7 +174,7 @@ class Ledger:
         oldest = next(iter(self._outstanding))
         if batch_id != oldest:
             raise AckOutOfOrder(
-                f"Batch {batch_id} cannot be acknowledged: batch {oldest} is older and outstanding.",
+                f"Batch {batch_id} cannot be acknowledged: the older batch {oldest} is outstanding.",
                 hint=f"Acknowledge {oldest} first.",
                 batch_id=batch_id,
                 oldest=oldest,
@@ -182,7 +182,7 @@ class Ledger:
         return batch
 
     def ack(self, batch_id: int) -> Batch:
-        """Strike out the oldest outstanding batch and return it; raises as `check_ack`."""
+        """Remove the oldest outstanding batch and return it; raises as `check_ack`."""
         batch = self.check_ack(batch_id)
         del self._outstanding[batch_id]
         return batch
@@ -196,7 +196,7 @@ class Ledger:
         assert not set(ids) & set(self._taken_back), "what was taken back is not outstanding"
 
     def rollback(self, batch_id: int | None = None) -> list[Batch]:
-        """Take back a batch and every later one, or all; return them, oldest first.
+        """Roll back a batch and every later one, or all; return them, oldest first.
 
         Raises:
             RolledBack, UnknownBatch: as `find`; nothing was changed.

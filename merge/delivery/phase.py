@@ -1,11 +1,11 @@
-"""The phases of a subscriber, and what leads from one to the next.
+"""The phases of a subscriber, and the steps between them.
 
     WAITING ── place ──▶ READING
        ▲                    │
        └── rewind ── SEEKING ◀── seek
 
-A subscriber of these three phases is *kept*: the rings hold what it has not acknowledged. One of the others
-holds nothing. `resume` makes it kept again; LEAVING is the last phase.
+A subscriber in one of these three phases is *kept*: the rings hold what it has not acknowledged. In the other
+phases the rings hold nothing for it. `resume` makes it kept again; LEAVING is the last phase.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a subscriber is to the stream."""
+    """State of a subscriber."""
 
-    #: it has no place in the merged log: merging has not begun
+    #: it has no read position in the merged log: merging has not begun
     WAITING = "waiting"
-    #: it has its place in the merged log
+    #: it has a read position in the merged log
     READING = "reading"
     #: it was positioned before the log's start: the shards have to be opened again
     SEEKING = "seeking"
-    #: it was away for too long: its consumer has to say where to go on
+    #: it was inactive for too long: its consumer has to say where to continue
     DROPPED = "dropped"
-    #: a source has purged what follows its cursor: its consumer has to say where to go on
+    #: a source has purged the binlog that follows its cursor: its consumer has to say where to continue
     PURGED = "purged"
     #: unsubscribed; the cursor store has not confirmed it yet
     LEAVING = "leaving"
 
 
 class Step(StrEnum):
-    """What happens to a subscriber."""
+    """An event of a subscriber that changes its phase."""
 
-    #: merging began: it gets its place in the log
+    #: merging began: it gets its read position in the log
     PLACE = "place"
     #: the log is gone
     REWIND = "rewind"
     #: its consumer reads from a position that the log does not hold
     SEEK = "seek"
-    #: it was away for too long
+    #: it was inactive for too long
     DROP = "drop"
-    #: a source has purged what follows its cursor
+    #: a source has purged the binlog that follows its cursor
     PURGE = "purge"
-    #: its consumer said where to go on
+    #: its consumer said where to continue
     RESUME = "resume"
     #: it was unsubscribed
     LEAVE = "leave"
@@ -51,7 +51,7 @@ class Step(StrEnum):
 
 KEPT = frozenset({Phase.WAITING, Phase.READING, Phase.SEEKING})
 
-#: what is not here cannot happen
+#: a pair that is missing here cannot happen
 _NEXT: dict[tuple[Phase, Step], Phase] = {
     (Phase.WAITING, Step.PLACE): Phase.READING,
     (Phase.READING, Step.PLACE): Phase.READING,

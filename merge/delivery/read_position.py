@@ -1,10 +1,11 @@
-"""A subscriber's place in the merged log, and what it is given from there: batches and offset ranges.
+"""A subscriber's read position in the merged log, and the batches and offset ranges that it is given there.
 
 Rules:
 
-1. What stands at or before the position where it was stood is never given, whatever comes out of the log.
-2. Keys never fall below what that position has passed: what comes out of the log below it is raised to it and
-   flagged LATE, unless it is FUTURE.
+1. A transaction at or before the position of `stand_at` is never given, even if it comes out of the log
+   again.
+2. A key is never smaller than the greatest key which that position has passed. A smaller key that comes out
+   of the log is raised to it, and its header is flagged LATE, unless it is FUTURE.
 """
 
 from __future__ import annotations
@@ -32,37 +33,37 @@ from merge.values.offset_range import (
 from merge.values.position import GroupPosition, Position
 from merge.values.progress import Progress
 
-#: headers looked at for one batch
+#: most headers examined for one batch
 HEADERS_MAX = 32_768
 
 
 class ReadPosition:
-    """Where one subscriber stands; see the module's rules.
+    """Where one subscriber reads; see the module's rules.
 
-    It knows nothing of acknowledgements but what it is told: `passed`, `go_behind`, `go_back`.
+    It learns of acknowledgements and rollbacks only through `passed`, `go_behind` and `go_back`.
 
     Args:
-        limits: bounds of what it gives at once.
+        limits: bounds of one batch or offset range.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        #: log index behind what was given
+        #: log index after the last header that was given
         self.read = 0
-        #: the same place in the stream
+        #: the same point in the stream
         self._progress = Progress.at(GroupPosition())
-        #: by shard_index: what the log holds at or before this position is done with
+        #: by shard_index: what the log holds at or before this position is consumed
         self._behind: dict[int, Position] = {}
-        #: greatest key that the position had passed where it was stood
+        #: greatest key that the position of `stand_at` has passed
         self._passed_us = 0
 
     @property
     def position(self) -> GroupPosition:
-        """The stream behind what was given."""
+        """Position of the stream after what was given."""
         return self._progress.end
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
-        """Stand at the log's base and skip what stands at or before the cursor.
+        """Start to read at the log's base, and skip what is at or before the cursor.
 
         Args:
             cursor: names the stream's shards.
@@ -79,7 +80,7 @@ class ReadPosition:
         }
 
     def skip_behind(self, stream: Stream) -> None:
-        """Read past headers that are done with, so that they hold no ring."""
+        """Read past consumed headers, so that the rings can free them."""
         while self._behind:
             window = stream.log.slice(self.read, self.read + HEADERS_MAX)
             places = np.flatnonzero(self._fresh(window, stream))
@@ -88,12 +89,12 @@ class ReadPosition:
                 return
 
     def next_batch(self, batch_id: int, stream: Stream, rows_max: int) -> Batch | None:
-        """Give the next batch from the log, if there is something to give, and go behind it.
+        """Return the next batch from the log and move past it; None if there is nothing to give.
 
         Args:
             batch_id: its id.
             stream: one that merges.
-            rows_max: bound on row changes beside the limits; one header always leaves.
+            rows_max: bound on row changes, besides the limits; a batch has at least one header.
         """
         self.skip_behind(stream)
         window = stream.log.slice(self.read, self.read + HEADERS_MAX)
@@ -110,12 +111,12 @@ class ReadPosition:
         stop = len(window)
         if count < len(places):
             stop = int(places[count])
-        # A copy: what is delivered outlives the window it was cut from.
+        # A copy: the batch outlives the window that it was cut from.
         headers = headers[:count].copy()
         if self.read + stop == stream.log.tip and self._limits.may_wait(headers) and _may_come(stream):
             return None
         self._raise_keys(headers)
-        # A batch that was taken back may be older than a shard that joined.
+        # A batch that was rolled back may be older than a shard that joined.
         before = replace(
             self._progress,
             ack=stream.reconciled(self._progress.ack),
@@ -127,11 +128,11 @@ class ReadPosition:
         return batch
 
     def next_range(self, batch_id: int, offset_range: OffsetRange, stream: Stream) -> Batch | None:
-        """Give an offset range that begins here, and go behind it; None: not all of it is there yet.
+        """Return an offset range that begins here and move past it; None if not all of it has arrived yet.
 
         Raises:
             RolledBack: it begins elsewhere.
-            DataError: it is not any more what it was when its end was noted, or does not fit into the rings.
+            DataError: it differs from what it was when its end was noted, or does not fit into the rings.
         """
         self.skip_behind(stream)
         window = stream.log.slice(self.read, stream.log.tip)
@@ -140,7 +141,7 @@ class ReadPosition:
         if not same_places(self._progress.end, offset_range.start):
             raise RolledBack(
                 "The reader is not positioned where the offset range begins.",
-                hint="Forget what you did not finish and ask again.",
+                hint="Discard the rows that you have not acknowledged, then ask again.",
             )
         if offset_range.until is not None:
             chosen = covered(
@@ -160,12 +161,12 @@ class ReadPosition:
         return self._give_range(batch_id, offset_range, stream, window, places, chosen)
 
     def _check_comes(self, window: Headers, stream: Stream) -> None:
-        """Return if the rest of an offset range can come out while all that did is kept for it.
+        """Return if the rest of an offset range can arrive while the rings keep the part that has arrived.
 
-        A shard that joined after the end was noted may have more between than its ring holds.
+        A shard that joined after the end was noted may have more rows in between than its ring holds.
 
         Raises:
-            DataError: it cannot.
+            DataError: the rest cannot arrive.
         """
         holding = stream.held_by_full
         if holding is not None:
@@ -174,10 +175,10 @@ class ReadPosition:
     def _choose(
         self, headers: Headers, offset_range: OffsetRange, stream: Stream
     ) -> NDArray[np.bool_] | None:
-        """Return which headers are in an offset range whose end is not given; None: it has to wait."""
+        """Return which headers are in an offset range without a given end; None if it has to wait."""
         stop = _up_to_a_gap(headers)
         if stop < len(headers):
-            # What comes after it cannot be in the offset range: it does not wait for more.
+            # Headers after the gap cannot be in the offset range, so it does not wait for more.
             offset_range = replace(offset_range, rows_min=0)
         count = self._limits.count_range(headers[:stop], offset_range)
         at_tip = stop == len(headers)
@@ -195,17 +196,17 @@ class ReadPosition:
         places: NDArray[np.intp],
         chosen: NDArray[np.bool_],
     ) -> Batch:
-        """Give the chosen headers; what stands between them in the log stays for later."""
-        # Who joined since the start was noted stands where it joined.
+        """Return the chosen headers as a batch; the headers between them in the log stay for later."""
+        # A shard that joined since the start was noted is positioned where it joined.
         start = stream.reconciled(
             replace(self._progress.end, shards={**self._progress.end.shards, **offset_range.start.shards})
         )
         headers = arrange(window[places[chosen]], start, offset_range.until)
         if _up_to_a_gap(headers) < len(headers):
             raise DataError(
-                "What is asked for again does not stand together any more: another server took over, which"
-                " wrote its transactions in another order.",
-                hint="Begin anew from another position.",
+                "The transactions of the offset range are no longer contiguous: another server took over, and"
+                " its binlog has them in another order.",
+                hint="Start again from another position.",
             )
         before = Progress.at(start)
         after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
@@ -227,7 +228,7 @@ class ReadPosition:
     def _batch(
         self, batch_id: int, stream: Stream, headers: Headers, stop: int, before: Progress, after: Progress
     ) -> Batch:
-        """Return a batch of headers from here to `stop` indexes further in the log."""
+        """Return a batch of headers that ends `stop` indexes after the read position in the log."""
         return Batch(
             batch_id=batch_id,
             before=before,
@@ -241,17 +242,17 @@ class ReadPosition:
         )
 
     def go_behind(self, batch: Batch) -> None:
-        """Stand behind a batch of this log."""
+        """Move past a batch of this log."""
         self.read, self._progress = batch.log_stop, batch.after
 
     def go_back(self, taken: Sequence[Batch]) -> None:
-        """Stand before batches that were taken back, the newest that were given, oldest first."""
+        """Move back before batches that were rolled back: the newest that were given, oldest first."""
         self.read, self._progress = taken[0].log_start, taken[0].before
         behind = next((batch.behind for batch in taken if batch.behind is not None), self._behind)
         self._behind = dict(behind)
 
     def _have(self, shard: int, position: Position, stream: Stream, *, holes: bool) -> None:
-        """Note that all of a shard up to `position` was given; with `holes`, the log has more between."""
+        """Note that a shard was given up to `position`; with `holes`, the log has other headers between."""
         before = self._behind.pop(shard, None)
         if before is not None and self._told_by_gtid(shard, before, stream):
             self._behind[shard] = replace(before, gtid_set=position.gtid_set)
@@ -259,9 +260,10 @@ class ReadPosition:
             self._behind[shard] = position
 
     def passed(self, batch: Batch, stream: Stream) -> None:
-        """Take note that a batch was acknowledged: nothing after it in its shards is done with.
+        """Note that a batch was acknowledged: in its shards, nothing after it in the log is consumed yet.
 
-        Unless that is told by GTIDs: a server that wrote in another order may bring any of them later.
+        Exception: where GTIDs tell what is consumed. A server that wrote in another order may bring any
+        consumed transaction later.
         """
         if batch.behind is not None:
             return
@@ -275,19 +277,19 @@ class ReadPosition:
 
     @staticmethod
     def _told_by_gtid(shard: int, position: Position, stream: Stream) -> bool:
-        """Return whether it is GTIDs that tell what is done with: the position is in another server's log."""
+        """Return whether GTIDs tell what is consumed, because the position is in another server's binlog."""
         return bool(position.gtid_set) and not position.is_of(stream.servers[shard])
 
     def _raise_keys(self, headers: Headers) -> None:
-        """Apply rule 2 to headers that are about to leave."""
+        """Apply rule 2 to headers that are about to be delivered."""
         low = headers["key_us"] < self._passed_us
-        # The key of one that was not believed says nothing of when it was committed.
+        # A FUTURE header's key does not say when its transaction was committed.
         believed = (headers["flags"] & Flag.FUTURE) == 0
         headers["flags"][low & believed] |= np.uint16(Flag.LATE)
         headers["key_us"][low] = self._passed_us
 
     def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:
-        """Return which headers are not done with."""
+        """Return which headers are not consumed yet."""
         fresh = np.ones(len(headers), dtype=bool)
         for shard, position in self._behind.items():
             mine = headers["shard"] == shard
@@ -297,15 +299,15 @@ class ReadPosition:
 
 
 def _may_come(stream: Stream) -> bool:
-    """Return whether more may come out though nothing is given."""
+    """Return whether more headers may come out of the timeline before anything is delivered."""
     return not stream.draining and not stream.crowded
 
 
 def _up_to_a_gap(headers: Headers) -> int:
-    """Return how many of the headers go before one in front of which others of its shard were left out.
+    """Return how many headers precede the first gap in a shard's sequences.
 
-    A batch is a run of each shard's sequences. Behind a failover, what is old for a subscriber may lie
-    between what is new: the other server wrote in an order of its own.
+    A batch has to be a run of each shard's sequences. After a failover, transactions that a subscriber has
+    consumed may lie between new ones, because the other server wrote them in another order.
     """
     by_shard = np.argsort(headers["shard"], kind="stable")
     shard, sequence = headers["shard"][by_shard], headers["sequence"][by_shard]

@@ -1,13 +1,13 @@
-"""One client id on a destination: its cursor, its consumer's lease, its place in the merged log.
+"""One client id on a destination: its cursor, its consumer's lease, its read position in the merged log.
 
 Rules:
 
-1. The cursor moves only to where a batch's `ack` vector says, after the cursor store has it.
-2. What stands at or before the cursor is never delivered, whatever comes out of the log again.
-3. While the batch that a write acknowledges was lost meanwhile, nothing is delivered: whether that batch is
-   behind the cursor is not known yet.
-4. Only these methods change a subscriber. Those that raise have changed nothing, but for the notice that
-   batches were lost, see `delivery`.
+1. The cursor moves only to a batch's `ack` vector, and only after the cursor store has it.
+2. A transaction at or before the cursor is never delivered, even if it comes out of the log again.
+3. If a batch is lost while the write that acknowledges it is under way, nothing is delivered until the cursor
+   store answers: only then is it known whether the cursor has passed that batch.
+4. Only these methods change a subscriber. A method that raises has changed nothing, with one exception: the
+   notice that batches were lost, see `delivery`.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from merge.values.position import GroupPosition, Position
 
 
 class Subscriber:
-    """State of one client id; see the module's rules, and those of phase, lease, ledger, writes and place.
+    """State of one client id; see the rules of this module and of the other modules of this package.
 
     Args:
         client_id: the client id.
-        server_epoch: fencing epoch of the server, from which batch ids begin.
+        server_epoch: fencing epoch of the server; batch ids start from it.
         limits: bounds of its batches.
         after_id: batch ids up to this one were given to an earlier subscriber of the client id.
     """
@@ -62,29 +62,29 @@ class Subscriber:
         self.phase = Phase.WAITING
         #: canal's filter on `schema.table`; empty: everything
         self.filter = ""
-        #: durable place; None until the first position of the group is known
+        #: durable position; None until the first position of the group is known
         self.cursor: GroupPosition | None = None
         self.lease = Lease(client_id)
         self.writes = CursorWrites(client_id)
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: why it is PURGED
         self._purged: DataError | None = None
-        #: its cursor when it gave up what it had missed: it does not go back behind that either
+        #: its cursor when it gave up the rows that it had missed; it never goes back before that cursor
         self._gave_up_at: GroupPosition | None = None
-        #: whether it began with this log, of which it has acknowledged nothing
+        #: whether it started with this log and has acknowledged nothing of it
         self.new = True
-        #: the cursor before it sought another position, and why it was PURGED; until rows came from there
+        #: the cursor before it sought another position, and why it was PURGED; until rows arrive from there
         self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
-        #: the filter that the cursor store has, while a subscription with another one is not answered
+        #: the filter that the cursor store has, while a subscription with another filter is unanswered
         self._stored_filter: str | None = None
         #: the filter in the last write
         self._written_filter = ""
 
     @classmethod
     def restored(cls, state: ConsumerState, server_epoch: int, limits: BatchLimits, at_us: int) -> Subscriber:
-        """Return a stored subscription. Its consumer may be alive: it has a lease from now.
+        """Return a stored subscription. Its consumer may be alive, so it gets a lease that starts now.
 
-        Unless the subscription is stored as dropped: then it has to say first where it goes on.
+        A subscription that is stored as dropped gets no lease: a consumer has to say where to continue.
         """
         subscriber = cls(state.client_id, server_epoch, limits)
         subscriber.filter, subscriber.cursor = state.filter, state.cursor
@@ -98,14 +98,14 @@ class Subscriber:
 
     @property
     def kept(self) -> bool:
-        """Whether the rings hold what it has not acknowledged."""
+        """Whether the rings hold the rows that it has not acknowledged."""
         return self.phase in KEPT
 
     # ---- its consumer ----------------------------------------------------------------------------------
 
     @property
     def busy(self) -> bool:
-        """Whether its consumer waits for an answer: it cannot be heard of meanwhile."""
+        """Whether its consumer waits for an answer; a waiting consumer sends no sign of life."""
         return bool(self.delivery.waiting) or self.writes.answers_somebody
 
     def check_consumer(self, epoch: int, at_us: int) -> None:
@@ -121,13 +121,13 @@ class Subscriber:
     def check_last_consumer(self, epoch: int) -> None:
         """Return if a call with this epoch comes from its last consumer; raises as `check_consumer`.
 
-        Nobody else has the client id, though the lease may have run out.
+        No other consumer has taken the client id since, but the lease may have expired.
         """
         self.writes.check_not_forgetting()
         self.lease.check_last(epoch)
 
     def take_over(self, request: SubscribeRequested, event: ConsumerLeased) -> list[Instruction]:
-        """Give it to another consumer, whose subscription is answered when it is written."""
+        """Give the client id to another consumer; its subscription is answered when it is written."""
         over = FencedError(
             f"{request.holder} took over client {self.client_id}.",
             hint="Another consumer took over. Stop this one.",
@@ -145,7 +145,7 @@ class Subscriber:
         return refusals
 
     def release(self) -> list[Instruction]:
-        """Let the consumer go: its outstanding batches are the next one's."""
+        """Release the consumer; its outstanding batches are delivered to the next consumer."""
         self.delivery.give_back()
         self._come_back()
         self.lease.holder = ""
@@ -153,7 +153,7 @@ class Subscriber:
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
 
     def unsubscribe(self, request: UnsubscribeRequested) -> list[Instruction]:
-        """Give up the subscription and its cursor; it is gone when the cursor store confirms that.
+        """Remove the subscription and its cursor; they are gone when the cursor store confirms it.
 
         Raises:
             RetryableError: a write is under way; nothing was changed.
@@ -171,7 +171,7 @@ class Subscriber:
         return [*released, ReleaseConsumer(self.client_id), ForgetClient(request.call, self.client_id)]
 
     def _refuse_all(self, error: CanalGroupError) -> list[Instruction]:
-        """Refuse the gets that wait, and a subscription that is not answered."""
+        """Refuse the gets that wait, and a subscription that is unanswered."""
         refusals = self.delivery.refuse_waiting(error)
         if self.writes.subscribing is not None:
             refusals.append(Refuse(self.writes.subscribing, error))
@@ -183,66 +183,66 @@ class Subscriber:
         self._purged = self._came_from = None
 
     def not_forgotten(self) -> None:
-        """Take note that the store may not have forgotten it; `save_again` asks again."""
+        """Note that the store may not have forgotten the subscription; `save_again` asks again."""
         self.writes.forget_later()
 
     def _refused_subscription(self) -> list[Instruction]:
-        """Let the consumer go whose subscription could not be written; an earlier one stays."""
+        """Release a consumer whose subscription could not be written; an earlier subscription stays."""
         self.writes.subscribing = None
         self.filter, self._stored_filter = self._stored_filter or "", None
         released = self.release()
         if not self.writes.durable:
-            # The write may have arrived: what the store has now nobody asked for.
+            # The write may have arrived; then the store has a subscription that no consumer wants.
             self._leave()
             self.writes.forget_later()
         return released
 
-    # ---- being away, and purged ------------------------------------------------------------------------
+    # ---- inactive, and purged --------------------------------------------------------------------------
 
     def check_kept(self, resume: Resume | None, at_us: int) -> None:
-        """Return if it goes on at its cursor, or it was said where else.
+        """Return if it continues at its cursor, or if `resume` says where to continue.
 
         Raises:
-            SubscriptionDropped: it was away for too long; nothing is lost yet.
+            SubscriptionDropped: it was inactive for too long; nothing is lost yet.
         """
         if self.phase is Phase.DROPPED and resume is None:
             away_s = (at_us - self.lease.seen_us) / 1e6
             raise SubscriptionDropped(
-                f"Client {self.client_id} was away for too long: its rows are no longer held.",
-                hint="Subscribe with resume='cursor' to have the sources read again from its cursor, as far"
-                " as they still have it (every consumer is rolled back), or with resume='now' to go on where"
-                " the others are and miss what is between.",
+                f"Client {self.client_id} was inactive for too long: its rows are no longer held.",
+                hint="Subscribe with resume='cursor' to read the sources again from its cursor, if they still"
+                " have the binlogs (every consumer is rolled back), or with resume='now' to continue where"
+                " the others are and skip the rows in between.",
                 away_s=away_s,
                 cursor=self.cursor.to_json() if self.cursor is not None else None,
             )
 
     def drop(self) -> None:
-        """Keep nothing for it any more; its cursor stays."""
+        """Stop keeping rows for it; its cursor stays."""
         self._go(Step.DROP)
         self._purged = None
         self.writes.unsaved = True
 
     def needs(self, shard: str, position: Position, stream: Stream) -> bool:
-        """Return whether it is for this subscriber that a shard was asked to open at `position`."""
+        """Return whether a shard was asked to open at `position` for this subscriber."""
         if not self.kept or self.cursor is None:
             return False
         return stream.with_joined(self.cursor).shards.get(shard) == position
 
     def begin_anew(self) -> None:
-        """Begin where the log will begin; a rewind has to follow."""
-        assert self.new, "who began earlier has a place of its own"
+        """Start where the next log will start; a rewind has to follow."""
+        assert self.new, "a subscriber that started earlier has a position of its own"
         self.cursor = None
 
     @property
     def seeks(self) -> bool:
-        """Whether its cursor is a position that its consumer asked for, and nothing came from there yet."""
+        """Whether its consumer asked for the cursor's position, and nothing was delivered from there yet."""
         return self._came_from is not None
 
     def purge(self, error: DataError) -> list[Instruction]:
-        """Take note that a source has purged what follows its cursor.
+        """Note that a source has purged the binlog that follows its cursor.
 
-        Who sought that position comes back to where it was; a rewind has to follow. Else nothing is kept
-        for it until its consumer says where to go on.
+        A subscriber that sought that position returns to its previous one; a rewind has to follow. For any
+        other subscriber nothing is kept until its consumer says where to continue.
         """
         if self.seeks:
             self._come_back()
@@ -252,10 +252,10 @@ class Subscriber:
         return self.delivery.refuse_waiting(error)
 
     def _resume(self, where: Resume | None) -> None:
-        """Go on after a drop or a purge; `stand_at` has to follow.
+        """Continue after a drop or a purge; `stand_at` has to follow.
 
-        Who was dropped goes on at its cursor if it was not asked where: it was not dropped yet when it
-        subscribed. Who is purged does so only if that was said.
+        A dropped subscriber continues at its cursor if `where` is None: it was not dropped yet when its
+        consumer subscribed. A purged one continues only if `where` is given.
         """
         if self.kept or (where is None and self.phase is Phase.PURGED):
             return
@@ -268,7 +268,7 @@ class Subscriber:
     # ---- cursor ----------------------------------------------------------------------------------------
 
     def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
-        """Write subscription and cursor; with a batch, the cursor behind it."""
+        """Write subscription and cursor; with a batch, the cursor after that batch."""
         self.writes.begin(saving)
         self._written_filter = self.filter
         cursor = self.cursor if saving.batch is None else stream.reconciled(saving.batch.ack)
@@ -276,9 +276,9 @@ class Subscriber:
         return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
-        """Write a subscription that is not answered, or whose shards changed, if no write is under way.
+        """Write the subscription if it is unanswered or its shards changed, and no write is under way.
 
-        Its cursor has to be known.
+        Nothing is written before its cursor is known.
         """
         call = self.writes.due
         if call is None or self.cursor is None or self.phase is Phase.LEAVING:
@@ -286,7 +286,7 @@ class Subscriber:
         return self._save(Saving(call, None), stream)
 
     def reconcile(self, stream: Stream) -> None:
-        """Take note that shards joined or left; those that joined stand where they did."""
+        """Note that shards joined or left; a shard that joined is positioned where it joined."""
         if self.cursor is None:
             return
         reconciled = stream.reconciled(self.cursor)
@@ -294,12 +294,12 @@ class Subscriber:
         self.cursor = reconciled
 
     def _acked(self, batch: Batch, stream: Stream) -> None:
-        """Move the cursor past a batch: the cursor store has it."""
+        """Move the cursor past a batch that the cursor store has as acknowledged."""
         self.new = False
         if self.delivery.acked(batch, stream):
             self.cursor = stream.reconciled(batch.ack)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
-            # It was taken back while it was being acknowledged, and its log is still there: go on behind it.
+            # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
             self.delivery.place.go_behind(batch)
             self.cursor = stream.reconciled(batch.ack)
         elif stream.merging and self.kept:
@@ -307,14 +307,14 @@ class Subscriber:
         else:
             self.cursor = stream.reconciled(batch.ack)
 
-    # ---- place in the stream ---------------------------------------------------------------------------
+    # ---- read position ---------------------------------------------------------------------------------
 
     def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
-        """Make `cursor` the cursor, stand at the log's base and skip what stands at or before the cursor.
+        """Make `cursor` the cursor, read from the log's base, and skip what is at or before the cursor.
 
         Args:
-            cursor: shards that it does not name stand where the log begins.
-            stream: one that merges and stands between two transactions.
+            cursor: a shard that it does not name is positioned where the log starts.
+            stream: one that merges and is positioned between two transactions.
         """
         self._go(Step.PLACE)
         if self._gave_up_at is not None:
@@ -325,7 +325,7 @@ class Subscriber:
         self.delivery.place.stand_at(reconciled, stream)
 
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
-        """Take note that the cursor store has what was written, and answer who waited for it."""
+        """Note that the cursor store has what was written, and answer the call that waited for it."""
         saving = self.writes.end(call)
         self.writes.durable = True
         if self._stored_filter is not None:
@@ -341,7 +341,7 @@ class Subscriber:
         return answers + self.save_subscription(stream)
 
     def not_saved(self, call: int, error: CanalGroupError, stream: Stream) -> list[Instruction]:
-        """Take note that the cursor store refused, or may have, and tell who waited for it."""
+        """Note that the cursor store refused a write, or may have, and refuse the call that waited for it."""
         saving = self.writes.end(call)
         answers: list[Instruction] = []
         if saving.batch is not None:
@@ -353,12 +353,12 @@ class Subscriber:
         elif self.writes.subscribing == call:
             answers += [Refuse(call, error), *self._refused_subscription()]
         answers += self.save_subscription(stream)
-        # Not at once: the store may be away for a while. `reconcile` writes it.
+        # Not at once: the store may be unavailable for a while. `reconcile` writes it.
         self.writes.unsaved |= saving.unsaved
         return answers
 
     def save_again(self, stream: Stream) -> list[Instruction]:
-        """Ask the cursor store again for what it has not confirmed: a write, or that it forgets."""
+        """Repeat what the cursor store has not confirmed: a write, or the removal of the subscription."""
         if self.writes.forget_again():
             return [ForgetClient(OWN_CALL, self.client_id)]
         saving = self.writes.saving
@@ -377,12 +377,12 @@ class Subscriber:
         return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
 
     def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
-        """Return whether it can stand at a position in the log that there is."""
+        """Return whether the current log holds what follows a position."""
         base = stream.base
         return self._reads(stream) and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
 
     def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
-        """Return whether the shards have to be opened again for a range, with all that follows for others."""
+        """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
         start = request.offset_range.start
         if self.delivery.find_range(request.offset_range) is not None or self._stands_at(start, stream):
             return False
@@ -393,12 +393,12 @@ class Subscriber:
         return stream.merging or not forward or not self.kept
 
     def _seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
-        """Stand at `start`: everything before it is done with, whatever the cursor says.
+        """Move to `start`; everything before it counts as consumed, whatever the cursor says.
 
         Other offset ranges that wait are refused: they begin elsewhere.
 
         Raises:
-            RolledBack: it is before the cursor, and that may not be; nothing was changed.
+            RolledBack: `start` is not at or after the cursor, and `may_rewind` is False; nothing was changed.
         """
         if self._stands_at(start, stream):
             return []
@@ -406,8 +406,10 @@ class Subscriber:
         forward, held = self._is_forward(sought), self._holds(sought, stream)
         if not forward and not may_rewind:
             raise RolledBack(
-                f"Client {self.client_id} has consumed what is asked for.",
-                hint="It was finished, or belongs to a run of the consumer that is over.",
+                f"The offset range does not start at or after the cursor of client {self.client_id}, and the"
+                " request does not allow a rewind.",
+                hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
+                " Continue at the cursor.",
             )
         refusals = self.delivery.refuse_ranges()
         self.new = False
@@ -421,7 +423,7 @@ class Subscriber:
         return refusals
 
     def _come_back(self) -> None:
-        """Stand where it stood before a `seek` whose place was not reached."""
+        """Return to the position before a `_seek` from which nothing was delivered."""
         if self._came_from is not None:
             (self.cursor, self._purged), self._came_from = self._came_from, None
             self._go(Step.SEEK if self._purged is None else Step.PURGE)
@@ -429,7 +431,7 @@ class Subscriber:
     def rewind(self) -> list[Instruction]:
         """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow.
 
-        The consumer hears of it before it gets anything again.
+        The consumer is told before it gets anything again.
         """
         self._go(Step.REWIND)
         self.new = self.cursor is None
@@ -441,7 +443,7 @@ class Subscriber:
         """Let a get wait for the next batch.
 
         Raises:
-            DataError: a source has purged what follows the cursor; nothing was changed.
+            DataError: a source has purged the binlog that follows the cursor; nothing was changed.
             RolledBack, RetryableError: as `Delivery.check_get`.
         """
         if self._purged is not None:
@@ -450,7 +452,7 @@ class Subscriber:
         return self.delivery.get(request)
 
     def get_range(self, request: RangeRequested, stream: Stream) -> list[Instruction]:
-        """Let a call wait for an offset range; who asks again is answered again.
+        """Let a call wait for an offset range; a repeated request for an outstanding range is answered again.
 
         Raises:
             RetryableError: a write is under way, or too many batches are outstanding; nothing was changed.
@@ -466,7 +468,7 @@ class Subscriber:
         return refusals
 
     def serve(self, stream: Stream) -> list[Instruction]:
-        """Answer the gets that wait, as far as there are batches."""
+        """Answer the waiting gets for which there are batches."""
         if not self.delivery.waiting:
             return []
         lost = self.writes.acknowledging
@@ -477,7 +479,7 @@ class Subscriber:
         return answers
 
     def rollback(self, request: RollbackRequested) -> list[Instruction]:
-        """Take back what its consumer gives back, and answer.
+        """Roll back the batches that its consumer gives back, and answer.
 
         Raises:
             RetryableError: a write is under way; nothing was changed.
@@ -490,7 +492,7 @@ class Subscriber:
         return [Reply(request.call, self.delivery.give_back(request.batch_id))]
 
     def ack(self, request: AckRequested, stream: Stream) -> list[Instruction]:
-        """Write the cursor behind the oldest outstanding batch; it is answered when that is durable.
+        """Write the cursor after the oldest outstanding batch; the call is answered when that is durable.
 
         Raises:
             RetryableError: another write is under way; nothing was changed.
@@ -527,17 +529,17 @@ class Subscriber:
         reading = self.phase is Phase.READING
         self.writes.validate()
         self.delivery.validate(stream, self.cursor, reading=reading)
-        assert stream.merging or not reading, "nobody reads a log that is not there"
-        assert (self.phase is Phase.PURGED) == (self._purged is not None), "who is purged knows why"
-        assert self.kept or not self.delivery.waiting, "who is not kept waits for nothing"
-        assert self.lease.holder or not self.delivery.waiting, "who waits has the lease"
+        assert stream.merging or not reading, "a subscriber reads only while the stream merges"
+        assert (self.phase is Phase.PURGED) == (self._purged is not None), "a purged subscriber knows why"
+        assert self.kept or not self.delivery.waiting, "a subscriber that is not kept has no waiting calls"
+        assert self.lease.holder or not self.delivery.waiting, "waiting calls come from the lease's holder"
 
 
 def _told(client_id: str, error: DataError) -> DataError:
-    """Return what a consumer is told whose cursor was purged."""
+    """Return the error for a consumer whose cursor was purged."""
     return type(error)(
         f"Client {client_id} cannot go on at its cursor: {error.message}",
-        hint=f"{error.hint} Then subscribe with resume='cursor' to try again, or with resume='now' to go on"
-        " where the others are and miss what is between.".strip(),
+        hint=f"{error.hint} Then subscribe with resume='cursor' to try again, or with resume='now' to"
+        " continue where the others are and skip the rows in between.".strip(),
         **error.details,
     )

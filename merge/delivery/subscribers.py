@@ -1,10 +1,10 @@
-"""The subscribers of one stream, all together: what becomes of them when it moves, and when time passes.
+"""All subscribers of one stream: how they change when the stream moves, and when time passes.
 
 Rules:
 
-1. Rows stay in the rings until every subscriber that is kept has acknowledged them.
-2. When shards join or leave, every cursor follows in a write of its own.
-3. A consumer that waits for an answer is alive.
+1. Rows stay in the rings until every kept subscriber has acknowledged them.
+2. When shards join or leave, each cursor is written with the new shards.
+3. A consumer that waits for an answer counts as alive.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Subscribers:
     """The client ids of a destination; see the module's rules.
 
     Args:
-        stream: what they consume.
+        stream: the stream that they consume.
         epoch: fencing epoch of the server.
         limits: bounds of each subscriber's batches.
         lease_us: how long a consumer may be silent before its client id is free again.
-        drop_after_us: how long a client id may be without a consumer, while another one has one, before
+        drop_after_us: how long a client id may have no consumer, while another client id has one, before
             nothing is kept for it; None: for ever.
-        apart_max_us: how far before the others, in commit time, one may have the shards opened again; None:
-            any.
+        apart_max_us: a client may have the shards opened again at most so far before the other clients, in
+            commit time; None: any distance.
     """
 
     def __init__(
@@ -56,25 +56,25 @@ class Subscribers:
         #: greatest batch id that a forgotten subscriber was given
         self._given_id = 0
 
-    # ---- who there is ----------------------------------------------------------------------------------
+    # ---- client ids ------------------------------------------------------------------------------------
 
     def find(self, client_id: str) -> Subscriber | None:
-        """Return the subscriber of a client id; None: it has none."""
+        """Return the subscriber of a client id; None if it has none."""
         return self._by_id.get(client_id)
 
     def find_or_make(self, client_id: str) -> Subscriber:
-        """Return the subscriber of a client id; where it has none, it has one from now."""
+        """Return the subscriber of a client id; make one if it has none."""
         if client_id not in self._by_id:
             self._by_id[client_id] = Subscriber(client_id, self._epoch, self._limits, self._given_id)
         return self._by_id[client_id]
 
     def forget(self, client_id: str) -> None:
-        """Keep nothing more of a client id, but that its batch ids are not given again."""
+        """Forget a client id; its batch ids are still not given again."""
         forgotten = self._by_id.pop(client_id)
         self._given_id = max(self._given_id, forgotten.delivery.ledger.next_id - 1)
 
     def restore(self, states: Sequence[ConsumerState], at_us: int) -> None:
-        """Take over stored subscriptions. Their consumers may be alive: each has a lease from now."""
+        """Take over stored subscriptions. Their consumers may be alive: each gets a lease that starts now."""
         for state in states:
             restored = Subscriber.restored(state, self._epoch, self._limits, at_us)
             self._by_id[state.client_id] = restored
@@ -83,38 +83,38 @@ class Subscribers:
     def _kept(self) -> list[Subscriber]:
         return [subscriber for subscriber in self._by_id.values() if subscriber.kept]
 
-    # ---- where they stand ------------------------------------------------------------------------------
+    # ---- positions -------------------------------------------------------------------------------------
 
     @property
     def cursors(self) -> list[GroupPosition]:
-        """The cursors that are known and for which something is kept."""
+        """The known cursors of the subscribers that are kept."""
         return [subscriber.cursor for subscriber in self._kept if subscriber.cursor is not None]
 
     @property
     def all_placed(self) -> bool:
-        """Whether every subscriber that is kept has its place in the stream."""
+        """Whether every kept subscriber has a read position in the stream."""
         return all(subscriber.phase is Phase.READING for subscriber in self._kept)
 
     @property
     def seeking(self) -> bool:
-        """Whether one was positioned before the start of the log."""
+        """Whether a subscriber was positioned before the start of the log."""
         return any(subscriber.phase is Phase.SEEKING for subscriber in self._by_id.values())
 
     @property
     def reconciled(self) -> bool:
-        """Whether every stored cursor has the shards of this moment."""
+        """Whether every stored cursor has the current shards."""
         stored = (each for each in self._by_id.values() if each.phase is not Phase.LEAVING)
         return not any(each.writes.lacks_shards for each in stored if each.writes.durable)
 
     def others_consume(self, client_id: str) -> bool:
-        """Return whether another client would be rolled back beside this one."""
+        """Return whether a rewind would roll back another client too."""
         return any(each.client_id != client_id and each.lease.holder for each in self._kept)
 
     def check_alone(self, client_id: str) -> None:
-        """Return if nobody else is rolled back where the sources are read again for a client.
+        """Return if reading the sources again for a client rolls back no other client.
 
         Raises:
-            AccessDenied: another one consumes. Who that is, is told to operators only.
+            AccessDenied: another client consumes. The message does not name it: only operators may know.
         """
         if self.others_consume(client_id):
             raise AccessDenied(
@@ -126,13 +126,13 @@ class Subscribers:
             )
 
     def check_apart(self, client_id: str, start: GroupPosition) -> None:
-        """Return if a client may read from `start`, though the shards have to be opened again for that.
+        """Return if a client may read from `start`, although the shards have to be opened again for that.
 
-        The others get nothing new until the sources are read again up to where they are. How long that is, is
-        told by the commit times; a position that has none is taken at its word.
+        The other clients get nothing new until the sources are read again up to their positions. The distance
+        is measured in commit time; a position without a commit time is accepted.
 
         Raises:
-            UsageError: it is too far before another client that has a consumer.
+            UsageError: `start` is too far before another client that has a consumer.
         """
         base = self._stream.base.ack.shards
         if self._apart_max_us is None or not self._stream.merging or reaches_back(base, start.shards):
@@ -146,16 +146,16 @@ class Subscribers:
                 if apart_us > self._apart_max_us:
                     raise UsageError(
                         f"Client {client_id} asks for what shard {shard} committed {apart_us / 1e6:.0f} s"
-                        " before what another client has read; the bound is "
+                        " before what another client has read; the limit is "
                         f"{self._apart_max_us / 1e6:.0f} s.",
-                        hint="Read it through an instance of its own for these shards, or raise "
-                        "consumer.apart_max_s: every other client waits while the sources are read again.",
+                        hint="Read those rows through a separate instance for these shards, or raise "
+                        "consumer.apart_max_s. Every other client waits while the sources are read again.",
                         shard=shard,
                         apart_s=apart_us / 1e6,
                     )
 
     def places_of(self, shard: str) -> dict[str, str]:
-        """Return where each cursor stands in a shard, by client id."""
+        """Return the position of each cursor in a shard as text, by client id."""
         return {
             client_id: str(subscriber.cursor.shards[shard])
             for client_id, subscriber in self._by_id.items()
@@ -165,11 +165,11 @@ class Subscribers:
     # ---- the stream moves ------------------------------------------------------------------------------
 
     def rewind(self) -> list[Instruction]:
-        """Forget what is outstanding. A consumer hears of it before it gets anything again."""
+        """Forget what is outstanding. A consumer is told before it gets anything again."""
         return [refusal for subscriber in self._by_id.values() for refusal in subscriber.rewind()]
 
     def place(self) -> list[Instruction]:
-        """Stand every subscriber at its cursor: merging has begun."""
+        """Position every kept subscriber at its cursor: merging has begun."""
         instructions: list[Instruction] = []
         for subscriber in self._kept:
             cursor = subscriber.cursor or self._stream.base.ack
@@ -178,7 +178,7 @@ class Subscribers:
         return instructions
 
     def reconcile(self) -> list[Instruction]:
-        """Let every cursor follow shards that joined or left; also where that could not be written before."""
+        """Give every cursor the current shards and write it; repeat a write that failed before."""
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
             subscriber.reconcile(self._stream)
@@ -186,14 +186,14 @@ class Subscribers:
         return instructions
 
     def serve(self) -> list[Instruction]:
-        """Answer the gets that wait, as far as there are batches."""
+        """Answer the waiting gets for which there are batches."""
         if not self._stream.merging:
             return []
         served = [answer for subscriber in self._kept for answer in subscriber.serve(self._stream)]
         return served + self.free()
 
     def free(self) -> list[Instruction]:
-        """Free what every subscriber has behind it. Without any, everything is kept for the first one."""
+        """Free what every kept subscriber has consumed; without any, keep everything for the first one."""
         if not self._stream.merging or not self._kept or not self.all_placed:
             return []
         for subscriber in self._kept:
@@ -203,7 +203,7 @@ class Subscribers:
     # ---- time passes -----------------------------------------------------------------------------------
 
     def release_silent(self, at_us: int, *, reachable: bool) -> list[Instruction]:
-        """Let consumers go whose lease has run out; none does while nobody can reach us."""
+        """Release consumers whose lease has expired; none expires while consumers cannot reach the server."""
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
             lease = subscriber.lease
@@ -214,7 +214,7 @@ class Subscribers:
         return instructions
 
     def drop_away(self, at_us: int) -> list[Instruction]:
-        """Keep nothing more for client ids that were without a consumer for too long and hold up others."""
+        """Drop client ids that had no consumer for too long, if another client id has one."""
         if self._drop_after_us is None or not any(subscriber.lease.holder for subscriber in self._kept):
             return []
         instructions: list[Instruction] = []
@@ -229,7 +229,7 @@ class Subscribers:
         return [*instructions, *self.free()] if instructions else []
 
     def save_again(self) -> list[Instruction]:
-        """Repeat what it is unknown of whether the cursor store did it."""
+        """Repeat the writes and removals that the cursor store has not confirmed."""
         return [
             instruction
             for subscriber in self._by_id.values()
@@ -241,20 +241,22 @@ class Subscribers:
     def purge(
         self, shard: str, position: Position, error: DataError, *, waited: bool
     ) -> list[Instruction] | None:
-        """Take note that a source has purged what follows `position`, where a shard was asked to open.
+        """Note that a source has purged the binlog after `position`, where a shard was asked to open.
 
-        One client cannot stop the others: those that need the position are set aside. Who sought it hears of
-        that at once. Another one keeps its place until `waited`, and as long as nobody else is kept. Who
-        began with this log, which brought nothing, begins where the next one does.
+        One client cannot stop the others, so the subscribers that need the position are set aside:
+
+        - a subscriber that sought the position is refused at once;
+        - any other keeps it until `waited`, and for as long as every kept subscriber needs it;
+        - a subscriber that started with this log, which brought nothing, starts where the next log starts.
 
         Args:
             shard: its name.
             position: where it was asked to open.
-            error: why it cannot.
-            waited: whether the source had time to become another one.
+            error: why it cannot open there.
+            waited: whether the address had time to lead to another server.
 
         Returns:
-            What has to be done; None: nothing yet. A rewind has to follow if nobody needs the position now.
+            What has to be done; None: nothing yet. Otherwise a rewind has to follow.
         """
         found = self._needing(shard, position)
         need = [subscriber for subscriber in found if not subscriber.new]
@@ -267,7 +269,10 @@ class Subscribers:
         return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
 
     def _needing(self, shard: str, position: Position) -> list[Subscriber]:
-        """Return for whom a shard was asked to open at `position`; of a shared one, who is furthest back."""
+        """Return the subscribers for which a shard was asked to open at `position`.
+
+        If the position is the one that several cursors share by GTID, return the one with the smallest key.
+        """
         need = [subscriber for subscriber in self._kept if subscriber.needs(shard, position, self._stream)]
         if need or position.server != ANY_SERVER:
             return need
@@ -278,7 +283,7 @@ class Subscribers:
         }
         return [self._by_id[min(keys, key=lambda client_id: keys[client_id])]] if keys else []
 
-    # ---- for people, and for tests ---------------------------------------------------------------------
+    # ---- for operators, and for tests ------------------------------------------------------------------
 
     def validate(self) -> None:
         """Assert what holds between two events."""

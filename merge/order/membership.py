@@ -1,7 +1,7 @@
-"""Membership: the shards of a group, who belongs to it, who is to, and who left.
+"""Membership: which shards belong to a group, which are joining or leaving, and which have left.
 
-A shard's index and name are given once, see `member`. The cursors remember who left, and which shards there
-were: after a restart they say who is new.
+A shard's index and name are given once, see `member`. The cursors record which shards there were and which
+have left. After a restart they tell which shards are new.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ class Membership:
     """
 
     def __init__(self, shards: tuple[str, ...]) -> None:
-        #: names by shard_index, those of shards that join or left included
+        #: names by shard_index, including shards that are joining or have left
         self.shards = shards
         #: by shard_index
         self.members = [Member(name) for name in shards]
-        #: shards that the cursors hold and that are none of ours
+        #: shards that the cursors hold and the settings lack
         self.orphans: tuple[str, ...] = ()
-        #: where the members joined that joined a stream which went on
+        #: positions at which shards joined a running stream, by name
         self.joined: dict[str, Position] = {}
         self._retired: set[str] = set()
 
     @property
     def retired(self) -> list[str]:
-        """Names of the shards that left, sorted."""
+        """Names of the shards that have left, sorted."""
         return sorted(self._retired)
 
     def index_of(self, name: str) -> int:
         """Return the shard_index of a shard that has not left.
 
         Raises:
-            UsageError: there is none of this name.
+            UsageError: there is no shard of this name.
         """
         for index, member in enumerate(self.members):
             if member.name == name and member.role is not Role.LEFT:
@@ -50,17 +50,17 @@ class Membership:
         raise UsageError(f"There is no shard {name}.", hint=f"The shards are {known}.")
 
     def last_but(self, shard: int) -> bool:
-        """Return whether no member is left without this shard: one that joins has no place in cursors yet."""
+        """Return whether this shard is the only member; a joining shard has no position in cursors yet."""
         return not any(
             member.role is Role.MEMBER for index, member in enumerate(self.members) if index != shard
         )
 
     def take_roles(self, cursors: Sequence[GroupPosition], known: Iterable[str]) -> None:
-        """Go by what the cursors say: who left, who is new, and whom the settings lack.
+        """Take from the cursors which shards have left, which are new, and which the settings lack.
 
         Args:
             cursors: of all subscribers.
-            known: names of shards that the stream knows beside those in the cursors.
+            known: names of shards that the stream knows, besides those in the cursors.
         """
         known = {name for cursor in cursors for name in cursor.shards} | set(known)
         self._retired.update(*(cursor.retired for cursor in cursors))
@@ -74,7 +74,7 @@ class Membership:
             if member.name in self._retired:
                 member.role = Role.LEFT
             elif member.role is not Role.LEAVING:
-                # Where no cursor knows anybody, all begin together.
+                # If the cursors know none of the shards, all shards start together as members.
                 new = anybody and member.name not in known
                 member.role = Role.JOINING if new else Role.MEMBER
                 member.catching_up = anybody and (member.catching_up or new)
@@ -83,36 +83,36 @@ class Membership:
         """Return if a shard of this name can be added.
 
         Raises:
-            UsageError: the name is taken, or was.
+            UsageError: the name is in use, or was used before.
         """
         if name in self._retired or name in self.shards:
             left = name in self._retired
             raise UsageError(
                 f"The name {name} belongs to a shard that {'left' if left else 'is there'}.",
-                hint="A name is given once, so that rows and cursors stay unambiguous: choose another one.",
+                hint="A name is never reused, so that rows and cursors stay unambiguous. Choose another.",
                 shard=name,
             )
 
     def add(self, name: str, start: Position | None) -> int:
-        """Enter a shard, with the next index; it joins when it is opened.
+        """Add a shard under the next index and return that index; it joins when it is opened.
 
         Raises:
-            UsageError: the name is taken, or was; or there is no index left. Nothing was changed.
+            UsageError: the name is in use or was used before, or no index is left. Nothing was changed.
         """
         self.check_name(name)
         if len(self.members) == MEMBERS_MAX:
             raise UsageError(
-                f"No more than {MEMBERS_MAX} shards can be known.",
-                hint="Those that left are counted until the server's next start.",
+                f"No more than {MEMBERS_MAX} shards fit into one group.",
+                hint="Shards that left count until the server restarts.",
             )
         self.shards = (*self.shards, name)
-        # One that the cursors hold is put back: it has been waited for before.
+        # A shard that the cursors hold was a member before, so the others wait for it at once.
         catching_up = name not in self.orphans
         self.members.append(Member(name, Role.JOINING, start=start, catching_up=catching_up))
         return len(self.members) - 1
 
     def leave(self, name: str) -> int | None:
-        """Let a shard go, or an orphan; return its index, None if it has none."""
+        """Remove a shard or an orphan from the group; return its index, None for an orphan."""
         self._retired.add(name)
         self.joined.pop(name, None)
         self.orphans = tuple(orphan for orphan in self.orphans if orphan != name)
@@ -123,25 +123,25 @@ class Membership:
         return None
 
     def with_joined(self, cursor: GroupPosition) -> GroupPosition:
-        """Return a cursor that stands, in each shard that it does not know, where that joined."""
+        """Return a cursor that has, for each shard that it does not know, the position where that joined."""
         lacking = {name: self.joined[name] for name in self.joined.keys() - cursor.shards.keys()}
         return replace(cursor, shards={**cursor.shards, **lacking}) if lacking else cursor
 
     def said(self, position: GroupPosition) -> GroupPosition:
-        """Return a position that a client says, without what it says of who belongs to the group.
+        """Return a position from a client, without what it says about membership of the group.
 
         Raises:
-            UsageError: it has a shard that there is not, and never was.
+            UsageError: it names a shard that the group does not have and never had.
         """
         unknown = position.shards.keys() - {*self.shards, *self.orphans} - self._retired
         if unknown:
             raise UsageError(
                 f"{', '.join(sorted(unknown))}: no such shard in the group.",
-                hint="A shard was taken out of the instance, or the position is of another one.",
+                hint="The shard was removed from the instance, or the position belongs to another instance.",
             )
         retired = tuple(name for name in position.retired if name in self._retired)
         return replace(position, retired=retired, joined={})
 
     def without_retired(self, cursor: GroupPosition) -> GroupPosition:
-        """Return a cursor that remembers who left, and does not hold them."""
+        """Return a cursor without the shards that have left; it lists them as retired."""
         return cursor.without(self._retired) if self._retired else cursor

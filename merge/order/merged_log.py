@@ -1,4 +1,4 @@
-"""The merged log: headers that went out of the timeline and are not acknowledged by every subscriber."""
+"""The merged log: headers that went out of the timeline and that not every subscriber has acknowledged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from merge.values.header import HEADER, Headers
 class MergedLog:
     """A run of merged headers between two growing indexes, `base <= index < tip`.
 
-    Bounded by the rings: a header stays in its shard's ring exactly as long as it stays here.
+    The rings bound its size: a header stays in its shard's ring exactly as long as it stays here.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class MergedLog:
 
     @property
     def tip(self) -> int:
-        """Index behind the last header."""
+        """Index after the last header."""
         return self.base + self._stop - self._start
 
     def append(self, headers: Headers) -> None:
@@ -36,13 +36,13 @@ class MergedLog:
         self._stop += len(headers)
 
     def slice(self, start: int, stop: int) -> Headers:
-        """Return a copy of the headers with `start <= index < stop`, as far as they are kept."""
+        """Return a copy of the headers with `start <= index < stop`; fewer if the log ends before `stop`."""
         assert start >= self.base, "headers before the base are gone"
         offset = self._start - self.base
         return self._buffer[offset + start : min(offset + stop, self._stop)].copy()
 
     def truncate(self, base: int) -> Headers:
-        """Forget what stands before `base`, and return it."""
+        """Forget the headers before `base`, and return them."""
         gone = self.slice(self.base, base)
         self._start += len(gone)
         self.base += len(gone)

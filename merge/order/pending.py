@@ -1,12 +1,12 @@
-"""Pending headers: those of all shards that came in and may not go out yet, in few sorted runs.
+"""Pending headers of all shards, which came in and may not go out yet, in a few sorted runs.
 
-With many shards, what goes out at once is a little of each. So runs are not kept by shard: small runs are
-merged into larger ones, as in a log-structured tree, and what goes out is the beginning of each of the few.
-A header is copied once for each rank that its run rises.
+With many shards, each call lets out a few headers of each shard. Runs are therefore not kept by shard. Small
+runs are merged into larger ones, as in a log-structured merge tree, and the headers that go out are the
+beginnings of a few runs. A header is copied once for each rank that its run rises.
 
-Runs are sorted by key only, and stand in the order in which a shard's headers came: of two runs that both
-have headers of a shard, the earlier one has the earlier headers. So a stable sort by key keeps a shard's
-order, and shards with equal keys are put in theirs when they go out.
+Runs are sorted by key only, and kept in the order of arrival: of two runs that both have headers of a shard,
+the earlier run has the earlier headers. A stable sort by key therefore keeps a shard's order. Equal keys are
+sorted by shard when they go out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from merge.values.header import HEADER, Headers, no_headers
 
-#: the more, the fewer copies are made, and the more runs are looked at whenever something may go out
+#: a greater fan makes fewer copies, but each `take` has to look at more runs
 FAN = 8
 
 
@@ -23,7 +23,7 @@ class Pending:
     """Headers with their keys, each shard's in its own order; keys of a shard never decrease.
 
     Args:
-        fan: so many runs of one rank become one of the next.
+        fan: number of runs of one rank that are merged into one run of the next rank.
     """
 
     def __init__(self, fan: int = FAN) -> None:
@@ -51,7 +51,7 @@ class Pending:
             self._ranks[rank].append(together)
 
     def put_back(self, run: Headers) -> None:
-        """Put back the end of what `take` returned, if nothing was added since."""
+        """Put back the end of what `take` returned; nothing may have been added since."""
         if len(run):
             self._count += len(run)
             self._ranks[-1].insert(0, run)

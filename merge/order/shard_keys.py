@@ -1,13 +1,14 @@
-"""The keys of one shard's transactions, in the order in which they come in.
+"""Shard keys: the keys of one shard's transactions, in the order in which they come in.
 
 Rules:
 
-1. A key is `max(previous key, commit_us)`: a shard's own order wins over its clock.
-2. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged
-   LATE. Its commit time stays as it was. For a shard that does not count, what is out stands for its promise.
-3. A commit time that lies further ahead of the source's clock than `ahead_max_us` is not believed: the
-   transaction takes the previous key and is flagged FUTURE. The latest reading of the clock decides, also
-   about what came in before it and is not out, and about promises.
+1. A key is `max(previous key, commit_us)`: a shard's own order has priority over its clock.
+2. A transaction that commits before its shard's low watermark gets its key raised to the low watermark and is
+   flagged LATE. Its commit time is not changed. For a shard that does not count, the greatest key that went
+   out replaces a smaller low watermark.
+3. A commit time that is further ahead of the source's clock than `ahead_max_us` is not believed: the
+   transaction takes the previous key and is flagged FUTURE. The latest reading of the clock decides, also for
+   earlier headers that are not out yet, and for low watermarks.
 """
 
 from __future__ import annotations
@@ -19,25 +20,26 @@ from numpy.typing import NDArray
 
 from merge.values.header import Flag, Headers
 
-#: a commit time after every other: what is promised by a shard that has ended, and believed without a clock
+#: a commit time after every other: the low watermark of a shard that has ended, and the latest believed
+#: commit time while no reading of the source's clock is known
 END_OF_TIME_US = int(np.iinfo(np.int64).max)
 
 
 @dataclass(slots=True)
 class ShardKeys:
-    """What is known of one shard's keys; see the module's rules."""
+    """The keys and low watermark of one shard; see the module's rules."""
 
     #: key of the last header that came in
     last_key_us: int
-    #: what the shard promised; headers that commit before it are late
+    #: the shard's low watermark, or a greater bound set by the group; headers that commit before it are LATE
     low_watermark_us: int
-    #: how far its own word goes: its greatest commit time or promise
+    #: the greater of its latest believed commit time and its low watermark, as the shard reported them
     heard_us: int
-    #: the greatest promise that it gave itself
+    #: the greatest low watermark that the shard itself reported
     told_us: int = 0
     #: commit times up to this one are believed
     believed_us: int = END_OF_TIME_US
-    #: False: the group goes on without this shard's frontier
+    #: False: the group's watermark ignores this shard's frontier
     counts: bool = True
     #: whether the last transaction that came in (perhaps still open) is flagged LATE, and FUTURE
     late: bool = False
@@ -50,7 +52,7 @@ class ShardKeys:
 
     @property
     def frontier_us(self) -> int:
-        """No later transaction has a smaller key."""
+        """The frontier: no later transaction of the shard gets a smaller key."""
         return max(self.last_key_us, self.low_watermark_us)
 
     def give(self, headers: Headers, out_us: int) -> None:
@@ -69,14 +71,14 @@ class ShardKeys:
         self._give(headers, max(floor_us, self.last_key_us), self.believed_us, carried=self.future)
 
     def disbelieves(self, believed_us: int, out_us: int) -> bool:
-        """Return whether a key or promise that is not out lies after `believed_us`."""
+        """Return whether a pending key or the low watermark is after `believed_us`."""
         return self.frontier_us > max(believed_us, out_us)
 
     def give_again(self, waiting: Headers, believed_us: int, out_us: int) -> None:
-        """Give headers that wait new keys where their commit times are not believed any more, in place.
+        """Give pending headers new keys if their commit times are no longer believed, in place.
 
         Args:
-            waiting: (n,) HEADER, all of the shard that came in and are not out, in its order.
+            waiting: (n,) HEADER, all pending ones of the shard, in its order.
             believed_us: commit times up to this one are believed.
             out_us: greatest key that went out of any shard.
         """
@@ -89,7 +91,7 @@ class ShardKeys:
             self.heard_us = min(self.heard_us, self.frontier_us)
 
     def low_watermark(self, frontier_us: int) -> bool:
-        """Take a promise; return whether it is more than the last one. A smaller one changes nothing."""
+        """Take a low watermark; return whether it is greater than the last one, else nothing changes."""
         more = frontier_us > self.told_us
         self.told_us = max(self.told_us, frontier_us)
         self.low_watermark_us = max(self.low_watermark_us, frontier_us)
@@ -97,17 +99,17 @@ class ShardKeys:
         return more
 
     def take_low_watermark_back(self, believed_us: int, source_us: int, out_us: int) -> None:
-        """Lower a promise that lies after `believed_us`: a clock made it that was set right since."""
+        """Lower a low watermark that is after `believed_us`: its clock was corrected since."""
         if max(believed_us, out_us) < self.low_watermark_us < END_OF_TIME_US:
             self.low_watermark_us = self.told_us = max(out_us, source_us)
             self.heard_us = min(self.heard_us, self.frontier_us)
 
     def _give(self, headers: Headers, lowest_us: int, believed_us: int, *, carried: bool) -> None:
-        """Set keys, and FUTURE where commit times are not believed.
+        """Set keys, and set FUTURE where commit times are not believed.
 
         Args:
-            headers: as `give` takes them; `last_key_us` is the key of the header before them.
-            lowest_us: what transactions that begin among them are raised to.
+            headers: as in `give`; `last_key_us` is the key of the header before them.
+            lowest_us: smallest key of the transactions that begin among them.
             believed_us: commit times up to this one are believed.
             carried: whether the transaction that began before them is flagged FUTURE.
         """
@@ -134,12 +136,12 @@ def _begins(headers: Headers) -> NDArray[np.bool_]:
 
 
 def _of_transaction(headers: Headers, begun: NDArray[np.bool_], *, carried: bool) -> NDArray[np.bool_]:
-    """Return for each header what holds for its transaction's first fragment.
+    """Return for each header the value of its transaction's first fragment.
 
     Args:
         headers: (n,) HEADER of one shard, in its order.
-        begun: (n,) what holds for headers that begin a transaction.
-        carried: what holds for the transaction that began in an earlier run.
+        begun: (n,) values; only those of headers that begin a transaction are used.
+        carried: value of the transaction that began in an earlier run.
     """
     first = np.maximum.accumulate(np.where(_begins(headers), np.arange(len(headers)), -1))
     found: NDArray[np.bool_] = np.where(first >= 0, begun[first], carried)

@@ -1,4 +1,4 @@
-"""Standing: what is known of a shard in one generation of the stream; a rewind begins it anew."""
+"""The state of a shard in one generation of the stream; a rewind resets it."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from merge.values.position import Position
 
 
 class ShardPhase(StrEnum):
-    """What the group knows of a shard."""
+    """Phase of a shard, as the group knows it."""
 
-    #: asked to read on, no answer yet
+    #: asked to open, no answer yet
     OPENING = "opening"
     #: its headers come in
     OPEN = "open"
-    #: stopped at data it cannot process
+    #: stopped at data that it cannot process
     FAILED = "failed"
 
 
 @dataclass(slots=True)
 class ShardState:
-    """What is known of a shard in this generation."""
+    """State of a shard in this generation. Times are microseconds of the shell's clock."""
 
     phase: ShardPhase = ShardPhase.OPENING
-    #: when the state was entered
+    #: when the phase was entered
     since_us: int = 0
-    #: when it last brought a header or a greater promise
+    #: when it last brought a header or a greater low watermark
     moved_us: int = 0
-    #: when it last said that its ring is full
+    #: when it last reported that its ring is full
     full_us: int = 0
     #: whether its last report said so
     full: bool = False
-    #: where it was opened; None until it was
+    #: the position where it was opened; None until then
     opened_at: Position | None = None
     #: when its source's clock was last read, by the shell's clock, at the earliest; None: it was not
     clock_at_us: int | None = None
@@ -44,7 +44,7 @@ class ShardState:
     _last_ahead_us: int = 0
     #: identity of the server that its headers are of; empty: not known
     server: str = ""
-    #: when the binlog files that its headers name were created, by name: an entry a file
+    #: when the binlog files that its headers name were created, seconds since 1970, by file name
     created: dict[str, int] = field(default_factory=dict)
     #: where it was asked to open; None: where its settings say
     asked_at: Position | None = None
@@ -52,10 +52,10 @@ class ShardState:
     early: list[ShardReported] = field(default_factory=list)
     #: why it is not open
     error: CanalGroupError | None = None
-    #: when its source first refused `asked_at`, purged or none of its own; None: it has not
+    #: when its source first refused `asked_at`, as purged or unknown; None if it has not
     purged_us: int | None = None
     reason: str = ""
-    #: sequence of the last header that was taken, and of the last that was freed; -1: none
+    #: sequence of the last header that was taken, and of the last that was freed; -1 if none was
     taken: int = -1
     freed: int = -1
 
@@ -72,7 +72,7 @@ class ShardState:
         self.clock_ahead_us = self._last_ahead_us
 
     def goes_on(self, at_us: int) -> None:
-        """Note that it brought something: one that had stopped at its data has got past it."""
+        """Note that it brought something; if it had stopped at its data, it has got past that."""
         self.moved_us = max(self.moved_us, at_us)
         if self.phase is ShardPhase.FAILED:
             self.phase, self.since_us, self.error = ShardPhase.OPEN, at_us, None

@@ -1,17 +1,17 @@
-"""The stream: the shards of a group and what they become together, one merged log.
+"""The stream: the shards of a group, merged into one log.
 
 Rules:
 
 1. There is one recovery: a *rewind*. Everything that came in is forgotten and every shard is opened again,
-   under a new generation. What carries an older generation is ignored.
-2. Merging begins when it is known where every member stands. What shards report before is kept until then.
-   A shard that the cursors do not know joins a stream that goes on: nobody waits for it until it has caught
-   up. Cursors that know a shard which is none keep the stream from beginning.
-3. The others go on without a shard for which they need not wait, see `waiting`; while that are all, nobody is
-   left to go on.
-4. A transaction that is out in part when its shard is skipped is taken back by a rewind: the others go on,
-   and it comes again whole.
-5. A shard leaves when everything that it committed before its removal was asked for is freed.
+   under a new generation. Events of an older generation are ignored.
+2. Merging begins when the position of every member is known. Reports that come earlier are kept until then.
+   A shard that the cursors do not know joins a running stream, which does not wait for it until it has caught
+   up. While the cursors have a shard that the settings lack, merging does not begin.
+3. The other shards continue without a shard for which they need not wait, see `waiting`. At least one shard
+   has to remain.
+4. If part of a transaction is out when its shard is skipped, a rewind rolls it back. The other shards
+   continue, and the whole transaction comes again later.
+5. A shard leaves when everything that it committed before the request to remove it is freed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from merge.values.progress import Progress
 
 
 class Stream(Membership):
-    """Merges the shards of a group, which it knows as its members; see the module's rules.
+    """Merges the shards of a group, which are its members; see the module's rules.
 
     Args:
         shards: names by shard_index.
-        skip_after_us: go on without a shard that is silent for longer; None: wait for ever.
-        ahead_max_us: how far ahead of its source's clock a commit time may lie.
+        skip_after_us: continue without a shard that is silent for longer; None: wait for ever.
+        ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
     def __init__(
@@ -50,25 +50,25 @@ class Stream(Membership):
         self._ahead_max_us = ahead_max_us
         #: grows with each rewind
         self.generation = 0
-        #: what went out of the timeline and is not done with
+        #: headers that went out of the timeline and that some subscriber has not acknowledged
         self.log = MergedLog()
-        #: where the log begins; its positions are those of the members
+        #: where the log begins; it has the positions of the members
         self.base = Progress.at(GroupPosition())
         #: by shard_index
         self.states = [ShardState() for _ in shards]
-        #: late transactions of earlier generations
+        #: transactions of earlier generations that were flagged LATE
         self.late_before = 0
-        #: likewise those of which the commit time was not believed
+        #: transactions of earlier generations that were flagged FUTURE
         self.future_before = 0
-        #: looks at both lists, which are changed in place
+        #: shares both lists, which are changed in place
         self._waiting = Waiting(self.members, self.states, skip_after_us)
         self._timeline: Timeline | None = None
-        #: shards that leave and of which nothing more is taken
+        #: shards that are leaving and of which nothing more is taken
         self._drained: set[int] = set()
 
     @property
     def timeline(self) -> Timeline | None:
-        """What merges in this generation; None: merging has not begun."""
+        """The timeline of this generation; None if merging has not begun."""
         return self._timeline
 
     @property
@@ -78,13 +78,13 @@ class Stream(Membership):
 
     @property
     def held_by_full(self) -> int | None:
-        """The shard for which headers of others wait, and whose ring is full; None: there is none."""
+        """The shard for which pending headers wait and whose ring is full; None if there is none."""
         holding = self._timeline.held_by() if self._timeline is not None else None
         return holding if holding is not None and self.states[holding].full else None
 
     @property
     def crowded(self) -> bool:
-        """Whether a ring is full of what came out: its shard brings no more until some of it is freed."""
+        """Whether a ring is full of merged headers: its shard brings no more until some of them are freed."""
         return any(state.full and self._all_out(shard) for shard, state in enumerate(self.states))
 
     def _all_out(self, shard: int) -> bool:
@@ -94,34 +94,35 @@ class Stream(Membership):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the indexes in the log's headers point to."""
+        """The strings to which the indexes in the log's headers point."""
         return self._timeline.names.as_tuple() if self._timeline is not None else ()
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Identities of the servers that the log's headers are of, by shard_index."""
+        """Identities of the servers that the log's headers come from, by shard_index."""
         return tuple(state.server for state in self.states)
 
     @property
     def created(self) -> tuple[Mapping[str, int], ...]:
-        """When the binlog files that the log's headers name were created, by shard_index."""
+        """When the binlog files of the log's headers were created, by shard_index and file name."""
         return tuple(state.created for state in self.states)
 
     @property
     def draining(self) -> bool:
-        """Whether a shard is to leave, and only waits until what it brought is acknowledged."""
+        """Whether a shard is leaving and waits only until what it brought is acknowledged."""
         return bool(self._drained)
 
     def failure(self, cursor: GroupPosition | None) -> CanalGroupError | None:
-        """Return why the stream stands still until an operator acts; None: it does not.
+        """Return the error that stops the stream until an operator acts; None if there is none.
 
         Args:
-            cursor: of who asks. That a position was purged which it does not need is not its failure.
+            cursor: cursor of the subscriber that asks. A purged position that it does not need is no failure
+                for it.
         """
         if self.orphans:
             return ConfigError(
                 f"The cursors hold shard {self.orphans[0]}, which the settings do not have.",
-                hint="Put it back into the instance file, or let go of what it has not delivered: "
+                hint="Put it back into the instance file, or give up the rows that it has not delivered: "
                 f"canal-group shard remove --now {self.orphans[0]}.",
                 shard=self.orphans[0],
             )
@@ -136,7 +137,7 @@ class Stream(Membership):
     # ---- recovery --------------------------------------------------------------------------------------
 
     def rewind(self, cursors: Sequence[GroupPosition], at_us: int) -> list[OpenShard]:
-        """Forget what came in and open every shard at the oldest of the cursors, under a new generation."""
+        """Forget what came in, and open every shard at the oldest of the cursors under a new generation."""
         skipped = self._skipped()
         self.generation += 1
         self.late_before += self._timeline.late if self._timeline is not None else 0
@@ -145,7 +146,7 @@ class Stream(Membership):
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)
         cursors = [self.with_joined(cursor) for cursor in cursors]
-        # Without a cursor a shard goes on where the log began.
+        # Without a cursor a shard continues where the log began.
         self.base = Progress.at(self.without_retired(replace(self.base.ack, sequence=sequence)))
         opening: list[OpenShard] = []
         for index, member in enumerate(self.members):
@@ -160,19 +161,19 @@ class Stream(Membership):
         return opening
 
     def _skipped(self) -> set[int]:
-        """Return the shards that the group goes on without."""
+        """Return the shards that do not count in the timeline."""
         timeline = self._timeline
         if timeline is None:
             return set()
         return {index for index in range(len(self.members)) if timeline.excluded(index)}
 
     def purged(self) -> list[int]:
-        """Return the members that bring nothing because their sources have purged what follows `asked_at`."""
+        """Return the members that bring nothing: their sources refuse `asked_at`, as purged or unknown."""
         counted = (index for index, member in enumerate(self.members) if member.counted)
         return [index for index in counted if self.states[index].purged_us is not None]
 
     def give_up_position(self, shard: int) -> None:
-        """Let a shard begin where its settings say, by the rewind that has to follow: nobody needs more."""
+        """Let a shard start where its settings say; no cursor needs more, and a rewind has to follow."""
         member = self.members[shard]
         member.start = None
         self.states[shard] = ShardState()
@@ -180,11 +181,11 @@ class Stream(Membership):
         self.base = Progress.at(replace(self.base.ack, shards=kept))
 
     def note_loss(self, shard: int, reason: str) -> None:
-        """Note, for people, why a shard is being opened again."""
+        """Note why a shard is being opened again; the status shows it."""
         self.states[shard].reason = reason
 
     def _begin_if_known(self, at_us: int, dead: set[int]) -> bool:
-        """Start merging if it is known of every member where it stands; `dead` ones need not be open."""
+        """Start merging if the position of every member is known; `dead` members need not be open."""
         if self.orphans or self._timeline is not None:
             return False
         for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
@@ -222,34 +223,35 @@ class Stream(Membership):
     # ---- members ---------------------------------------------------------------------------------------
 
     def reconciled(self, cursor: GroupPosition) -> GroupPosition:
-        """Return a cursor with the shards of this moment: who joined, where it did, and nobody who left."""
+        """Return a cursor with the current shards: joined ones where they joined, and none that has left."""
         members = self.base.ack.shards
         lacking = (members.keys() - cursor.shards.keys()) | (
             self.joined.keys() & members - cursor.joined.keys()
         )
         if not lacking and self._retired <= set(cursor.retired):
             return cursor
-        # A position that lacks a shard has nothing of it: it is where that joined, or the log begins.
+        # A cursor that lacks a shard has read nothing of it: its position is where the shard joined, or where
+        # the log begins.
         joined = {name: position for name, position in self.joined.items() if name in members}
         shards = {**members, **joined, **cursor.shards}
         return self.without_retired(replace(cursor, shards=shards, joined={**joined, **cursor.joined}))
 
     def add(self, name: str, start: Position | None) -> int:
-        """Enter a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
+        """Add a shard, see `Membership.add`; a rewind, or `open_new`, has to follow."""
         index = super().add(name, start)
         self.states.append(ShardState())
         return index
 
     def open_new(self, shard: int, at_us: int) -> OpenShard:
         """Open a shard that was added while the others are being merged."""
-        assert self._timeline is not None, "there is something to join"
+        assert self._timeline is not None, "a new shard joins a stream that merges"
         start = self.members[shard].start
         self.states[shard] = ShardState(since_us=at_us, moved_us=at_us, asked_at=start)
         self._timeline.join(shard, 0)
         return OpenShard(shard, self.generation, start)
 
     def _join(self, timeline: Timeline, shard: int, position: Position) -> None:
-        """Make a newcomer a member from where it was opened; what it brings is raised to what is out."""
+        """Make a joining shard a member from where it was opened; its keys start at the greatest key out."""
         member = self.members[shard]
         member.role = Role.MEMBER
         self.joined[member.name] = position
@@ -261,7 +263,7 @@ class Stream(Membership):
         timeline.join(shard, position.key_us)
 
     def drain(self, shard: int, at_us: int) -> None:
-        """Take nothing more that the shard commits from now on, and let it leave after that."""
+        """Take nothing that the shard commits from now on; it leaves when the rest is acknowledged."""
         member = self.members[shard]
         if member.role is not Role.LEAVING:
             member.role, member.leaves_since_us = Role.LEAVING, at_us
@@ -271,12 +273,12 @@ class Stream(Membership):
                 self._timeline.exclude(shard)
 
     def drained(self) -> list[int]:
-        """Return the shards of which everything that was taken is freed."""
+        """Return the leaving shards of which everything that was taken is freed."""
         states = self.states
         return [shard for shard in sorted(self._drained) if states[shard].taken == states[shard].freed]
 
     def retire(self, name: str) -> None:
-        """Let a shard go, whatever it has brought; if that is not all freed, a rewind has to follow."""
+        """Remove a shard at once; if not everything that it brought is freed, a rewind has to follow."""
         index = self.leave(name)
         if index is not None:
             self.states[index] = ShardState()
@@ -290,23 +292,23 @@ class Stream(Membership):
         )
 
     def rows_of(self, shard: int) -> int:
-        """Return how many row changes of a shard came out and are not freed."""
+        """Return how many row changes of a shard are in the log."""
         kept = self.log.slice(self.log.base, self.log.tip)
         return int(kept["rows"][kept["shard"] == shard].sum())
 
     # ---- policy ----------------------------------------------------------------------------------------
 
     def give_policy(self, shard: int, policy: Policy, at_us: int) -> bool:
-        """Say whether a silent shard holds the group; return whether a rewind has to follow (rule 4).
+        """Set whether the group waits for a silent shard; return whether a rewind has to follow (rule 4).
 
         Raises:
-            UsageError: nobody would be left to go on; nothing was changed.
+            UsageError: every shard would be skipped; nothing was changed.
         """
         member = self.members[shard]
         if policy is Policy.SKIP:
             self._waiting.check_skip(shard)
         if member.policy is policy:
-            # Said again: a huge transaction that a skipped shard may send is not taken back for it.
+            # A repeated command does not roll back a huge transaction that a skipped shard may be sending.
             return False
         member.policy, member.policy_since_us = policy, at_us
         timeline = self._timeline
@@ -321,11 +323,11 @@ class Stream(Membership):
         return policy is Policy.SKIP and timeline.open_shard == shard
 
     def _begins_again(self, timeline: Timeline, shard: int, at_us: int) -> bool:
-        """Return whether the others wait again for a shard that does not count."""
+        """Return whether a shard that does not count may count again."""
         return shard not in self._drained and self._waiting.begins_again(timeline, shard, at_us)
 
     def skip_silent(self, at_us: int) -> bool:
-        """Go on without shards that were silent for too long, if that is the policy.
+        """Continue without shards that were silent for too long, if that is the policy.
 
         Returns:
             Whether a rewind has to follow (rule 4).
@@ -343,7 +345,7 @@ class Stream(Membership):
     # ---- events of shards ------------------------------------------------------------------------------
 
     def opened(self, event: ShardOpened) -> bool:
-        """Take note that a shard reads, and begin merging if it was the last one missing.
+        """Note that a shard reads, and begin merging if it was the last one missing.
 
         Returns:
             Whether it joined.
@@ -362,7 +364,7 @@ class Stream(Membership):
         return False
 
     def reported(self, event: ShardReported) -> None:
-        """Take what a shard brings, and let out what may go out."""
+        """Take a shard's report, and let out the headers that may go out."""
         if event.generation != self.generation or self.members[event.shard].role is Role.LEFT:
             return
         state = self.states[event.shard]
@@ -382,7 +384,7 @@ class Stream(Membership):
         self._advance()
 
     def failed(self, event: ShardFailed) -> None:
-        """Take note that a shard stopped at its data."""
+        """Note that a shard stopped at its data."""
         state = self.states[event.shard]
         if event.generation != self.generation:
             return
@@ -397,7 +399,7 @@ class Stream(Membership):
             state.purged_us = event.at_us
 
     def _take(self, timeline: Timeline, event: ShardReported) -> None:
-        """Enter a shard's headers, then its promise, which was made after them."""
+        """Take a shard's headers, then its low watermark, which was made after them."""
         member, state = self.members[event.shard], self.states[event.shard]
         if event.shard in self._drained:
             return
@@ -427,9 +429,9 @@ class Stream(Membership):
             timeline.include(event.shard)
 
     def _read_clock(self, timeline: Timeline, event: ShardReported) -> None:
-        """Take a reading of the source's clock; a promise is one where there is no better."""
+        """Take a reading of the source's clock; without one, the low watermark serves as a reading."""
         member, state = self.members[event.shard], self.states[event.shard]
-        # An answer may have been long on its way: its clock was read at some time after it was asked.
+        # The answer may have taken long: all that is known is that the clock was read after the question.
         asked_us = event.at_us if event.asked_us is None else event.asked_us
         if event.source_us is not None:
             timeline.read_clock(event.shard, event.source_us)
@@ -441,7 +443,7 @@ class Stream(Membership):
 
     @staticmethod
     def _know_until(member: Member, state: ShardState) -> None:
-        """Find what the source's clock said when the shard was asked to leave.
+        """Find what the source's clock showed when the shard was asked to leave.
 
         A reading from before that does not tell: the clock may have been set forward since. Where it was set
         back, transactions that are still to come have stamps of before: the furthest reading since all of
@@ -455,10 +457,10 @@ class Stream(Membership):
         assert self._timeline is not None
         self.log.append(self._timeline.advance())
 
-    # ---- the log's end of life -------------------------------------------------------------------------
+    # ---- freeing the log -------------------------------------------------------------------------------
 
     def free(self, done: int) -> list[FreeRing]:
-        """Forget the log before index `done`, and let the rings forget it."""
+        """Forget the log before index `done`; return what frees it in the rings too."""
         gone = self.log.truncate(done)
         if not len(gone):
             return []
@@ -475,11 +477,11 @@ class Stream(Membership):
         if self._timeline is None:
             assert self.log.tip == self.log.base, "nothing goes out before merging has begun"
             return
-        assert not self.orphans, "merging waits until it is decided what becomes of orphans"
+        assert not self.orphans, "merging waits until an operator decides about orphans"
         for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
             assert not state.early, "what came early was taken when merging began"
             assert -1 <= state.freed <= state.taken, "only what was taken is freed"
-            assert member.role is not Role.LEFT or self._timeline.excluded(index), "nobody waits for who left"
+            assert member.role is not Role.LEFT or self._timeline.excluded(index), "a shard that left counts"
             assert not member.counted or member.name in self.base.ack.shards, (
                 "the log begins at known positions"
             )

@@ -1,4 +1,4 @@
-"""The stream's state for people: its shards, and who holds the others up, since when and why."""
+"""The stream's state for operators: its shards, and which shard blocks the others, since when and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
     """Return the stream's state as a JSON object.
 
     Args:
-        stream: any.
+        stream: a stream, whether it merges or not.
         at_us: now, microseconds of the shell's clock.
     """
     timeline = stream.timeline
@@ -34,7 +34,7 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
 
 
 def _held(stream: Stream, at_us: int) -> dict[str, Any]:
-    """Say which shard keeps the group from going on."""
+    """Return which shard blocks the group, since when and why; None for each if none does."""
     timeline = stream.timeline
     if stream.orphans:
         since_us = min((state.since_us for state in stream.states), default=at_us)
@@ -66,10 +66,10 @@ def _why(stream: Stream, shard: int) -> str:
     if state.phase is ShardPhase.FAILED:
         return f"it stopped: {state.error}{policy}"
     if state.opened_at is None:
-        return f"it has not told yet where it stands{policy}"
+        return f"it has not reported its position yet{policy}"
     if timeline is not None and timeline.open_shard == shard:
-        return f"its transaction is out in part{policy}"
-    return f"it has promised nothing newer{policy}"
+        return f"only a part of its transaction has arrived{policy}"
+    return f"it has reported no newer low watermark{policy}"
 
 
 def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:

@@ -1,26 +1,33 @@
-"""The timeline: n shards' headers become one order.
+"""The timeline merges the headers of n shards into one order.
+
+Terms, from one shard to the group:
+
+    shard keys      the state of one shard: its last key, its low watermark, its counters (see `shard_keys`)
+    low watermark   reported by a shard that has caught up with its source: no later transaction of the shard
+                    commits before this time
+    frontier        of a shard: no later transaction of it gets a smaller key. The greater of its last key and
+                    its low watermark
+    watermark       of the group: the smallest frontier of the shards that count
 
 Rules:
 
-1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order wins over its
-   clock.
-2. A shard's *frontier* says that none of its later transactions will have a smaller key. It is the key of its
-   last header, or what it promised when it had caught up with its source.
-3. The *watermark* is the smallest frontier of the shards that count. Headers with keys up to it may go out,
-   ordered by (key_us, shard_index, sequence).
-4. A transaction that came in fragments is never interleaved: while one is open, the next header out is its
-   own.
-5. A transaction that commits behind its shard's promise gets its key raised to the promise and is flagged
-   LATE. Its commit time stays as it was. For a shard that does not count, what is out stands for its promise.
-6. Nothing goes out below the greatest start key: that is what had gone out before the start.
-7. A commit time that lies further ahead of its source's clock than `ahead_max_us` is not believed: the
+1. A transaction's key is `max(previous key of its shard, commit_us)`: a shard's own order has priority over
+   its clock.
+2. Headers with keys up to the watermark may go out, ordered by (key_us, shard_index, sequence).
+3. A transaction that came in fragments is never interleaved: while one is open, the next header that goes out
+   is its own.
+4. A transaction that commits before its shard's low watermark gets its key raised to the low watermark and is
+   flagged LATE. Its commit time is not changed. For a shard that does not count, the greatest key that went
+   out replaces a smaller low watermark.
+5. No header goes out with a key below the greatest start key: the keys up to it went out before the start.
+6. A commit time that is further ahead of its source's clock than `ahead_max_us` is not believed: the
    transaction takes its shard's previous key and is flagged FUTURE. The latest reading of the clock decides,
-   also about what came in before it and is not out, and about promises.
+   also for earlier headers that are not out yet, and for low watermarks.
 
-Guaranteed: keys never decrease in what goes out; a shard's order is kept; each header goes out once.
-Not guaranteed: the order of equal keys of different shards when they go out in different calls; that the
-others go on while a transaction is out in part and its shard is silent, whether that shard counts or not: it
-would be split. `merge.order.stream` takes such a transaction back instead.
+Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once.
+Not guaranteed: the order of equal keys of different shards that go out in different calls. Also not: that the
+other shards continue while part of a transaction is out and its shard is silent, whether that shard counts or
+not, because the transaction would be split. `merge.order.stream` rolls back such a transaction instead.
 """
 
 from __future__ import annotations
@@ -40,36 +47,36 @@ class Timeline:
     """Merges headers of n shards by key; see the module's rules.
 
     Args:
-        start_keys_us: for each shard, by shard_index, the key of the last transaction before its start.
-        ahead_max_us: how far ahead of its source's clock a commit time may lie.
+        start_keys_us: key of the last transaction before each shard's start, by shard_index.
+        ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
     def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> None:
         passed_us = max(start_keys_us)
         self._ahead_max_us = ahead_max_us
-        # A shard whose own last key is smaller had promised that much before the start, or did not count.
+        # If a shard's last key is smaller, its low watermark had reached `passed_us`, or it did not count.
         self._shards = [
             ShardKeys(last_key_us=key, low_watermark_us=passed_us if key < passed_us else 0, heard_us=key)
             for key in start_keys_us
         ]
-        #: frontiers of the shards that count, the end of time for those that do not
+        #: frontier of each shard by shard_index; `END_OF_TIME_US` for a shard that does not count
         self._frontiers_us = np.array([keys.frontier_us for keys in self._shards], dtype=np.int64)
         self._pending = Pending()
-        #: shard_index of the transaction that is out in part; its fragments go first
+        #: shard_index of the open transaction, of which only a part is out; its next fragments go out first
         self._open: int | None = None
-        #: what came in of it since
+        #: fragments of it that have come in since
         self._rest: list[Headers] = []
         #: greatest key that went out
         self._out_us = passed_us
-        #: strings that the headers in and out of here point to
+        #: strings that the pending headers and those that went out point to
         self.names = Names()
 
     def join(self, shard: int, key_us: int) -> None:
-        """Let a shard join whose last transaction before its start has this key; it does not count yet.
+        """Add a shard, which does not count yet.
 
         Args:
-            shard: the next shard_index, or one that has brought nothing so far.
-            key_us: of the last transaction before the shard's start; 0 unknown.
+            shard: the next shard_index, or that of a shard that has brought nothing so far.
+            key_us: key of the last transaction before the shard's start; 0 unknown.
         """
         keys = ShardKeys(last_key_us=key_us, low_watermark_us=self._out_us, heard_us=key_us, counts=False)
         if shard == len(self._shards):
@@ -98,7 +105,7 @@ class Timeline:
         return self._shards[shard].future_transactions
 
     def believed_us(self, shard: int) -> int:
-        """Return up to which commit time a shard is believed, microseconds since 1970 UTC."""
+        """Return the latest commit time of a shard that is believed, microseconds since 1970 UTC."""
         return self._shards[shard].believed_us
 
     def read_clock(self, shard: int, source_us: int) -> None:
@@ -112,7 +119,7 @@ class Timeline:
         self._reconsider(shard, source_us)
 
     def _reconsider(self, shard: int, source_us: int) -> None:
-        """Take back what lies ahead of the source's clock and is not out: a promise, and headers' keys."""
+        """Lower the low watermark and the pending keys that are too far ahead of the source's clock."""
         keys, believed_us = self._shards[shard], source_us + self._ahead_max_us
         if not keys.disbelieves(believed_us, self._out_us):
             return
@@ -126,7 +133,7 @@ class Timeline:
     def append(self, shard: int, run: HeaderRun) -> None:
         """Take the next headers of a shard, in its order.
 
-        Sets their `shard`, `key_us` and the flags LATE and FUTURE on a copy.
+        `shard`, `key_us` and the flags LATE and FUTURE are set on a copy.
         """
         if not len(run):
             return
@@ -139,7 +146,7 @@ class Timeline:
         self._pending.add(headers)
 
     def _continued(self, headers: Headers) -> Headers:
-        """Put fragments of the open transaction with what goes first; return what follows its end."""
+        """Keep the fragments of the open transaction in `_rest`; return the headers after its end."""
         closed = self._rest and self._rest[-1]["flags"][-1] & Flag.END
         ends = np.flatnonzero(headers["flags"] & Flag.END)
         stop = 0 if closed else int(ends[0]) + 1 if len(ends) else len(headers)
@@ -152,26 +159,26 @@ class Timeline:
         self._frontiers_us[shard] = keys.frontier_us if keys.counts else END_OF_TIME_US
 
     def low_watermark(self, shard: int, frontier_us: int) -> bool:
-        """Take a shard's word that no later transaction of it commits before `frontier_us`.
+        """Take a shard's low watermark: no later transaction of it commits before `frontier_us`.
 
         Returns:
-            Whether that is more than was known; a smaller promise than the last one changes nothing.
+            Whether it is greater than the shard's last one; a smaller one changes nothing.
         """
         keys = self._shards[shard]
         if keys.believed_us == END_OF_TIME_US != frontier_us > keys.told_us:
-            # No clock is known but this: it stood there when all of the shard's headers had come in.
+            # Without any clock reading, the low watermark is one: it was made after all the shard's headers.
             self._reconsider(shard, frontier_us)
         more = keys.low_watermark(frontier_us)
         self._moved(shard)
         return more
 
     def exclude(self, shard: int) -> None:
-        """Go on without waiting for this shard; what it brings later may be late."""
+        """Stop counting this shard: the others do not wait for it, and its later headers may be LATE."""
         self._shards[shard].counts = False
         self._moved(shard)
 
     def include(self, shard: int) -> None:
-        """Wait for this shard again, from what is out by now."""
+        """Count this shard again; its low watermark is at least the greatest key that went out."""
         keys = self._shards[shard]
         if not keys.counts:
             keys.counts = True
@@ -183,7 +190,10 @@ class Timeline:
         return not self._shards[shard].counts
 
     def lag_us(self, shard: int) -> int:
-        """Return how far the shard's own word is behind what is out, microseconds; 0: it is not."""
+        """Return by how much the shard lags the greatest key that went out, microseconds; 0 if it does not.
+
+        The greater of its latest commit time and its low watermark is compared.
+        """
         return max(0, self._out_us - self._shards[shard].heard_us)
 
     def frontier_us(self, shard: int) -> int:
@@ -192,21 +202,24 @@ class Timeline:
 
     @property
     def open_shard(self) -> int | None:
-        """The shard whose transaction is out in part; None: none is."""
+        """The shard of the open transaction, of which only a part is out; None if there is none."""
         return self._open
 
     @property
     def watermark_us(self) -> int:
-        """The smallest frontier of the shards that count; the end of time if none does."""
+        """The smallest frontier of the shards that count; `END_OF_TIME_US` if none does."""
         return int(self._frontiers_us.min())
 
     @property
     def pending(self) -> int:
-        """Number of headers that came in and are not out."""
+        """Number of headers that came in and did not go out yet."""
         return len(self._pending) + sum(len(run) for run in self._rest)
 
     def held_by(self) -> int | None:
-        """Return the shard whose frontier keeps pending headers back; None if nothing is pending."""
+        """Return the shard for which the pending headers wait; None if nothing is pending.
+
+        It is the shard of the open transaction, or else the one whose frontier is the watermark.
+        """
         if not self.pending:
             return None
         if self._open is not None:
@@ -219,11 +232,11 @@ class Timeline:
         for shard, keys in enumerate(self._shards):
             counted_us = keys.frontier_us if keys.counts else END_OF_TIME_US
             assert self._frontiers_us[shard] == counted_us, "the watermark is made of the shards' frontiers"
-            assert keys.heard_us <= keys.frontier_us or not keys.counts, "a shard's word is in its frontier"
+            assert keys.heard_us <= keys.frontier_us or not keys.counts, "the frontier covers what was heard"
         assert self._open is not None or not self._rest, "only an open transaction has a rest"
 
     def advance(self) -> Headers:
-        """Let out every header that may go out now, in merged order; possibly none."""
+        """Remove and return every header that may go out now, in merged order; possibly none."""
         if self._open is None:
             return self._merge()
         if not self._rest:
@@ -235,7 +248,7 @@ class Timeline:
         return np.concatenate(parts)
 
     def _merge(self) -> Headers:
-        """Merge the headers up to the watermark, as far as whole transactions allow."""
+        """Merge the headers up to the watermark, without splitting a transaction."""
         merged = self._pending.take(self.watermark_us)
         if not len(merged):
             return merged
@@ -247,8 +260,9 @@ class Timeline:
     def _open_tail(self, merged: Headers) -> int:
         """Return where `merged` must end so that no transaction is split; remember the open one.
 
-        Fragments share one key, so those of a transaction stand together: it is open where another shard's
-        header, or none, follows a fragment that is not its last. All of it that came in is here.
+        The fragments of a transaction share one key, so they are adjacent, and all that came in are in
+        `merged`. A transaction is open if its last END is missing: another shard's header, or none, follows a
+        fragment without END.
         """
         fragments = np.flatnonzero((merged["flags"] & Flag.END) == 0)
         if len(fragments):

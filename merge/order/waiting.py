@@ -1,12 +1,13 @@
-"""For whom the group waits: which shards the others may not go on without.
+"""Decide for which shards the group waits.
 
 Rules:
 
-1. A shard that is silent for longer than the settings allow is waited for again when it is back, and no
-   further behind than that: what it brings meanwhile may be late. One whose ring is full is not silent: it
-   waits for the consumers, not they for it. Nor is one that is at its end.
-2. One that an operator skips is not waited for until it is resumed, and one that is held always is.
-3. One that joins a stream which goes on is not waited for until it has caught up.
+1. The group stops waiting for a shard that is silent for longer than `skip_after_us`. It waits again when the
+   shard brings something and lags by no more than `skip_after_us`; what the shard brings in between may be
+   LATE. A shard whose ring is full is not silent: it waits for the consumers. Nor is a shard at its end.
+2. The group does not wait for a shard that an operator skips, until it is resumed. It always waits for a
+   shard that an operator holds.
+3. The group does not wait for a shard that joins a running stream until the shard has caught up.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from merge.order.shard_state import ShardState
 from merge.order.timeline import Timeline
 from merge.values.member import CAUGHT_UP_US, Member, Policy
 
-#: how long an open transaction of a shard that an operator skips, or that has just joined, may bring nothing,
+#: longest silence of a shard that an operator skips, or that has just joined, while its transaction is open,
 #: microseconds
 SILENCE_MAX_US = 5_000_000
 
 
 class Waiting:
-    """Looks at the shards of a stream and says for whom the others wait; see the module's rules.
+    """Looks at the shards of a stream and says for which of them the others wait; see the module's rules.
 
     Args:
-        members: by shard_index; the stream's, which grow and change.
-        states: by shard_index, likewise.
-        skip_after_us: go on without a shard that is silent for longer; None: wait for ever.
+        members: the stream's own list, which grows and changes; by shard_index.
+        states: likewise; by shard_index.
+        skip_after_us: continue without a shard that is silent for longer; None: wait for ever.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Waiting:
         """Return if an operator may skip a shard.
 
         Raises:
-            UsageError: nobody would be left to go on.
+            UsageError: every shard would be skipped.
         """
         skipped = self._members[shard]
         if not any(
@@ -54,12 +55,12 @@ class Waiting:
         ):
             raise UsageError(
                 f"{skipped.name} is the last shard that is not skipped.",
-                hint="Resume another one first: somebody has to give the time.",
+                hint="Resume another shard first: at least one shard has to advance the watermark.",
                 shard=skipped.name,
             )
 
     def begins_again(self, timeline: Timeline, shard: int, at_us: int) -> bool:
-        """Return whether the others wait again for a shard; take note of a newcomer that has caught up."""
+        """Return whether the others wait again for a shard; note that a joined shard has caught up."""
         member = self._members[shard]
         if not member.counted or member.policy is Policy.SKIP:
             return False
@@ -80,13 +81,13 @@ class Waiting:
         }
 
     def leaves_nobody(self, silent: set[int]) -> bool:
-        """Return whether every shard is silent, or skipped: then nobody is left to go on."""
+        """Return whether every shard is silent or skipped, so that none would remain."""
         counted = {index for index, member in enumerate(self._members) if member.counted}
         skipped = {index for index in counted if self._members[index].policy is Policy.SKIP}
         return counted <= silent | skipped
 
     def open_is_dead(self, timeline: Timeline, at_us: int) -> bool:
-        """Return whether a transaction is out in part whose shard nobody waits for, and brings nothing."""
+        """Return whether a transaction is open whose shard does not count and was silent for too long."""
         if timeline.open_shard is None or not timeline.excluded(timeline.open_shard):
             return False
         by_settings = self._members[timeline.open_shard].policy is Policy.RESUME
@@ -95,17 +96,17 @@ class Waiting:
         return silent_us > (SILENCE_MAX_US if silence_max_us is None else silence_max_us)
 
     def _is_silent(self, timeline: Timeline | None, shard: int, at_us: int) -> bool:
-        """Return whether a shard is silent for too long; one that is at its end has nothing more to say."""
+        """Return whether a shard is silent for too long; a shard at its end never is."""
         if self._skip_after_us is None or (timeline is not None and at_end(timeline, shard)):
             return False
         return self._silent_us(shard, at_us) > self._skip_after_us
 
     def _silent_us(self, shard: int, at_us: int) -> int:
-        """Return for how long a shard has brought nothing though it could, microseconds."""
+        """Return for how long a shard has brought nothing although its ring had room, microseconds."""
         state = self._states[shard]
         return at_us - max(state.moved_us, state.full_us)
 
 
 def at_end(timeline: Timeline, shard: int) -> bool:
-    """Return whether a shard has said that nothing comes any more."""
+    """Return whether a shard has reported that nothing more will come."""
     return timeline.frontier_us(shard) == END_OF_TIME_US

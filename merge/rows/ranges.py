@@ -117,7 +117,7 @@ class Ranges:
             chunk = np.searchsorted(ends, self._first, side="right").astype(np.int64)
             begin = self._first - (ends - lengths)[chunk]
             assert (begin >= 0).all(), "a range begins before its column"
-            assert (begin + self._length <= lengths[chunk]).all(), "a range ends behind its chunk"
+            assert (begin + self._length <= lengths[chunk]).all(), "a range ends after its chunk"
             found = self._places[key] = chunk, begin
         return found[0], found[1], self._length
 

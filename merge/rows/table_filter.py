@@ -55,7 +55,7 @@ class TableFilter:
         if len(white) > READERS_FILTER_MAX:
             raise ConfigError(
                 f"The filter has {len(white)} characters; the bound is {READERS_FILTER_MAX}.",
-                hint="Let expressions stand for many tables, or let the instance file filter.",
+                hint="Write one expression for many tables, or filter in the instance file.",
                 setting="filter",
             )
         return cls(white, memory_max=READERS_MEMORY_MAX)
@@ -99,8 +99,8 @@ def refused(pattern: str, setting: str, why: PatternSyntax) -> ConfigError:
         why: it cannot.
     """
     return ConfigError(
-        f"{pattern!r} in the {setting} is no regular expression that can be used ({why}).",
-        hint=r"Expected one on schema.table, such as shop\..* or shop\.(orders|items)_\d+.",
+        f"{pattern!r} in the {setting} is not a usable regular expression ({why}).",
+        hint=r"Expected a regular expression on schema.table, such as shop\..* or shop\.(orders|items)_\d+.",
         setting=setting,
         pattern=pattern,
     )

@@ -1,20 +1,24 @@
 """The typed format: one table of a batch, its own columns with their Arrow types.
 
-    the table's columns         from the row after the change; for a delete from the row before it _op
-    dictionary      INSERT, UPDATE or DELETE _shard      dictionary      name of the shard _seq        int64
-    number in the merged stream: the order of the rows _commit_us  int64           commit time as the source
-    wrote it, microseconds since 1970 UTC _key_us     int64           place in the timeline _late       bool
-    it was committed behind what its shard had promised _gtid       utf8            GTID of its transaction;
-    empty if it has none _file _pos  utf8, int64     binlog file and the offset at which its transaction
-    begins _row        int64           ordinal in the transaction _absent     list<utf8>      columns that are
-    null because their value is not known, see `merge.rows.absent`;
-                                null where every column is known, as it is with binlog_row_image=FULL
+    the table's columns         from the row after the change; for a delete, from the row before it
+    _op         dictionary      INSERT, UPDATE or DELETE
+    _shard      dictionary      name of the shard
+    _seq        int64           number in the merged stream: the order of the rows
+    _commit_us  int64           commit time as the source wrote it, microseconds since 1970 UTC
+    _key_us     int64           key in the timeline, microseconds since 1970 UTC
+    _late       bool            whether it was committed before its shard's low watermark
+    _gtid       utf8            GTID of its transaction; empty if it has none
+    _file _pos  utf8, int64     binlog file and the offset at which its transaction begins
+    _row        int64           ordinal in the transaction
+    _absent     list<utf8>      columns that are null because their value is not known, see
+                                `merge.rows.absent`; null if every column is known, as with
+                                binlog_row_image=FULL
     _before     struct          on request: the row before the change, null for an insert
-    _before_absent  list<utf8>  on request: likewise for `_before`
+    _before_absent  list<utf8>  on request: as `_absent`, for `_before`
 
-Shards and schema versions that differ become one table: columns by name, null where a row has none, types
-widened as pyarrow's permissive promotion does it. The columns stand in the order of the newest schema; behind
-them those that only older rows have.
+Different shards and schema versions become one table: columns are matched by name, null where a row has none,
+and types are widened as in pyarrow's permissive promotion. The columns are in the order of the newest schema,
+followed by those that only older rows have.
 """
 
 from __future__ import annotations
@@ -33,11 +37,11 @@ from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.ranges import Ranges
 from merge.values.chunk import Op, TableName
 
-#: a plain list: an array made here would bring pandas into whoever imports this
+#: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
 _NAMES = pa.dictionary(pa.int32(), pa.utf8())
 
-#: what stands behind the table's own columns
+#: the columns after the table's own
 TYPED = pa.schema(
     [
         ("_op", _NAMES),
@@ -61,9 +65,9 @@ class _Piece:
     """Rows of one shard and schema version."""
 
     rows: pa.Table
-    #: the images whose values are wanted, one behind the other: deletes have none after the change
+    #: the images whose values are wanted, one after the other; a delete has no `after` image
     sides: tuple[str, ...]
-    #: of all pieces' images, put together in the order of the pieces
+    #: rows of this piece among the images of all pieces, concatenated in the order of the pieces
     runs: Runs
 
 
@@ -81,14 +85,15 @@ def typed(
         batch: a batch's headers and rows.
         table: the table, by the name that consumers know.
         before: whether to add `_before` and `_before_absent`; "updates": only if a row is an update.
-        columns: the only ones of the table that are wanted; None: all.
-        added: the only ones of `TYPED` that are wanted beside `_op` and `_seq`; None: all.
+        columns: the columns of the table that are wanted; None: all.
+        added: the columns of `TYPED` that are wanted besides `_op` and `_seq`; None: all.
 
     Returns:
-        (n,) Table: the table's columns, then those of `TYPED`; a table that the batch lacks has no others.
+        (n,) Table: the table's columns, then those of `TYPED`; only the latter if the batch lacks the table.
 
     Raises:
-        SchemaMismatch: the shards' or versions' columns cannot become one, or a column has a name of ours.
+        SchemaMismatch: a column's types in shards or versions cannot be combined, or a column has the name of
+            one that is added here.
     """
     places = Places(batch)
     pieces = list(_pieces(places, table))
@@ -223,7 +228,7 @@ def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:
     for name in schema.names:
         if name in ours:
             raise SchemaMismatch(
-                f"{table} has a column {name}, which is the name of one that canal-group adds.",
+                f"{table} has a column {name}, but canal-group adds a column of that name.",
                 hint="Read this table in the envelope format, or rename the column.",
                 table=str(table),
                 column=name,
@@ -233,7 +238,7 @@ def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:
 def _mismatch(table: TableName, column: str, one: Any, two: Any) -> SchemaMismatch:
     return SchemaMismatch(
         f"Column {column} of {table} is {one} in one shard or version and {two} in another.",
-        hint="Bring the shards to one definition, or read this table in the envelope format.",
+        hint="Give the column one definition in all shards, or read this table in the envelope format.",
         table=str(table),
         column=column,
         types=f"{one}, {two}",

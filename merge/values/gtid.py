@@ -1,4 +1,4 @@
-"""GTID sets: which transactions of a source have been read, in either server's terms.
+"""GTID sets: which transactions of a source have been read, for MySQL and for MariaDB.
 
 MySQL numbers transactions per source (a server's uuid, from 8.3 on with an optional tag) and tracks
 intervals: `uuid:1-3:8,uuid2:1-9:tag:5-7`. MariaDB keeps one `domain-server-sequence` per domain:
@@ -7,8 +7,8 @@ intervals: `uuid:1-3:8,uuid2:1-9:tag:5-7`. MariaDB keeps one `domain-server-sequ
 Rules of this file:
 
 - sets are immutable, hashable and canonical: equal sets are equal values and equal text;
-- the empty set is `NO_GTIDS` whatever the flavour, and nothing else is empty;
-- the two flavours never mix in one set;
+- the empty set is `NO_GTIDS` for both flavours, and no other set is empty;
+- one set never mixes the two flavours;
 - numbers are positive; 0 means "no GTID", as in a header, and is ignored.
 
 Formats: MySQL's manual, "GTID Format and Storage"; MariaDB's knowledge base, "Global Transaction ID".
@@ -77,7 +77,7 @@ class NoGtids:
             numbers: (n,) int64, in the source's order; may be empty.
 
         Raises:
-            UsageError: `source` is neither server's, or a number is out of range.
+            UsageError: `source` is neither MySQL's nor MariaDB's, or a number is out of range.
         """
         if _MARIADB_SOURCE.fullmatch(source):
             return MariaDbGtidSet().add(source, numbers)
@@ -121,7 +121,7 @@ class MySqlGtidSet:
         """Return which of the transactions `numbers` of `source` are in this set.
 
         Args:
-            source: "uuid" or "uuid:tag"; that of another kind of server has none here.
+            source: "uuid" or "uuid:tag"; a source of MariaDB has no transaction in this set.
             numbers: (n,) int64; 0, no GTID, is never in a set.
 
         Returns:
@@ -171,9 +171,9 @@ class MySqlGtidSet:
 
 @dataclass(frozen=True, slots=True)
 class MariaDbGtidSet:
-    """MariaDB's set: the last transaction of each domain stands for all before it.
+    """MariaDB's set: the last transaction of each domain represents all before it.
 
-    It does not know gaps: a sequence below the domain's entry counts as contained.
+    It has no gaps: a sequence below the domain's entry counts as contained.
     """
 
     #: (domain, server id, sequence), sorted, one per domain
@@ -186,17 +186,17 @@ class MariaDbGtidSet:
         return bool(self.domains)
 
     def contains(self, other: GtidSet) -> bool:
-        """Return whether each domain of `other` stands at or before this set's; false for a MySQL set."""
+        """Return whether each domain's entry in `other` is at or before this set's; false for a MySQL set."""
         if not isinstance(other, MariaDbGtidSet):
             return not other
         mine = {domain: sequence for domain, _, sequence in self.domains}
         return all(sequence <= mine.get(domain, 0) for domain, _, sequence in other.domains)
 
     def holds(self, source: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of the transactions `numbers` of `source` stand at or before their domain's entry.
+        """Return which of the transactions `numbers` of `source` are at or before their domain's entry.
 
         Args:
-            source: "domain-server"; that of another kind of server has none here.
+            source: "domain-server"; a source of MySQL has no transaction in this set.
             numbers: (n,) int64; 0, no GTID, is never in a set.
 
         Returns:
@@ -245,7 +245,7 @@ class MariaDbGtidSet:
         """
         match = _MARIADB_SOURCE.fullmatch(source)
         if match is None:
-            raise UsageError(f"{source!r} is no GTID source of MariaDB.", hint="Expected domain-server.")
+            raise UsageError(f"{source!r} is not a GTID source of MariaDB.", hint="Expected domain-server.")
         values = _positive(numbers)
         if not len(values):
             return self or NO_GTIDS
@@ -259,7 +259,7 @@ def parse_gtid_set(text: str) -> GtidSet:
     White space, line breaks, upper case, unsorted and overlapping intervals are accepted, as MySQL does.
 
     Raises:
-        UsageError: the text is neither server's form, mixes both, or names a MariaDB domain twice.
+        UsageError: the text has neither server's form, mixes both, or names a MariaDB domain twice.
     """
     items = [item for item in re.sub(r"\s+", "", text).lower().split(",") if item]
     if not items:
@@ -278,7 +278,7 @@ def _parse_mariadb(items: Iterable[str]) -> GtidSet:
     for item in items:
         domain, server, sequence = map(int, item.split("-"))
         if domain in last:
-            raise UsageError(f"MariaDB's domain {domain} stands twice in a GTID set.", hint=_EXPECTED)
+            raise UsageError(f"MariaDB's domain {domain} appears twice in a GTID set.", hint=_EXPECTED)
         if not 0 < sequence <= NUMBER_MAX:
             _refuse(item)
         last[domain] = server, sequence
@@ -309,20 +309,20 @@ def _parse_interval(part: str, item: str) -> Interval:
 
 
 def _refuse(item: str) -> NoReturn:
-    raise UsageError(f"{item!r} is no GTID set.", hint=_EXPECTED)
+    raise UsageError(f"{item!r} is not a GTID set.", hint=_EXPECTED)
 
 
 def _source(text: str) -> Source:
     uuid, _, tag = text.lower().partition(":")
     if not _UUID.fullmatch(uuid) or (":" in text and not _TAG.fullmatch(tag)):
-        raise UsageError(f"{text!r} is no GTID source of MySQL.", hint="Expected uuid or uuid:tag.")
+        raise UsageError(f"{text!r} is not a GTID source of MySQL.", hint="Expected uuid or uuid:tag.")
     return uuid, tag
 
 
 def _positive(numbers: Numbers) -> NDArray[np.int64]:
     values = np.asarray(numbers, dtype=np.int64)
     if len(values) and (values.min() < 0 or values.max() > NUMBER_MAX):
-        raise UsageError(f"A GTID's number lies between 1 and {NUMBER_MAX}; got {numbers!r}.")
+        raise UsageError(f"A GTID's number is between 1 and {NUMBER_MAX}; got {numbers!r}.")
     return values[values > 0]
 
 
@@ -336,5 +336,5 @@ def _mariadb(last: Mapping[int, tuple[int, int]]) -> GtidSet:
 
 def _or_mixed(mine: GtidSet, other: GtidSet) -> GtidSet:
     if other:
-        raise UsageError(f"The GTID sets {mine} and {other} come from two kinds of server.")
+        raise UsageError(f"The GTID sets {mine} and {other} come from MySQL and MariaDB: they never mix.")
     return mine or NO_GTIDS

@@ -1,8 +1,8 @@
 """Headers: what the control plane knows of a transaction.
 
-A header is one fixed-size record of a transaction, or of one fragment of a transaction too large for one
-chunk. Rows never travel with it. Headers are numpy structured arrays of `HEADER`; strings (binlog file names,
-GTID sources) stand once in a tuple of names beside the array, and a header holds their index.
+A header is a fixed-size record of a transaction, or of one fragment of a transaction that is too large for
+one chunk. It never contains rows. Headers are numpy structured arrays of `HEADER`. A tuple of names beside
+the array holds each string (binlog file names, GTID sources) once, and a header holds the string's index.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Flag(IntFlag):
     END = 2
     #: a statement that changes definitions, not rows; always BEGIN | END
     DDL = 4
-    #: its commit time lies behind what its shard had promised; its key was raised
+    #: its commit time is before its shard's low watermark; its key was raised
     LATE = 8
-    #: its commit time lies ahead of its source's clock, and was not believed; its key is its shard's last one
+    #: its commit time is too far ahead of its source's clock and not believed; its key is its shard's last
     FUTURE = 16
 
 
@@ -36,7 +36,7 @@ WHOLE = Flag.BEGIN | Flag.END
 
 HEADER = np.dtype(
     [
-        ("sequence", "<i8"),  # place in the shard's ring, from 0, without gaps
+        ("sequence", "<i8"),  # number in the shard's ring, from 0, without gaps
         ("shard", "<u2"),  # shard_index within the group
         ("flags", "<u2"),  # bits of Flag
         ("rows", "<i4"),  # row changes (or statements) kept by the sink
@@ -44,7 +44,7 @@ HEADER = np.dtype(
         ("row_end", "<i8"),  # row_end exclusive; those of tables that the sink leaves out are not counted
         ("bytes", "<i8"),  # bytes of its rows in memory
         ("commit_us", "<i8"),  # commit time as the source wrote it, microseconds since 1970 UTC
-        ("key_us", "<i8"),  # its place in the timeline: never smaller than the shard's previous key
+        ("key_us", "<i8"),  # its key in the timeline: never smaller than the shard's previous key
         ("file", "<u4"),  # index of the binlog file in names
         ("begin_offset", "<i8"),  # where its transaction begins in the file
         ("end_offset", "<i8"),  # where it ends: the next event's offset
@@ -56,7 +56,7 @@ HEADER = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class HeaderRun:
-    """Consecutive headers of one shard, with the names their indexes point to."""
+    """Consecutive headers of one shard, with the names to which their indexes point."""
 
     headers: Headers
     names: tuple[str, ...]
@@ -65,11 +65,11 @@ class HeaderRun:
         return len(self.headers)
 
     def before(self, until_us: int, believed_us: int) -> tuple[HeaderRun, bool]:
-        """Return what precedes the first that commits at `until_us` or later, and whether one did.
+        """Return the headers before the first that commits at `until_us` or later, and whether there is one.
 
         Args:
             until_us: microseconds since 1970 UTC.
-            believed_us: commit times after this one say nothing, and end nothing.
+            believed_us: commit times after this one are not believed and end nothing.
         """
         commit_us = self.headers["commit_us"]
         after = (

@@ -1,10 +1,10 @@
-"""A member: what a group knows of a shard for as long as the group lives, whatever is rewound.
+"""A member: what a group knows of a shard for the lifetime of the group; a rewind does not reset it.
 
 Rules:
 
-1. A shard's index is its place in the instance file, and a shard that joins later gets the next one. No index
-   is given twice, so that equal keys stay in one order through every join and departure.
-2. Nor is a name: who left is remembered in the cursors (`GroupPosition.retired`), and joins no more.
+1. A shard's index is its index in the instance file; a shard that joins later gets the next one. No index is
+   reused, so that equal keys keep their order when shards join or leave.
+2. No name is reused either: the cursors record which shards have left (`GroupPosition.retired`).
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from enum import StrEnum
 
 from merge.values.position import Position
 
-#: shards that one server may know, those that left included: an index is a u16 of a header
+#: shards that one server may have, including those that have left: an index is a u16 in a header
 MEMBERS_MAX = 1 << 16
-#: how far behind the others a newcomer may be when they begin to wait for it, microseconds; more than a
-#: source that stamps whole seconds is behind when it has caught up
+#: greatest lag of a joining shard at which the others begin to wait for it, microseconds; more than the lag
+#: of a caught-up source that stamps whole seconds
 CAUGHT_UP_US = 2_000_000
 
 
 class Role(StrEnum):
-    """What a shard is to its group."""
+    """Role of a shard in its group."""
 
     #: its rows are part of the stream
     MEMBER = "member"
-    #: to become one, once it is known where it begins
+    #: becomes a member when its start position is known
     JOINING = "joining"
-    #: a member until everything that it committed before its removal was asked for is acknowledged
+    #: a member until everything that it committed before the request to remove it is acknowledged
     LEAVING = "leaving"
-    #: none any more
+    #: no longer a member
     LEFT = "left"
 
 
 class Policy(StrEnum):
-    """Whether a shard that brings nothing holds the group."""
+    """Whether the group waits for a shard that brings nothing."""
 
     #: as the settings say
     RESUME = "resume"
-    #: it does, whatever the settings say
+    #: it waits, whatever the settings say
     HOLD = "hold"
-    #: it does not, from now on
+    #: it does not wait, from now on
     SKIP = "skip"
 
 
@@ -56,15 +56,15 @@ class Member:
     policy_since_us: int = 0
     #: where to begin, as an operator said; None: where the shard's settings say
     start: Position | None = None
-    #: whether it joined and is still far behind, so that nobody waits for it
+    #: whether it joined and still lags, so that the group does not wait for it
     catching_up: bool = False
-    #: with LEAVING: when that was asked for, microseconds of the shell's clock
+    #: with LEAVING: when the removal was requested, microseconds of the shell's clock
     leaves_since_us: int = 0
-    #: the same by its source's clock, microseconds since 1970 UTC: what it commits after that is not taken.
-    #: None: no reading of that clock is known yet
+    #: the same by its source's clock, microseconds since 1970 UTC; later commits are not taken. None: no
+    #: reading of that clock is known yet
     until_us: int | None = None
 
     @property
     def counted(self) -> bool:
-        """Whether the stream begins only when it is known where this shard stands."""
+        """Whether merging begins only when the position of this shard is known."""
         return self.role in (Role.MEMBER, Role.LEAVING)

@@ -1,16 +1,16 @@
-"""An offset range: the set between two group positions, in an order that depends on nothing else.
+"""An offset range: the transactions between two group positions, in an order that depends on nothing else.
 
-A batch of `get` is a run of the merged log, and the log is made anew after every recovery: late transactions
-and equal keys may come out of it in another order. An offset range is not: which transactions belong to it is
-said by the two positions, shard by shard, and their order by what stands in the binlogs:
+A batch of `get` is a run of the merged log. The log is rebuilt after every recovery, so late transactions and
+equal keys may come out of it in another order. An offset range does not depend on the log. The two positions
+say, shard by shard, which transactions belong to it, and the binlogs determine their order:
 
-    key   max(commit_us, greatest key of the start position), never smaller than the shard's key before;
-          without commit_us where that is after the greatest key of the end position: it was not believed
-    order (key, shard_index, place in the shard's binlog)
+    key   max(commit_us, greatest key of the start position), never smaller than the shard's previous key;
+          commit_us is ignored if it is after the greatest key of the end position: it was not believed
+    order (key, shard_index, order in the shard's binlog)
 
-So the same two positions are the same rows with the same numbers, however often, and by whichever server,
-they are read. Keys never decrease from an offset range to the one that follows it. A header is flagged LATE
-here if it was committed before the greatest key of the start position.
+The same two positions therefore always give the same rows with the same numbers, whichever server reads them.
+Keys never decrease from an offset range to the one that follows it. A header is flagged LATE here if it was
+committed before the greatest key of the start position.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from merge.values.progress import Progress, gtids_after
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What is asked for: behind `start`, up to and with `until` or as much as the bounds allow."""
+    """A request for the rows after `start`, up to and including `until` or as many as the bounds allow."""
 
-    #: where every shard stands at a transaction's end; everything before it is done with
+    #: a position at which every shard is at a transaction's end; everything before it is consumed
     start: GroupPosition
-    #: where it ends; None: where the bounds say
+    #: where it ends; None: where the bounds end it
     until: GroupPosition | None = None
-    #: bounds of an offset range without `until`; one transaction always belongs to it
+    #: bounds of an offset range without `until`; it contains at least one transaction
     rows_max: int = 65_536
     bytes_max: int = 8 << 20
-    #: it waits for so many rows, if the bounds let it have them
+    #: it waits for so many rows, if the bounds allow them
     rows_min: int = 0
     #: greatest key of an offset range without `until`; None: any
     key_us_max: int | None = None
 
     def check(self) -> None:
-        """Return if the positions can be what they are asked for.
+        """Return if the positions can be the ends of an offset range.
 
         Raises:
-            UsageError: one of them stands inside a transaction.
+            UsageError: one of them is inside a transaction.
         """
         for position in (self.start, self.until):
             for shard, place in position.shards.items() if position is not None else ():
                 if place.rows_into_transaction:
                     raise UsageError(
-                        f"{shard} stands inside a transaction, at {place}; offset ranges begin and end"
-                        f" between two.",
+                        f"Shard {shard} is positioned inside a transaction, at {place}; offset ranges begin"
+                        " and end between transactions.",
                         hint="Pass positions that were acknowledged, or ends of offset ranges.",
                     )
 
 
 def same_places(one: GroupPosition, other: GroupPosition) -> bool:
-    """Return whether two positions stand at one place; shards that only one of them knows do not count."""
+    """Return whether two positions are the same; shards that only one of them names do not count."""
     return one.sequence == other.sequence and all(
         _same(one.shards[shard], other.shards[shard]) for shard in one.shards.keys() & other.shards.keys()
     )
@@ -79,8 +79,8 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
 
     Args:
         headers: (n,) HEADER, each shard's in its own order.
-        start: what they follow.
-        until: where they end, as it was noted when they were first read; None: they are read first.
+        start: the position that they follow.
+        until: where they end, as noted when they were first read; None: this is the first read.
     """
     floor_us = start.passed_us
     arranged = headers.copy()
@@ -102,10 +102,10 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
 
 
 def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> str:
-    """Return a digest of the transactions of an offset range in their order, whatever fragments they came in.
+    """Return a digest of the transactions of an offset range in their order; fragments do not change it.
 
-    A server that took over may have stamped the same transactions otherwise: a replica of MariaDB stamps the
-    last statement where its source stamps the COMMIT. Then they stand in another order when read again.
+    A server that took over may have other commit times for the same transactions: a replica of MariaDB stamps
+    the last statement where its source stamps the COMMIT. Read again, they are then in another order.
 
     Args:
         headers: (n,) HEADER, in the offset range's order; those without rows do not count.
@@ -132,7 +132,7 @@ def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> s
 
 
 def _digests(indexes: NDArray[np.integer], texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return a number for each text that an index points to: indexes are of one server's making."""
+    """Return a number for each text that an index points to; the indexes of two servers differ."""
     found, places = np.unique(indexes, return_inverse=True)
     return np.array([crc32(texts[index].encode()) for index in found.tolist()], dtype=np.int64)[places]
 
@@ -143,12 +143,12 @@ def whole(headers: Headers, lead: int, count: int) -> int:
     Transactions in a log are not interleaved, so the end of one is an end for all shards.
 
     Args:
-        headers: (n,) HEADER, as they stand in the log.
-        lead: headers without rows that leave with what follows them.
+        headers: (n,) HEADER, in the order of the log.
+        lead: number of first headers without rows, which are delivered with the headers that follow them.
         count: how many are wanted.
 
     Returns:
-        More than `lead`, if there are as many headers; 0: the transaction behind it is not whole yet.
+        More than `lead`, if there are more headers; 0: the transaction after the lead is not complete yet.
     """
     ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
     if lead < len(headers):
@@ -161,13 +161,13 @@ def whole(headers: Headers, lead: int, count: int) -> int:
 def up_to(
     headers: Headers, names: tuple[str, ...], place: Position, *, same_server: bool
 ) -> NDArray[np.bool_]:
-    """Return which headers, of the place's shard, end at or before it.
+    """Return which headers of one shard end at or before a position.
 
     Args:
-        headers: (n,) of one shard.
+        headers: (n,) HEADER of one shard.
         names: what their indexes point to.
-        place: in that shard.
-        same_server: whether they are of the place's server. Of another one it is the GTIDs that tell.
+        place: a position in that shard.
+        same_server: whether they come from the position's server. If not, GTIDs decide.
     """
     if not same_server:
         return _held(headers, names, place)
@@ -175,7 +175,7 @@ def up_to(
     numbers = np.zeros(len(names), dtype=np.int64)
     for index in np.unique(headers["file"]):
         file_base, file_number = file_order(names[index])
-        # A server whose binlog has another base name: rather twice than never.
+        # The server's binlog has another base name: deliver a transaction twice rather than never.
         numbers[index] = file_number if file_base == base else np.iinfo(np.int64).max
     files = numbers[headers["file"]]
     old: NDArray[np.bool_] = (files < number) | ((files == number) & (headers["end_offset"] <= place.offset))
@@ -186,7 +186,7 @@ def without_left(offset_range: OffsetRange, left: Collection[str]) -> GroupPosit
     """Return the end of an offset range without the shards that left the group.
 
     Raises:
-        UsageError: one of them has rows in the offset range, or may have: nobody can read them any more.
+        UsageError: one of them has rows in the offset range, or may have; these can no longer be read.
     """
     until = offset_range.until
     assert until is not None, "its end was noted"
@@ -195,8 +195,8 @@ def without_left(offset_range: OffsetRange, left: Collection[str]) -> GroupPosit
         begin, place = offset_range.start.shards.get(shard), until.shards[shard]
         if begin is None or not _same(begin, place):
             raise UsageError(
-                f"Shard {shard} left the group: what it had up to {place} cannot be read any more.",
-                hint="Begin the query anew, from a position after that.",
+                f"Shard {shard} left the group: its rows up to {place} can no longer be read.",
+                hint="Start the query again from a position after that.",
                 shard=shard,
             )
     return replace(until, shards={name: until.shards[name] for name in until.shards if name not in gone})
@@ -210,15 +210,15 @@ def covered(
     shards: tuple[str, ...],
     servers: tuple[str, ...],
 ) -> NDArray[np.bool_] | None:
-    """Return which headers stand up to and with `until`; None: not all that do are among them yet.
+    """Return which headers are at or before `until`; None if some of them have not arrived yet.
 
     Args:
-        until: a shard that it does not name has none.
-        start: what the headers follow.
+        until: the end; a shard that it does not name has no headers in the range.
+        start: the position that the headers follow.
         headers: (n,) HEADER, each shard's in its own order.
         names: what their indexes point to.
         shards: names of the shards by shard_index.
-        servers: identities of the servers that the headers are of, by shard_index.
+        servers: identities of the servers that the headers come from, by shard_index.
     """
     within = np.zeros(len(headers), dtype=bool)
     for index, name in enumerate(shards):
@@ -255,16 +255,16 @@ def check_same(until: GroupPosition, progress: Progress) -> None:
     if progress.end.sequence == until.sequence:
         return
     raise DataError(
-        f"What ends at row {until.sequence} of the merged stream ends at row {progress.end.sequence} now that"
-        " it is read again.",
-        hint="The instance's filter or its shards were changed since; begin anew from another position.",
+        f"The offset range that ends at row {until.sequence} of the merged stream ends at row"
+        f" {progress.end.sequence} now that it is read again.",
+        hint="The instance's filter or shards have changed since. Start again from another position.",
         expected=until.sequence,
         found=progress.end.sequence,
     )
 
 
 def _held(headers: Headers, names: tuple[str, ...], place: Position) -> NDArray[np.bool_]:
-    """Return which headers are transactions before the place by their GTIDs; one without a GTID is not."""
+    """Return which headers are before the position by their GTIDs; a header without a GTID is not."""
     held = np.zeros(len(headers), dtype=bool)
     for source in np.unique(headers["gtid_source"]):
         its = headers["gtid_source"] == source

@@ -1,4 +1,4 @@
-"""Positions: a comparable place in one binlog, and the vector of one per shard.
+"""Positions: a comparable position in one binlog, and the vector of one per shard.
 
 A `GroupPosition` is the cursor of a subscriber and one JSON value, written atomically: keys in stable order,
 no floats, so that equal positions are equal text.
@@ -17,10 +17,10 @@ from typing import Any
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, GtidSet, parse_gtid_set
 
-#: `server` of a position that is a place in no server's binlog: only its GTID set says where it is
+#: `server` of a position that has no file and offset in any server's binlog: only its GTID set counts
 ANY_SERVER = "*"
 
-#: what an error shows of what is no position, characters: clients send it, and others plant it
+#: characters of an invalid position that an error shows: clients send them, and may send anything
 _SHOWN_MAX = 200
 _FILE = re.compile(r"(?P<base>.+)\.(?P<number>[0-9]+)")
 
@@ -36,53 +36,53 @@ def file_order(file: str) -> tuple[str, int]:
     match = _FILE.fullmatch(file)
     if match is None:
         raise UsageError(
-            f"{file!r} is no binlog file name.", hint="Expected a name such as mysql-bin.000001."
+            f"{file!r} is not a binlog file name.", hint="Expected a name such as mysql-bin.000001."
         )
     return match["base"], int(match["number"])
 
 
 def _whole(value: Any) -> int:
-    """Return a number of JSON that is one of ours: `int` would make one of 1.5, true and "7" too."""
+    """Return a JSON number that is a whole number from 0; `int` would also accept 1.5, true and "7"."""
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no whole number from 0 on")
+        raise ValueError(f"{value!r} is not a whole number from 0")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in one shard's binlog: everything before `offset` of `file` has been read.
+    """A position in one shard's binlog: everything before `offset` of `file` has been read.
 
-    Positions of one source compare by file number, offset and rows. Those of two sources (base names or
-    servers differ) do not compare: UsageError.
+    Positions of one source compare by file number, offset and rows. Comparing positions of two sources (base
+    names or servers differ) raises UsageError.
     """
 
     #: binlog file name
     file: str
     #: bytes from the file's start to the next event
     offset: int
-    #: every transaction before this place, as far as the source has GTIDs
+    #: every transaction before this position, as far as the source has GTIDs
     gtid_set: GtidSet = NO_GTIDS
-    #: commit time of the last transaction before this place; 0 unknown
+    #: commit time of the last transaction before this position; 0 unknown
     commit_us: int = 0
-    #: timeline key of the last transaction before this place; 0 unknown
+    #: timeline key of the last transaction before this position; 0 unknown
     key_us: int = 0
     #: row changes already read of the transaction that begins at `offset`; 0 except inside a huge transaction
     rows_into_transaction: int = 0
-    #: identity of the server whose binlog `file` and `offset` are places in; empty: not known; `ANY_SERVER`
+    #: identity of the server to whose binlog `file` and `offset` belong; empty: not known; or `ANY_SERVER`
     server: str = ""
-    #: when `file` was created, as its first event is stamped, seconds since 1970; 0 unknown. It tells the
-    #: file from another one of the same name. Positions compare as places: without it
+    #: when `file` was created, by the timestamp of its first event, seconds since 1970; 0 unknown. It tells
+    #: the file from another one of the same name. Comparisons of positions ignore it
     created_s: int = 0
 
     def is_of(self, server: str) -> bool:
-        """Return whether `file` and `offset` may be taken for places in the binlog of `server`."""
+        """Return whether `file` and `offset` may belong to the binlog of `server`."""
         return not self.server or not server or self.server == server
 
     def _order(self, other: Position) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         (base, number), (other_base, other_number) = file_order(self.file), file_order(other.file)
         if base != other_base or not self.is_of(other.server):
             raise UsageError(
-                f"Positions in {self.file} and {other.file} do not compare.",
+                f"Positions in {self.file} and {other.file} cannot be compared.",
                 hint="They come from two servers, or the server's log_bin was renamed.",
             )
         return (
@@ -103,7 +103,7 @@ class Position:
         return f"{self.file}:{self.offset}{inside}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the position as a JSON object; what is not known of the file's creation is left out."""
+        """Return the position as a JSON object; an unknown `created_s` is left out."""
         value: dict[str, Any] = {
             "file": self.file,
             "offset": self.offset,
@@ -119,10 +119,10 @@ class Position:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Position:
-        """Return the position that `to_dict` described.
+        """Return the position that `to_dict` wrote.
 
         Raises:
-            UsageError: a field is missing or of the wrong type: numbers are whole and not negative.
+            UsageError: a field is missing or has the wrong type; numbers have to be whole and not negative.
         """
         try:
             position = cls(
@@ -137,7 +137,7 @@ class Position:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{repr(value)[:_SHOWN_MAX]} is no position ({type(error).__name__}: {error}).",
+                f"{repr(value)[:_SHOWN_MAX]} is not a position ({type(error).__name__}: {error}).",
                 hint='Expected {"file": "mysql-bin.000001", "offset": 4, ...}.',
             ) from error
         file_order(position.file)
@@ -147,10 +147,12 @@ class Position:
 def oldest(positions: Sequence[Position]) -> Position:
     """Return a position that is not after any of these.
 
-    A failover may have left positions of two servers, whose places do not compare. Then it is the one whose
-    transactions are all before the others too. Two servers may have committed in different orders, so that
-    there is none: then it is the place after the transactions that all of them have, which only GTIDs can
-    find (`ANY_SERVER`). Without GTIDs it is the one with the smallest key.
+    After a failover the positions may belong to two servers: files and offsets cannot be compared. Then:
+
+    - if every position has GTIDs, return the position whose transactions are in all the others too;
+    - if there is none, because the servers committed in different orders, return a position (`ANY_SERVER`)
+      after the transactions that all of them have, which only its GTID set describes;
+    - without GTIDs, return the position with the smallest key.
     """
     one_server = all(position.is_of(other.server) for position in positions for other in positions)
     if one_server and len({file_order(position.file)[0] for position in positions}) == 1:
@@ -181,16 +183,16 @@ class GroupPosition:
     shards: Mapping[str, Position] = field(default_factory=dict)
     #: number of row changes (and statements) that the merged stream has passed
     sequence: int = 0
-    #: names of the shards that left the stream, sorted; their names are not given again
+    #: names of the shards that left the stream, sorted; these names are never reused
     retired: tuple[str, ...] = ()
-    #: timeline key that was passed in those; 0: none was. Keys never fall below what a cursor has passed
+    #: greatest timeline key that was passed in those; 0: none. Keys never fall below what a cursor has passed
     retired_key_us: int = 0
-    #: where the shards joined that joined a stream which went on: what an older position has of them
+    #: positions at which shards joined a running stream; an older cursor has read nothing before them
     joined: Mapping[str, Position] = field(default_factory=dict)
 
     @property
     def passed_us(self) -> int:
-        """Greatest timeline key of what is before this position."""
+        """Greatest timeline key before this position."""
         return max([self.retired_key_us, *(position.key_us for position in self.shards.values())])
 
     def without(self, names: AbstractSet[str]) -> GroupPosition:
@@ -205,11 +207,11 @@ class GroupPosition:
         )
 
     def with_shard(self, shard: str, position: Position) -> GroupPosition:
-        """Return a copy in which `shard` stands at `position`."""
+        """Return a copy in which `shard` is at `position`."""
         return replace(self, shards={**self.shards, shard: position})
 
     def further(self, other: GroupPosition) -> GroupPosition:
-        """Return a copy with those positions of `other` that are further, of the shards that it names."""
+        """Return a copy in which each shard has the later of its two positions; new shards are not added."""
         shards = {
             name: other.shards[name]
             if name in other.shards and oldest([position, other.shards[name]]) == position
@@ -224,7 +226,7 @@ class GroupPosition:
         )
 
     def knows_shards_of(self, other: GroupPosition) -> bool:
-        """Return whether both name the same shards, as there, as left and as joined."""
+        """Return whether both name the same shards, the same retired ones and the same joined ones."""
         return (self.shards.keys(), self.retired, self.joined.keys()) == (
             other.shards.keys(),
             other.retired,
@@ -250,7 +252,7 @@ class GroupPosition:
         """Return the position that `to_json` wrote.
 
         Raises:
-            UsageError: the text is no group position.
+            UsageError: the text is not a group position.
         """
         try:
             value = json.loads(text)
@@ -259,7 +261,7 @@ class GroupPosition:
             retired_key_us = _whole(value.get("retired_key_us", 0))
             joined = dict(value.get("joined", {}))
         except (KeyError, RecursionError, TypeError, ValueError) as error:
-            raise UsageError(f"{text[:_SHOWN_MAX]!r} is no group position ({error}).") from error
+            raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a group position ({error}).") from error
         return cls(
             {name: Position.from_dict(position) for name, position in shards.items()},
             sequence,

@@ -1,4 +1,4 @@
-"""Progress: where a group stands after some more headers."""
+"""Progress: the position of a group after more headers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from merge.values.position import GroupPosition, Position
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A point of the merged stream, told in two ways."""
+    """A point of the merged stream, as two positions."""
 
-    #: the last point where every shard is at a transaction's end: what a cursor may be
+    #: the last point where every shard is at a transaction's end; only such a point may be a cursor
     ack: GroupPosition
     #: the point itself, perhaps inside a huge transaction of one shard
     end: GroupPosition
-    #: whether a transaction has begun and not ended; behind fragments without rows both positions are equal
+    #: whether a transaction has begun and not ended; after fragments without rows both positions are equal
     inside: bool = False
 
     @classmethod
@@ -37,13 +37,13 @@ class Progress:
         servers: tuple[str, ...] = (),
         created: tuple[Mapping[str, int], ...] = (),
     ) -> Progress:
-        """Return the progress behind `headers`, which follow this point in merged order.
+        """Return the progress after `headers`, which follow this point in merged order.
 
         Args:
             headers: in merged order, with final keys.
             names: what their indexes point to.
             shards: names of the shards by shard_index.
-            servers: identities of the servers that the headers are of, by shard_index; empty: those before.
+            servers: identities of the servers of the headers, by shard_index; empty: the same as before.
             created: when their binlog files were created, by shard_index; empty: as before, or unknown.
         """
         offset_ranges = np.cumsum(headers["row_end"] - headers["row_begin"])
@@ -80,7 +80,7 @@ class Progress:
 def gtids_after(
     gtid_set: GtidSet, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...]
 ) -> GtidSet:
-    """Return a set with the transactions of one shard whose ends are `headers[ends]`."""
+    """Return a GTID set with the transactions of one shard added whose ends are `headers[ends]`."""
     numbers, sources = headers["gtid_number"][ends], headers["gtid_source"][ends]
     sources, numbers = sources[numbers > 0], numbers[numbers > 0]
     # By last appearance: in a MariaDB domain the server that wrote last is the position.
@@ -91,7 +91,7 @@ def gtids_after(
 
 
 def _stamped(position: Position, before: Position, created: Mapping[str, int]) -> Position:
-    """Return a position with the time when its file was created, which may be that of the position before."""
+    """Return a position with the creation time of its file; if unknown, that of `before` in the same file."""
     same_file = (before.file, before.server) == (position.file, position.server)
     return replace(position, created_s=created.get(position.file, before.created_s if same_file else 0))
 
@@ -99,7 +99,7 @@ def _stamped(position: Position, before: Position, created: Mapping[str, int]) -
 def _at_end(
     before: Position, headers: Headers, ends: NDArray[np.intp], names: tuple[str, ...], server: str
 ) -> Position:
-    """Return the position behind whole transactions of one shard, whose ends are `headers[ends]`."""
+    """Return the position after whole transactions of one shard, whose ends are `headers[ends]`."""
     last = headers[ends[-1]]
     return Position(
         file=names[last["file"]],

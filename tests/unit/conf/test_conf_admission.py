@@ -70,8 +70,8 @@ def test_by_default_no_file_and_no_variable_is_read_for_a_command(tmp_path, fold
     running = instance(tmp_path)
     token = str(tmp_path / "token")
     assert refused(running, password_file=token) == (
-        "`password_file` should name a file in `shard_add.secrets` of the server's instance file, or what a "
-        "shard of the instance file names, but it does not."
+        "`password_file` should name a file in `shard_add.secrets` of the server's instance file, or the "
+        "same as a shard of the instance file, but it does not."
     )
     assert refused(running, password_env="LISTED").startswith(
         "`password_env` should be one of `shard_add.variables`"
@@ -134,8 +134,8 @@ def test_binlog_files_are_read_below_their_folder_only(tmp_path):
 
 
 ELSEWHERE = (
-    "should be for a host in `shard_add.hosts` of the server's instance file, or, with the same `ssl`, for "
-    "the server that a shard there uses it for, but it is not."
+    "should be for a host in `shard_add.hosts` of the server's instance file, or for a server that a shard "
+    "there uses it for, with the same `ssl`, but it is not."
 )
 
 

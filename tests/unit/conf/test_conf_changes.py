@@ -49,7 +49,7 @@ def test_what_takes_a_restart_is_named():
     moved = build_instance(
         {"preset": "memory", "destination": "shop", "shards": [{"name": "a", "host": "x", "user": "canal"}]}
     )
-    with pytest.raises(ConfigError, match="Shard a is defined anew"):
+    with pytest.raises(ConfigError, match="The definition of shard a changed"):
         shard_changes(instance("a"), moved)
 
 

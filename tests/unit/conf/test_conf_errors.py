@@ -53,7 +53,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1\n    user: canal",
             "files: log\n    user: canal",
-            "`shards[1].user` should stand without `files`, but both are given",
+            "`shards[1].user` should be given only without `files`, but both are given",
         ),
         (
             "host: db1\n    user: canal",
@@ -63,7 +63,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1",
             "host: db1\n    follow: true",
-            "`shards[1].follow` should stand with `files` only, but there are none",
+            "`shards[1].follow` should be given only with `files`, but that is missing",
         ),
         ("host: db1\n    user: canal", "host: db1", "`shards[1].user` should be given, but is missing"),
         (
@@ -72,22 +72,22 @@ def test_the_good_file_is_good(tmp_path):
             "`shards[1].start_by` should be 'auto', 'gtid' or 'file', but is 'time'",
         ),
         # unknown keys
-        ("host: db1", "hst: db1", "`shards[1].hst` should be a known key (nearest: host), but is none"),
+        ("host: db1", "hst: db1", "`shards[1].hst` should be a known key (nearest: host), but is unknown"),
         (
             "host: db1",
             "host: db1\n    prot: 1",
-            "`shards[1].prot` should be a known key (nearest: port), but is none",
+            "`shards[1].prot` should be a known key (nearest: port), but is unknown",
         ),
         (
             "destination:",
             "destinaton:",
-            "`destinaton` should be a known key (nearest: destination), but is none",
+            "`destinaton` should be a known key (nearest: destination), but is unknown",
         ),
-        ("preset:", "presets:", "`presets` should be a known key (nearest: preset), but is none"),
+        ("preset:", "presets:", "`presets` should be a known key (nearest: preset), but is unknown"),
         (
             "shards:",
             "filter: {qq: 1}\nshards:",
-            "`filter.qq` should be a known key (known: black, routes, white), but is none",
+            "`filter.qq` should be a known key (known: black, routes, white), but is unknown",
         ),
         (
             "shards:",
@@ -97,12 +97,12 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "filter: {routes: [{match: a, too: b}]}\nshards:",
-            "`filter.routes[0].too` should be a known key (nearest: to), but is none",
+            "`filter.routes[0].too` should be a known key (nearest: to), but is unknown",
         ),
         (
             "host: db1",
             "host: db1\n    ssl: {cart: x}",
-            "`shards[1].ssl.cart` should be a known key (nearest: cert), but is none",
+            "`shards[1].ssl.cart` should be a known key (nearest: cert), but is unknown",
         ),
         # missing
         ("    host: db1\n", "", "`shards[1].host` should be given, or `files`, but is missing"),
@@ -203,7 +203,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "coordination: {kind: zookeeper, hosts: 'a:1, b:2'}\nshards:",
-            "`coordination.hosts` should be `host:port`, several parted by commas without spaces, but is",
+            "`coordination.hosts` should be `host:port`, several separated by commas without spaces, but is",
         ),
         (
             "shards:",
@@ -225,7 +225,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1",
             "host: DB0",
-            "`shards[1].host` should be a source of its own, but shards[0] reads DB0:3306 too",
+            "`shards[1].host` should be a different source, but shards[0] reads DB0:3306 too",
         ),
         (
             "shards:",
@@ -240,7 +240,10 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "merge: {skip_after_s: 3}\nshards:",
-            "`merge.skip_after_s` should stand with `dead_shard: skip_after` only, but dead_shard is 'wait'",
+            (
+                "`merge.skip_after_s` should be given only with `dead_shard: skip_after`, but "
+                "dead_shard is 'wait'"
+            ),
         ),
         (
             "shards:",
@@ -250,7 +253,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "ray: {address: auto, num_cpus: 2}\nshards:",
-            "`ray.num_cpus` should stand with a Ray that is started only, but address is 'auto'",
+            "`ray.num_cpus` should be given only without `ray.address`, but that is 'auto'",
         ),
         # the document
         (GOOD, "", "the file should be a mapping of settings, but is empty"),
@@ -265,7 +268,7 @@ def test_the_good_file_is_good(tmp_path):
             "name: a\n    name: c",
             "the file should be YAML, but has a key twice in line 5, column 5",
         ),
-        ("name: a", "1: a", "the file should be YAML, but has a key that is no text in line 4, column 5"),
+        ("name: a", "1: a", "the file should be YAML, but has a key that is not text in line 4, column 5"),
         (
             "name: a",
             "name: [a",

@@ -79,7 +79,7 @@ def test_a_variable_that_is_missing_empty_or_no_name_is_refused(monkeypatch):
     )
     # The secret itself in the place of its variable's name.
     assert refused(instance({"password_env": SECRET})) == (
-        f"`shards[0].password_env` {expected} is no name of a variable."
+        f"`shards[0].password_env` {expected} is not a variable name."
     )
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_is_missing_empty_or_no_text_is_refused(tmp_path):
     assert refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is empty."
     file.write_bytes(b"\xff")
     assert (
-        refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is no UTF-8 text."
+        refused(values, folder=tmp_path) == f"`shards[0].password_file` {expected} {file} is not UTF-8 text."
     )
 
 
@@ -138,8 +138,8 @@ def test_secrets_that_nobody_needs_are_not_read_and_may_be_missing(tmp_path, mon
 def test_a_secret_that_is_not_read_is_still_named_as_it_should_be(tmp_path, monkeypatch):
     monkeypatch.delenv("PW", raising=False)
     for shard, found in (
-        ({"password_env": SECRET}, "but is no name of a variable."),
-        ({"password_env": "PW", "password_file": "pw"}, "but stands beside `password_env`."),
+        ({"password_env": SECRET}, "but is not a variable name."),
+        ({"password_env": "PW", "password_file": "pw"}, "but `password_env` is given too."),
     ):
         assert refused(instance(shard), folder=tmp_path, secrets=()).endswith(found)
 
@@ -153,7 +153,7 @@ def test_a_secret_has_one_source(monkeypatch, tmp_path):
     monkeypatch.setenv("PW", SECRET)
     (tmp_path / "pw").write_text(SECRET)
     both = {"password_env": "PW", "password_file": "pw"}
-    expected = "should be the only source of the password, but stands beside `password_env`."
+    expected = "should be the only source of the password, but `password_env` is given too."
     assert refused(instance(both), folder=tmp_path) == f"`shards[0].password_file` {expected}"
 
 

@@ -90,12 +90,11 @@ def test_a_certificate_without_an_authority_or_of_two_clients_is_refused():
     named = {"name": "x", "certificate": "x"}
     alone = refused(gateway={"clients": [named]})
     assert alone == (
-        "`gateway.clients[0].certificate` should stand with `gateway.ssl.client_ca`, but it is missing."
+        "`gateway.clients[0].certificate` should be given only with `gateway.ssl.client_ca`, but that is "
+        "missing."
     )
     twice = refused(gateway={"clients": [named, {**named, "name": "y"}], "ssl": SSL})
-    assert twice == (
-        "`gateway.clients[1].certificate` should be a certificate of its own, but clients[0] has the same."
-    )
+    assert twice == ("`gateway.clients[1].certificate` should be unique, but clients[0] has the same.")
 
 
 def test_clients_that_cannot_be_are_refused():
@@ -106,9 +105,7 @@ def test_clients_that_cannot_be_are_refused():
     twice = refused(gateway={"clients": [client(), client(token_env="B")]})
     assert twice == "`gateway.clients[1].name` should be unique, but clients[0] is 'billing' too."
     same = refused(gateway={"clients": [client(), client(name="x")]})
-    assert same == (
-        "`gateway.clients[1].token_env` should hold a token of its own, but clients[0] has the same."
-    )
+    assert same == ("`gateway.clients[1].token_env` should hold a unique token, but clients[0] has the same.")
     shared = refused(gateway={"token_env": "A", "clients": [client()]})
     assert shared.endswith("but the gateway has the same.")
 
@@ -138,7 +135,7 @@ def test_a_zookeeper_user_needs_a_password_and_no_colon():
         "`coordination.password_env` should be given with `user`, or `password_file`, but is missing."
     )
     alone = refused(**coordination(password_env="A"))
-    assert alone == "`coordination.password_env` should stand with `user` only, but there is none."
+    assert alone == "`coordination.password_env` should be given only with `user`, but that is missing."
     colon = refused(**coordination(user="a:b", password_env="A"))
     assert colon == "`coordination.user` should be a name without a colon, but is 'a:b'."
     chosen = built(**coordination(user="canal", password_env="A", ssl={"ca": "ca.pem"})).coordination
@@ -178,7 +175,7 @@ def test_what_others_could_read_is_said():
     assert cautions(built(coordination=near)) == []
     assert cautions(built(coordination={**remote, "ssl": {}})) == []
     blind = cautions(built(coordination={**remote, "ssl": {"verify": False}}))
-    assert blind == ["coordination.ssl.verify is false: anybody is taken for ZooKeeper."]
+    assert blind == ["coordination.ssl.verify is false: any server can pose as ZooKeeper."]
 
 
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path):

@@ -34,7 +34,7 @@ def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed(
     world.report(0, low_watermark_us=55)
     world.now_us += 7 * SECOND
     assert world.get() is None
-    assert held(world) == ("s1", 7.0, "it has promised nothing newer")
+    assert held(world) == ("s1", 7.0, "it has reported no newer low watermark")
     told = world.policy("s1", Policy.SKIP)
     assert (told["policy"], told["skipped"], told["policy_since_s"]) == ("skip", True, 0)
     assert keys(world.get()) == [10, 50]
@@ -60,7 +60,7 @@ def test_a_held_shard_is_waited_for_whatever_the_settings_say():
     world.report(0)
     world.tick(1)
     assert world.get() is None
-    assert held(world)[2] == "it has promised nothing newer, and an operator holds the group for it"
+    assert held(world)[2] == "it has reported no newer low watermark, and an operator holds the group for it"
     world.policy("s1", Policy.RESUME)
     world.tick(1)
     assert keys(world.get()) == [10]
@@ -100,7 +100,7 @@ def test_skipping_while_the_stream_waits_for_a_shard_to_open_lets_it_begin():
     world.subscribe()
     world.lose(1)
     world.open(0)
-    assert held(world)[::2] == ("s1", "it has not told yet where it stands")
+    assert held(world)[::2] == ("s1", "it has not reported its position yet")
     world.policy("s1", Policy.SKIP)
     world.report(0)
     assert keys(world.get()) == [10]
@@ -145,7 +145,7 @@ def test_a_shard_that_dies_inside_its_transaction_is_taken_back_and_comes_again_
     world.now_us += 2 * SECOND
     world.report(0, 0, low_watermark_us=200)
     assert world.get() is None
-    assert held(world) == ("s1", 2.0, "its transaction is out in part")
+    assert held(world) == ("s1", 2.0, "only a part of its transaction has arrived")
     if how == "operator":
         world.policy("s1", Policy.SKIP)
     else:

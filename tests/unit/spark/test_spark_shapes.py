@@ -194,7 +194,7 @@ def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_toke
         ({"preimages": "maybe"}, "preimages cannot be 'maybe'"),
         ({"unsignedBigint": "int"}, "unsignedBigint cannot be 'int'"),
         ({"startingPosition": "2026-01-31"}, "startingPosition cannot be '2026-01-31'"),
-        ({"startingPosition": "{}"}, "is no group position"),
+        ({"startingPosition": "{}"}, "is not a group position"),
         ({"endingPosition": "cursor"}, "endingPosition cannot be 'cursor'"),
         ({"columns": "id,,note"}, "columns cannot be 'id,,note'"),
         ({"columns": "id"}, "The envelope format has all columns"),

@@ -627,7 +627,7 @@ def test_an_error_that_answers_no_call_is_raised():
     """It is a defect, or a stored cursor that is none: nobody else would hear of it."""
     world = World.of(Source(Tx(10)), start=False)
     cursor = GroupPosition({"s0": Position("nothing", 4)})
-    with pytest.raises(UsageError, match="no binlog file name"):
+    with pytest.raises(UsageError, match="not a binlog file name"):
         world.start(ev.ConsumerState("c", "", cursor, "", 0))
 
 

@@ -40,7 +40,7 @@ def test_positions_of_two_sources_do_not_compare():
     ["", "mysql-bin", "mysql-bin.", ".000001", "mysql-bin.00001x", "mysql-bin.000001\n", "mysql-bin.00٣"],
 )
 def test_other_names_are_no_binlog_files(file):
-    with pytest.raises(UsageError, match="no binlog file name"):
+    with pytest.raises(UsageError, match="not a binlog file name"):
         file_order(file)
 
 
@@ -239,9 +239,9 @@ def test_what_is_further_is_so_in_every_part():
 
 def test_an_error_does_not_repeat_all_of_what_is_no_position():
     for wrong in ("x" * 1_000_000, "[" + "1," * 100_000 + "1]", b"\0" * 1_000_000):
-        with pytest.raises(UsageError, match="is no group position") as caught:
+        with pytest.raises(UsageError, match="is not a group position") as caught:
             GroupPosition.from_json(wrong)
         assert len(str(caught.value)) < 2_000
-    with pytest.raises(UsageError, match="is no position") as caught:
+    with pytest.raises(UsageError, match="is not a position") as caught:
         Position.from_dict({"file": "x" * 1_000_000})
     assert len(str(caught.value)) < 2_000
