@@ -218,7 +218,7 @@ def test_another_server_goes_on_by_gtid(make, source_address):
         for refused, options, why in (
             (position, {"start_by": "file"}, "start_by is file"),
             (replace(position, gtid_set=NO_GTIDS), {}, "has no GTIDs"),
-            (replace(position, rows_into_transaction=3), {}, "stands inside a transaction"),
+            (replace(position, rows_into_transaction=3), {}, "is inside a transaction"),
         ):
             with (
                 pytest.raises(SourceUnfit, match="Another server answers") as caught,
