@@ -181,7 +181,7 @@ def test_what_is_purged_is_named(make, source_address):
             uuid = str(before).partition(":")[0]
             assert missing == f"{uuid}:2-3"
         else:
-            assert missing == f"those behind {before}, up to {gtids(server)}"
+            assert missing == f"those after {before}, up to {gtids(server)}"
         assert missing in str(caught.value)
         assert caught.value.details["gtid_set"] == str(before)
 

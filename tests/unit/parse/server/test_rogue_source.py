@@ -198,7 +198,7 @@ def test_whoever_asks_for_verifying_meets_the_host_it_named(authority):
     """Also without `ca`: that the certificate is any public authority's does not do."""
     pair = authority.pair("other", host="127.0.0.2")
     ssl = {"ca": str(authority.ca), "verify_cert": True, "verify_identity": True}
-    with rogue(pair=pair) as server, pytest.raises(SourceUnfit, match="shows a certificate that is not trusted"):
+    with rogue(pair=pair) as server, pytest.raises(SourceUnfit, match="certificate that is not trusted"):
         connect(address(server, ssl=ssl))
     context = login.tls_context({**ssl, "ca": None})
     assert context.check_hostname
