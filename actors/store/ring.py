@@ -4,17 +4,17 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
-with the bytes up to each beside them. Rows stay in the chunks they came in; a chunk is freed when its last
-header is acknowledged.
+For each cursor the ring counts the bytes up to it. Rows stay in the chunks that they came in; a chunk is
+freed when its last header is acknowledged.
 
 Rules:
 
-1. `items` mode bounds slots. `memory` mode bounds bytes too, checked before adding: a ring below its bound
-   always admits one header, however large it is.
+1. `items` mode bounds slots. `memory` mode also bounds bytes. The bound is checked before adding: a ring
+   below its bound always admits one header, however large it is.
 2. A put that waits admits a chunk in parts as there is room. A timed put or a try admits all of it or
-   nothing; a chunk of more headers than slots never fits them.
-3. A get hands out at least one header where there is one, within its bounds. A DDL leaves alone if isolation
-   is on.
+   nothing; a chunk with more headers than slots never fits those.
+3. A get hands out at least one header if there is one, within its bounds. A DDL is handed out alone if
+   isolation is on.
 4. Every method may be called from any thread. `close` ends every wait.
 """
 
@@ -36,9 +36,9 @@ from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.names import Names
 from merge.values.position import Position
 
-#: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
+#: a get that gathers waits for one of so many parts of a ring: with more the ring could fill up meanwhile
 MANY_PARTS = 4
-#: a part of a ring so large, handed out at once, is the mark of a source that has more
+#: one of so many parts of a ring, handed out at once, shows that the source has more
 MUCH_PARTS = 8
 
 
@@ -58,7 +58,7 @@ class RingBounds:
     size: int = 16_384
     #: bytes that one slot stands for: `size * memunit_bytes` bound the rows in memory mode
     memunit_bytes: int = 1_024
-    #: let a DDL leave alone
+    #: whether a DDL is handed out alone
     ddl_isolation: bool = False
 
     @property
@@ -69,7 +69,7 @@ class RingBounds:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A chunk, or a part of one, as it lies in the ring."""
+    """A chunk, or a part of one, in the ring."""
 
     #: sequence of the chunk's header `header_begin`
     first_sequence: int
@@ -84,7 +84,7 @@ class RingStore:
 
     Args:
         bounds: how much it holds.
-        host: whose threads use it.
+        host: makes its locks; its threads use the ring.
     """
 
     def __init__(self, bounds: RingBounds, host: Host = OS_HOST) -> None:
@@ -106,7 +106,7 @@ class RingStore:
         self._payload: deque[Stored] = deque()
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
-        #: where the last acknowledged header ends
+        #: position at which the last acknowledged header ends
         self._first_position: Position | None = None
         #: bytes of all headers up to each cursor
         self._put_bytes = self._get_bytes = self._ack_bytes = 0
@@ -145,7 +145,7 @@ class RingStore:
             return True
 
     def put_within(self, chunk: Chunk, timeout_s: float) -> None:
-        """Store a chunk, waiting so long for room for all of it.
+        """Store a chunk, waiting at most `timeout_s` seconds for room for all of it.
 
         Raises:
             StoreFull: there was no room in time; nothing was changed.
@@ -156,7 +156,7 @@ class RingStore:
             self._check_open()
             if not self._fits(chunk):
                 raise StoreFull(
-                    f"No room for {len(chunk.headers)} headers within {timeout_s:g} s.",
+                    f"The ring had no room for {len(chunk.headers)} headers within {timeout_s:g} s.",
                     hint="Acknowledge batches, or enlarge the ring.",
                     ring_size=self._bounds.size,
                 )
@@ -189,7 +189,7 @@ class RingStore:
     # ---- get -------------------------------------------------------------------------------------------
 
     def try_get(self, items_max: int | None = None, memunits_max: int | None = None) -> HeaderRun:
-        """Hand out the next headers, up to so many, or so much memory; none if there are none.
+        """Hand out the next headers, within bounds on their number and memory; none if there are none.
 
         Args:
             items_max: bound on headers.
@@ -218,19 +218,20 @@ class RingStore:
         rollback_generation: int | None = None,
         gather_s: float = 0.0,
     ) -> HeaderRun:
-        """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
+        """Hand out the next headers; wait for the first until a timeout or `wake`; none if none came.
 
         Args:
-            timeout_s: how long to wait; 0: not at all.
+            timeout_s: how long to wait, seconds; 0: not at all.
             items_max: bound on headers.
             memunits_max: bound on bytes, in units of `memunit_bytes`.
             rollback_generation: `rollback_generation` as it was when the caller learned that it may read;
-                None: whatever it is.
-            gather_s: how long to wait, beyond the first header, until there are many, or no room for more.
+                None: do not check it.
+            gather_s: how long to wait after the first header, seconds, until there are many, or no room for
+                more.
 
         Raises:
-            ShardUnavailable: the ring was closed, or rolled back for somebody else since
-                `rollback_generation`; nothing was handed out.
+            ShardUnavailable: the ring was closed, or was rolled back since `rollback_generation`; nothing was
+                handed out.
         """
         with self._lock:
             wakes = self._wakes
@@ -242,23 +243,23 @@ class RingStore:
                     lambda: self._closed or self._gathered() or self._wakes != wakes, gather_s
                 )
             if rollback_generation is not None and rollback_generation != self._rollback_generation:
-                raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
+                raise ShardUnavailable("The ring was rolled back while a get waited.", retry_after_s=0.1)
             if self._get == self._put:
                 self._check_open()
             return self._take(items_max, memunits_max)
 
     def is_much(self, run: HeaderRun) -> bool:
-        """Return whether so much was handed out at once that more is sure to come."""
+        """Return whether a run is so large that the source certainly has more."""
         return self._is_part(MUCH_PARTS, len(run), int(run.headers["bytes"].sum()))
 
     def _is_part(self, parts: int, items: int, size: int) -> bool:
-        """Return whether so much is at least one of so many parts of a full ring."""
+        """Return whether so many items or bytes are at least 1 / `parts` of a full ring."""
         if items * parts >= self._bounds.size:
             return True
         return self._bounds.mode is BatchMode.MEMORY and size * parts >= self._bounds.bytes_max
 
     def _gathered(self) -> bool:
-        """Return whether there are many headers to hand out, or no more can come."""
+        """Return whether there are many headers to hand out, or no room for more."""
         if self._is_part(MANY_PARTS, self._put - self._get, self._put_bytes - self._get_bytes):
             return True
         if self._put - self._ack >= self._bounds.size:
@@ -279,13 +280,13 @@ class RingStore:
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
     def ack(self, sequence: int, rollback_generation: int | None = None) -> None:
-        """Forget everything up to and with `sequence`, which was handed out.
+        """Forget everything up to and including `sequence`, which was handed out.
 
-        A sequence that is forgotten already changes nothing, and neither does one of an earlier turn.
+        A sequence that is forgotten already, or of an earlier rollback generation, changes nothing.
 
         Args:
             sequence: of a header.
-            rollback_generation: `rollback_generation` when the header was handed out; None: whatever it is.
+            rollback_generation: `rollback_generation` when the header was handed out; None: do not check it.
 
         Raises:
             UsageError: it was not handed out; nothing was changed.
@@ -295,12 +296,12 @@ class RingStore:
                 return
             if sequence > self._get:
                 raise UsageError(
-                    f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out."
+                    f"Sequence {sequence} cannot be acknowledged: the last one handed out is {self._get}."
                 )
             if sequence <= self._ack:
                 return
             self._ack_bytes += int(self._between(self._ack, sequence)["bytes"].sum())
-            # Its slot is the next one to be written: what it says is kept.
+            # Keep the position: the header's slot may be overwritten from now on.
             self._first_position = self._position(sequence)
             self._ack = sequence
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
@@ -322,7 +323,7 @@ class RingStore:
             self._not_full.notify_all()
 
     def wake(self) -> None:
-        """End the waits of `get_within`: something beside the headers is new."""
+        """End the waits of `get_within`: there is news other than headers."""
         with self._lock:
             self._wakes += 1
             self._not_empty.notify_all()
@@ -338,8 +339,8 @@ class RingStore:
         with self._lock:
             if begin <= self._ack or end > self._put + 1:
                 raise UsageError(
-                    f"Sequences {begin} to {end} are not in the ring, "
-                    f"which holds {self._ack + 1} to {self._put + 1}."
+                    f"Sequences {begin} to {end} (exclusive) are not in the ring, "
+                    f"which holds {self._ack + 1} to {self._put + 1} (exclusive)."
                 )
             payload = list(self._payload)
         start = max(bisect_right(payload, begin, key=lambda stored: stored.first_sequence) - 1, 0)
@@ -356,7 +357,7 @@ class RingStore:
 
     @property
     def rollback_generation(self) -> int:
-        """Grows with each rollback: whose turn it is to read."""
+        """Count of rollbacks; it tells whether a caller may still read."""
         with self._lock:
             return self._rollback_generation
 
@@ -379,12 +380,12 @@ class RingStore:
             return self._put_bytes - self._ack_bytes
 
     def first_position(self) -> Position | None:
-        """Return where the last acknowledged header ends; None before the first acknowledgement."""
+        """Return the position at which the last acknowledged header ends; None before the first ack."""
         with self._lock:
             return self._first_position
 
     def latest_position(self) -> Position | None:
-        """Return where the last stored header ends; None if nothing was ever stored."""
+        """Return the position at which the last stored header ends; None if none was stored yet."""
         with self._lock:
             return self._position(self._put)
 

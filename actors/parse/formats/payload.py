@@ -132,7 +132,7 @@ def parse_payload(body: bytes) -> Payload:
         raise CorruptEvent(f"A payload says {fields.get(_SIZE)} bytes, but has {len(data)}.")
     compression, unpacked = fields[_COMPRESSION], fields.get(_UNPACKED_SIZE, len(data))
     if compression not in (_ZSTD, _NONE):
-        raise UnsupportedEvent(f"Compression {compression} of a transaction is not known.")
+        raise UnsupportedEvent(f"Compression algorithm {compression} of a transaction is not known.")
     if unpacked > PAYLOAD_BYTES_MAX:
         raise UnsupportedEvent(
             f"A compressed transaction says that it unpacks to {unpacked} bytes; the limit is"
