@@ -54,7 +54,7 @@ class Planted:
     ids=lambda planted: planted[:8],
 )
 def test_a_cursor_that_is_none_is_refused(planted: bytes):
-    with pytest.raises(ConfigError, match="1001 holds no subscription of ours"):
+    with pytest.raises(ConfigError, match="1001 does not hold a subscription of canal-group"):
         ZooKeeperCursorStore(Planted(planted), TREE).load()
 
 
