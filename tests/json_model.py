@@ -4,8 +4,8 @@ Objects and arrays are written with ", " and ": ", keys in the stored order. Val
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
 "base64:typeN:...", with an escaped line break after every 76 characters.
 
-Layout: the comment at the top of MySQL's `sql-common/json_binary.h`. Nothing of it is read beyond the bytes
-given: a value that points outside is a CorruptEvent.
+Layout: the comment at the top of MySQL's `sql-common/json_binary.h`. Nothing is read beyond the given bytes:
+a value that points outside raises CorruptEvent.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _DEPTH_MAX = 100  # MySQL's own limit
 
 
 def json_text(value: bytes) -> str:
-    """Return a JSON column's value as text; no bytes stand for JSON null, as in a non-strict insert.
+    """Return a JSON column's value as text; an empty value is JSON null, as after a non-strict insert.
 
     Raises:
-        CorruptEvent: the bytes are no binary JSON.
+        CorruptEvent: the bytes are not binary JSON.
     """
     if not value:
         return "null"
@@ -73,7 +73,7 @@ def _container(kind: int, data: memoryview, depth: int) -> str:
     width, word = (4, "<I") if large else (2, "<H")
     count, size = (struct.unpack_from(word, data, at)[0] for at in (0, width))
     if size > len(data):
-        raise CorruptEvent("A JSON value ends inside itself.")
+        raise CorruptEvent("A JSON value is shorter than it says.")
     keys_at = 2 * width
     values_at = keys_at + (count * (width + 2) if is_object else 0)
     texts = []
@@ -90,7 +90,7 @@ def _container(kind: int, data: memoryview, depth: int) -> str:
 
 
 def _entry(data: memoryview, at: int, word: str, large: bool, depth: int) -> str:
-    """Return the text of one value: small ones stand in the entry itself, others where it points."""
+    """Return the text of one value: small values are in the entry itself, others where it points."""
     kind = data[at]
     inlined = kind in (_LITERAL, _INT16, _UINT16) or (large and kind in (_INT32, _UINT32))
     if inlined:
@@ -107,7 +107,7 @@ def _slice(data: memoryview, at: int, size: int) -> bytes:
 
 
 def _sized(data: memoryview) -> bytes:
-    """Return a value with its length before it: 7 bits a byte, the lowest first."""
+    """Return a value that has its length before it: 7 bits a byte, the lowest first."""
     size = at = 0
     while True:
         byte = data[at]

@@ -1,10 +1,11 @@
 """One ZooKeeper session, shared by the coordinator and the cursor store of a destination.
 
 Rules:
-- every call has a deadline; kazoo's own wait for ever;
-- a call made while the connection is down fails at once. kazoo would queue it, to run whenever it comes back;
-- kazoo's errors end here: connection loss and timeouts leave as CoordinatorUnavailable, refused rights as
-  ConfigError. What a node's state refuses (Refused) is for the caller to read again and decide.
+- every call has a deadline; kazoo's own calls wait for ever;
+- a call made while the connection is down fails at once. kazoo would queue it until the connection is back;
+- kazoo's errors are translated here: connection loss and timeouts become CoordinatorUnavailable, denied
+  access becomes ConfigError. If a node's state refuses a transaction (Refused), the caller reads again and
+  decides.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _kazoo_log.setLevel(logging.INFO)
 ATTEMPTS_MAX = 5
 
 
-class Refused(Exception):  # noqa: N818 - no failure: an outcome that the caller acts on
+class Refused(Exception):  # noqa: N818 - not a failure: an outcome that the caller handles
     """A transaction changed nothing; `reason` is the first refusal, `index` the refused operation."""
 
     def __init__(self, index: int, reason: Exception) -> None:
@@ -57,18 +58,18 @@ class Refused(Exception):  # noqa: N818 - no failure: an outcome that the caller
 class Connection:
     """A session with translated errors, and writes that only the current epoch can make.
 
-    Safe to use from several threads. Implements what `actors.meta.zookeeper` asks of ZooKeeper.
+    Safe to use from several threads. Implements `actors.meta.zookeeper.FencedNodes`.
 
     Args:
-        hosts: "host:port,host:port", optionally with a chroot behind.
+        hosts: "host:port,host:port", optionally followed by a chroot.
         tree: paths of the destination.
         session_timeout_s: seconds of silence after which ZooKeeper ends the session; the server may change
             it.
         on_change: called on kazoo's threads when the connection's state or a watched node changed. It must
             not block and not call ZooKeeper.
         on_lost: likewise, when the session has ended and its ephemeral nodes are gone.
-        login: who we are. Every node that is made belongs to its user alone.
-        make_client: makes the client of ZooKeeper.
+        login: the user. Every node that is created belongs to that user alone.
+        make_client: makes the ZooKeeper client.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Connection:
         self._started = False
         self._login = login
         self._acl = [make_digest_acl(login.user, login.password, all=True)] if login.user else None
-        # The default waits up to an hour between two attempts to connect.
+        # kazoo's default waits up to an hour between two attempts to connect.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=min(1.0, session_timeout_s / 10))
         try:
             self._client = make_client(
@@ -101,7 +102,7 @@ class Connection:
                 **login.client_options(),
             )
         except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
+            raise ConfigError(f"{hosts!r} is not a list of ZooKeeper hosts ({error}).") from error
         self._client.add_listener(self._state_changed)
         self._note_negotiation()
 
@@ -128,7 +129,7 @@ class Connection:
         return int(identity[0])
 
     def open(self, timeout_s: float) -> None:
-        """Connect, if it has not been done before; from then on the connection mends itself.
+        """Connect, unless connected before; from then on kazoo reconnects by itself.
 
         Raises:
             CoordinatorUnavailable: no server answered within `timeout_s` seconds; nothing is left open.
@@ -140,7 +141,7 @@ class Connection:
         self._started = True
 
     def close(self) -> None:
-        """End the session: its ephemeral nodes go with it, if ZooKeeper can be reached."""
+        """End the session; its ephemeral nodes are removed if ZooKeeper can be reached."""
         try:
             self._client.stop()
             self._client.close()
@@ -158,7 +159,7 @@ class Connection:
         return data or b"", stat
 
     def stat(self, path: str, *, watch: bool = False) -> Any | None:
-        """Return a node's stat or None; with `watch`, `on_change` is called once when it changes."""
+        """Return a node's stat, None without a node; with `watch`, call `on_change` once when it changes."""
         watcher = self._watched if watch else None
         return self._wait(lambda: self._client.exists_async(path, watch=watcher))
 
@@ -175,13 +176,13 @@ class Connection:
             return []
 
     def sync(self, path: str) -> None:
-        """Ask the leader: reads that follow are no older than this call, and the session was alive there."""
+        """Synchronize with the leader: later reads are no older than this call, and the session was alive."""
         self._wait(lambda: self._client.sync_async(path))
 
     # ---- writes
 
     def ensure(self, path: str) -> None:
-        """Create a persistent node and its parents, as far as they are missing."""
+        """Create a persistent node and its parents, if they are missing."""
         try:
             self._wait(lambda: self._client.ensure_path_async(path))
         except NoNodeError as error:
@@ -196,9 +197,9 @@ class Connection:
         return True
 
     def protect(self, path: str) -> None:
-        """Make a node and all below it our user's alone; nothing is done without a user, or where it is so.
+        """Give a node and all nodes below it to our user alone; without a user do nothing.
 
-        They may have been made before there was a user.
+        They may have been created before there was a user.
 
         Raises:
             ConfigError: they belong to another user.
@@ -218,7 +219,7 @@ class Connection:
             waiting += [f"{node}/{name}" for name in self.children(node)]
 
     def transaction(self) -> TransactionRequest:
-        """Return a transaction to be filled and handed to `commit`."""
+        """Return a new transaction, to be filled and passed to `commit`."""
         return self._client.transaction()
 
     def commit(self, transaction: TransactionRequest) -> list[Any]:
@@ -245,7 +246,7 @@ class Connection:
     def commit_under(self, epoch: int, fill: Callable[[TransactionRequest], None]) -> list[Any]:
         """Make the changes that `fill` adds to a transaction, or none, if `epoch` is current.
 
-        The nodes are read by `fill`, which is called again when they changed meanwhile.
+        `fill` reads the nodes, and is called again if they changed meanwhile.
 
         Args:
             epoch: the server's fencing epoch.
@@ -259,7 +260,7 @@ class Connection:
             CoordinatorUnavailable: it is unknown whether it was changed.
         """
         if epoch <= 0:
-            # Nobody has been elected under it, and ZooKeeper takes a version of -1 for "any".
+            # No server was elected under such an epoch, and to ZooKeeper version -1 means "any".
             raise self.fenced(epoch)
         for _ in range(ATTEMPTS_MAX):
             transaction = self.transaction()
@@ -273,9 +274,9 @@ class Connection:
         raise self._unavailable(f"nodes below {self.tree.destination} keep changing")
 
     def write(self, epoch: int, changes: Sequence[tuple[str, bytes | None]]) -> None:
-        """Set or create every (path, data), delete every (path, None), or do nothing at all.
+        """Set or create every (path, data) and delete every (path, None), or change nothing at all.
 
-        A missing parent is created when it lies directly below the destination's node.
+        A missing parent is created if it is directly below the destination's node.
 
         Raises:
             FencedError: `epoch` is not the server's current one; nothing was changed.
@@ -334,7 +335,7 @@ class Connection:
         try:
             yield
         except (NoAuthError, InvalidACLError, AuthFailedError) as error:
-            who = f"user {self._login.user}" if self._login.user else "us, who name no user,"
+            who = f"user {self._login.user}" if self._login.user else "a client without a user"
             raise ConfigError(
                 f"ZooKeeper at {self._hosts} refuses {who} access ({type(error).__name__}).",
                 hint=f"Check coordination.user and its password, and the ACLs below {self.tree.prefix}.",
@@ -347,7 +348,7 @@ class Connection:
     def _unavailable(self, what: str) -> CoordinatorUnavailable:
         return CoordinatorUnavailable(
             f"ZooKeeper at {self._hosts}: {what}.",
-            hint="It is asked again by itself.",
+            hint="The call is retried automatically.",
             hosts=self._hosts,
         )
 
@@ -355,16 +356,16 @@ class Connection:
         self._on_change()
 
     def _state_changed(self, state: str) -> None:
-        """Pass a change of state on; runs on the connection's thread, so a call would wait for itself."""
+        """Report a change of state; runs on kazoo's thread, where a call to ZooKeeper would block itself."""
         if state == KazooState.LOST:
             self._on_lost()
         self._on_change()
 
     def _note_negotiation(self) -> None:
-        """Listen to the handshake: kazoo does not tell which session timeout the server decided for.
+        """Read the session timeout from the handshake, because kazoo does not report the server's choice.
 
-        A server bounds it to 2 to 20 of its ticks; believing in a longer one than it keeps means to serve on
-        after the session has expired.
+        A server bounds it to between 2 and 20 of its ticks. A client that assumes a longer one would continue
+        to serve after the session has expired.
         """
         handler = self._client._connection  # noqa: SLF001
         invoke = handler._invoke  # noqa: SLF001

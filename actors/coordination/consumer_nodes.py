@@ -1,8 +1,8 @@
-"""The consumers' nodes of one destination: who holds which client id.
+"""The consumers' nodes of one destination: which consumer holds which client id.
 
-They are for the next server, and for canal's tools. A client id's `running` node belongs to whoever keeps it
-alive: the consumer's own ZooKeeper session where it has one, else the server's. What fences is neither, but
-the version of the `epoch` node.
+The next server and canal's tools read them. A client id's `running` node belongs to the ZooKeeper session
+that keeps it alive: the consumer's own if it has one, else the server's. Fencing uses neither, but the
+version of the `epoch` node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ConsumerNodes:
         self._tree = connection.tree
 
     def lease(self, server_epoch: int, client_id: str, holder: str, session: str) -> ConsumerLease:
-        """Make `holder` the consumer, with a new and higher epoch; errors as `lease_consumer`."""
+        """Make `holder` the consumer, with a new and higher epoch; errors as for `lease_consumer`."""
         node, running = self._tree.client(client_id), self._tree.client_running(client_id)
         epoch_node = self._tree.client_epoch(client_id)
 
@@ -46,7 +46,7 @@ class ConsumerNodes:
         return ConsumerLease(client_id, holder, results[-1].version, session)
 
     def _keep_node(self, transaction: Any, running: str, client_id: str, holder: str, session: str) -> None:
-        """Add to a transaction what makes `running` the holder's, or refuse if it is somebody else's."""
+        """Add the operations that make `running` the holder's; raise if another consumer's session has it."""
         found = self._connection.stat(running)
         if session:
             if found is None or found.ephemeralOwner != int(session, 16):
@@ -58,7 +58,7 @@ class ConsumerNodes:
         transaction.create(running, running_state(holder, client_id), ephemeral=True)
 
     def gone(self, client_id: str, session: str) -> ConsumerLease | None:
-        """Return the last holder if the node that it kept itself is now that of `session`.
+        """Return the last holder if its own node is gone, and `running` now belongs to `session`.
 
         Raises:
             ConsumerActive: the running node does not belong to `session`.
@@ -71,7 +71,7 @@ class ConsumerNodes:
         return last if last is not None and last.session not in {"", session} else None
 
     def keep(self, server_epoch: int, client_id: str, holder: str) -> None:
-        """Keep a running node for a holder whose server is gone, unless somebody keeps one."""
+        """Create the running node of a holder whose server is gone, unless there is one."""
         running = self._tree.client_running(client_id)
 
         def fill(transaction: Any) -> None:
@@ -81,7 +81,7 @@ class ConsumerNodes:
         self._connection.commit_under(server_epoch, fill)
 
     def ours(self) -> list[str]:
-        """Return the running nodes that the server keeps."""
+        """Return the paths of the running nodes that the server's session owns."""
         names = filter(self._tree.is_client, self._connection.children(self._tree.destination))
         nodes = ((path, self._connection.stat(path)) for path in map(self._tree.client_running, names))
         mine = self._connection.session_id
@@ -116,14 +116,14 @@ class ConsumerNodes:
         holder = str(parsed(self._connection.read(running) or b"").get("address") or "nobody")
         return ConsumerActive(
             f"The running node of client {client_id} is held by {holder}, not by this consumer's session.",
-            hint="Take the node first, or wait until it goes.",
+            hint="Create the node in this consumer's session first, or wait until it is gone.",
             holder=holder,
             retry_after_s=0.5,
         )
 
 
 def running_state(holder: str, client_id: str) -> bytes:
-    """Return what a client id's running node says, as canal's clients write it."""
+    """Return the data of a client id's running node, as canal's clients write it."""
     number = int(client_id) if client_id.isdecimal() else client_id
     return to_json({"active": True, "address": holder, "clientId": number})
 
@@ -134,7 +134,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """Return what a node's data says; nothing, if it is no JSON object."""
+    """Return a node's data as a dict; an empty one if it is not a JSON object."""
     try:
         value = json.loads(data)
     except (RecursionError, ValueError):

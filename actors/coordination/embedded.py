@@ -1,7 +1,7 @@
-"""A ZooKeeper server of one's own, for a single machine: the one that lies among pyspark's jars.
+"""An embedded ZooKeeper server for a single machine, from pyspark's jars.
 
-It is an ordinary ZooKeeper without replicas: it survives the restart of whoever uses it, not the loss of its
-folder. pyspark itself is not imported; only its folder is looked up.
+It is an ordinary ZooKeeper without replicas: its data survives a restart of its owner, but not the loss of
+its folder. pyspark itself is not imported; only its folder is looked up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _STOP_S = 5.0
 #: attempts to start on a port that was free a moment ago
 _STARTS_MAX = 5
 
-# Runs between fork and java: asks the kernel to kill this process when the thread that started it ends (so
-# also on kill -9 of its process), then becomes java. A preexec_fn would do the same inside a forked copy of a
-# threaded process.
+# Runs between fork and java: asks the kernel to kill this process when the thread that started it ends (also
+# on kill -9 of its process), then executes java. A preexec_fn would do the same, but inside a forked copy of
+# a threaded process.
 _DIE_WITH_OWNER = """
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -47,14 +47,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 class EmbeddedZooKeeper:
     """A ZooKeeper server process on 127.0.0.1 that ends with its owner.
 
-    Guarantees: ready when `start` returns; ended when the owner has ended, however it ended (on Linux). A
-        context
-    manager: starts on entry, stops on exit.
+    Guarantees: ready when `start` returns; ended when the owner has ended, however it ended (on Linux). As a
+    context manager it starts on entry and stops on exit.
 
     Args:
         port: port to listen on; 0: a free one, which stays the same when started again.
         folder: where data, configuration and log go; None: a temporary folder, removed by `stop`.
-        tick_ms: milliseconds of a tick. Sessions expire after between 2 and 20 ticks, as they ask.
+        tick_ms: milliseconds of a tick. Sessions expire after 2 to 20 ticks, as the client requests.
         start_timeout_s: seconds that starting may take.
     """
 
@@ -90,10 +89,11 @@ class EmbeddedZooKeeper:
         return None if self._folder is None else _data(self._folder) / "zookeeper.log"
 
     def start(self) -> None:
-        """Start the server and wait until it answers; nothing happens if it runs.
+        """Start the server and wait until it answers; do nothing if it runs.
 
         Raises:
-            ConfigError: there is no java or no pyspark, the given port is taken, or the folder is not ours.
+            ConfigError: there is no java or no pyspark, the given port is taken, or the folder cannot be
+                used or is writable for other users.
             CoordinatorUnavailable: it did not start.
         """
         if self._process is not None and self._process.poll() is None:
@@ -117,7 +117,7 @@ class EmbeddedZooKeeper:
                 return
 
     def stop(self) -> None:
-        """End the server; a private folder goes with it. May be called again."""
+        """End the server, and remove its folder if it is temporary. May be called again."""
         self._end_process()
         if self._private and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -133,7 +133,7 @@ class EmbeddedZooKeeper:
         self.stop()
 
     def _start_once(self, java: str, jars: Path, folder: Path) -> None:
-        # In the folder that nobody else comes into, where no link stands that we would write through.
+        # In a folder closed to other users, so that no link can redirect our writes.
         data = _data(folder)
         config, log = data / "zoo.cfg", data / "zookeeper.log"
         replace_file(config, _config(data, self._port, self._tick_ms))
@@ -164,7 +164,7 @@ class EmbeddedZooKeeper:
         if process is None:
             return
         process.send_signal(signal.SIGTERM)
-        # Somebody may have paused it.
+        # The process may be paused.
         process.send_signal(signal.SIGCONT)
         try:
             process.wait(_STOP_S)
@@ -213,21 +213,21 @@ class _Started:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder of a server; what it keeps is its user's alone, though java makes files for all."""
+    """Make the folder of a server, closed to other users, because java makes files that all can read."""
     try:
         make_folder(folder)
         if others_may_write(folder):
             raise ConfigError(
-                f"Other users may write to {folder}, the embedded ZooKeeper's folder: its data could be"
-                " exchanged.",
-                hint=f"chmod go-w {folder}, if it is yours; or give coordination.folder another one.",
+                f"Other users may write to {folder}, the embedded ZooKeeper's folder: they could replace its"
+                " data.",
+                hint=f"chmod go-w {folder}, if it is yours; or set coordination.folder to another folder.",
             )
         make_folder(_data(folder))
         _data(folder).chmod(PRIVATE_FOLDER)
     except OSError as error:
         raise ConfigError(
             f"{folder} cannot be the embedded ZooKeeper's folder ({error.strerror}).",
-            hint="Give coordination.folder a folder of the user who serves.",
+            hint="Set coordination.folder to a folder of the user who runs the server.",
         ) from error
 
 
@@ -251,7 +251,7 @@ def _find_jars() -> Path:
         if any(jars.glob("zookeeper-3*.jar")):
             return jars
     raise ConfigError(
-        "The embedded ZooKeeper lies among pyspark's jars, and pyspark is not installed.",
+        "The embedded ZooKeeper is one of pyspark's jars, and pyspark is not installed.",
         hint=f"Install the Python package pyspark. {_JAVA_HINT}",
     )
 
@@ -272,7 +272,7 @@ def _config(data: Path, port: int, tick_ms: int) -> str:
 
 
 def _serves(port: int) -> bool:
-    """Return whether a ZooKeeper server answers that it serves; it accepts connections earlier than that."""
+    """Return whether a ZooKeeper server reports that it serves; it accepts connections before it does."""
     try:
         with socket.create_connection((HOST, port), timeout=1) as connection:
             connection.sendall(b"srvr")

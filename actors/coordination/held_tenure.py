@@ -1,4 +1,4 @@
-"""The tenure that a coordinator holds, for the threads of its campaign, its keeper and its callers."""
+"""The tenure that a coordinator holds, shared by the threads of its campaign, its keeper and its callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class HeldTenure:
     """The last election that was won. Safe to use from several threads.
 
     Args:
-        destination: what was won, for people.
+        destination: name of the destination, for messages.
         clock: seconds on a clock that never steps back.
     """
 
@@ -24,9 +24,9 @@ class HeldTenure:
         self._destination = destination
         self._clock = clock
         self._lock = threading.Lock()
-        #: the last election won; None before the first
+        #: the tenure of the last election won; None before the first
         self.last: Tenure | None = None
-        #: session that won it; its `running` node carries this id
+        #: id of the session that won it and owns its `running` node
         self.session_id = 0
 
     def won(self, tenure: Tenure, session_id: int) -> None:
@@ -36,10 +36,11 @@ class HeldTenure:
             self.last = tenure
 
     def require(self) -> Tenure:
-        """Return the tenure, if it lasts.
+        """Return the tenure, if it is still valid.
 
         Raises:
-            CoordinatorUnavailable: not elected yet, or unheard of for so long that another may be active.
+            CoordinatorUnavailable: not elected yet, or not confirmed for so long that another server may be
+                active.
             FencedError: it is over.
         """
         tenure = self.last
@@ -51,10 +52,10 @@ class HeldTenure:
         return tenure
 
     def update(self, seen: Tenure) -> None:
-        """Hold what was learnt of the tenure, unless it ended, or another was won, meanwhile."""
+        """Store what was learnt about the tenure, unless it ended or another was won meanwhile."""
         with self._lock:
             current = self.last
-            # A campaign may have won anew, or the session have ended, while ZooKeeper was asked.
+            # While ZooKeeper was queried, a campaign may have won again, or the session may have ended.
             if current is None or current.epoch != seen.epoch or current.over:
                 return
             self.last = seen
@@ -62,7 +63,7 @@ class HeldTenure:
             self._log_end(seen)
 
     def end(self, why: str) -> None:
-        """End the tenure, if it lasts."""
+        """End the tenure, unless it is over already."""
         with self._lock:
             if self.last is None or self.last.over:
                 return

@@ -1,7 +1,7 @@
-"""Who is active, on one machine without ZooKeeper.
+"""Coordination on one machine, without ZooKeeper.
 
-With a folder, a locked file lets one server at a time be active and a JSON file remembers the epochs. Without
-one, everything is in memory and there is nobody to compete with.
+With a folder, a locked file lets one server at a time be active, and a JSON file stores the epochs. Without
+one, everything is in memory, and no other server competes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from merge.values.epoch import Tenure
 #: 2026-01-01T00:00:00Z in seconds since 1970; epochs in memory count from here, and stay below 2**31 until
 #: 2094
 EPOCH_ZERO_S = 1_767_225_600
-#: seconds between two looks at a lock that somebody else holds; the kernel wakes nobody who can also be
-#: closed
+#: seconds between two attempts to get a lock that another process holds; a blocking wait could not be ended
+#: by `close`
 POLL_S = 0.2
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -35,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(slots=True)
 class _Epochs:
-    """What is remembered: the last epoch of the server and of each consumer."""
+    """The last epoch of the server and of each consumer."""
 
     server: int = 0
     consumers: dict[str, ConsumerLease] = field(default_factory=dict)
@@ -58,17 +58,17 @@ class _Epochs:
 
 
 class LocalCoordinator:
-    """Gives a destination's activity to one server of this machine at a time, and remembers its consumers.
+    """Makes one server of this machine at a time the active one, and stores its consumers' epochs.
 
     Guarantees: epochs grow with each election. With a folder they are durable, and a second server waits
-    until the first has closed or ended, also by kill -9. Without a folder they grow from process to process
+    until the first has closed or ended, also by kill -9. Without a folder they grow from process to process,
     as long as the machine's clock does not step back and a process takes fewer epochs than it lives seconds.
-    Does not guarantee anything across machines: file locks of network file systems differ.
+    Guarantees nothing across machines: file locks of network file systems differ.
 
     Implements `actors.ports.Coordinator`.
 
     Args:
-        destination: name of the destination; it names the files.
+        destination: name of the destination, from which the files' names are made.
         folder: where the lock and the epochs are kept; None: in memory.
         now_s: seconds since 1970; only used without a folder.
 
@@ -81,7 +81,7 @@ class LocalCoordinator:
     ) -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
-                f"{destination!r} is no destination name.",
+                f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",
             )
         self._destination = destination
@@ -117,7 +117,7 @@ class LocalCoordinator:
         return epoch
 
     def check_active(self) -> float:
-        """Return for how many seconds this server is the active one: for ever.
+        """Return for how many seconds this server is certainly the active one: infinity.
 
         Raises:
             CoordinatorUnavailable: not elected yet.
@@ -130,7 +130,7 @@ class LocalCoordinator:
         return self._tenure.check(0.0)
 
     def stop_mark(self) -> StopMark | None:
-        """Return an operator's mark that nobody shall serve the destination; without a folder there is none.
+        """Return an operator's stop mark, None if there is none; without a folder there is none.
 
         Raises:
             CoordinatorUnavailable: the folder cannot be read.
@@ -146,11 +146,11 @@ class LocalCoordinator:
             raise CoordinatorUnavailable(f"{file} cannot be read ({error.strerror}).") from error
 
     def release_asked(self) -> bool:
-        """Return no: there is no `running` node in which somebody could ask."""
+        """Return False: there is no `running` node in which an operator could ask for a release."""
         return False
 
     def active_address(self) -> str:
-        """Return nothing: a lock does not tell who holds it."""
+        """Return an empty string: a lock does not tell which server holds it."""
         return ""
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:  # noqa: ARG002
@@ -168,7 +168,7 @@ class LocalCoordinator:
         return lease
 
     def keep_consumer(self, client_id: str, holder: str) -> None:
-        """Do nothing: here a consumer has no running node."""
+        """Do nothing: without ZooKeeper a consumer has no running node."""
 
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:  # noqa: ARG002
         """Refuse: without ZooKeeper no consumer can keep a node.
@@ -178,11 +178,11 @@ class LocalCoordinator:
         """
         raise UsageError(
             f"{self._destination} has no ZooKeeper: a consumer cannot keep a node of its own.",
-            hint="Connect by the gateway's address.",
+            hint="Connect to the gateway's address.",
         )
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Do nothing: here a consumer has no running node, and its epoch stays."""
+        """Do nothing: without ZooKeeper a consumer has no running node; its epoch stays."""
 
     def consumers(self) -> list[ConsumerLease]:
         """Return the last holder of each client id, with its epoch, in the order of client ids."""
@@ -190,11 +190,11 @@ class LocalCoordinator:
             return [lease for _, lease in sorted(self._epochs.consumers.items())]
 
     def resign(self) -> None:
-        """Give up activity: a server that waits takes over. May campaign again."""
+        """Stop being active, so that a waiting server takes over. May campaign again."""
         self._give_up("The activity was given up.")
 
     def close(self) -> None:
-        """Give up activity for good. May be called again."""
+        """Stop being active for good. May be called again."""
         self._closed.set()
         self._give_up("The coordinator was closed.")
 
@@ -234,7 +234,7 @@ class LocalCoordinator:
         return max(last + 1, int(self._now_s()) - EPOCH_ZERO_S)
 
     def _remember(self, epochs: _Epochs) -> None:
-        """Keep the epochs; with a folder they are durable before anybody acts under them."""
+        """Store the epochs; with a folder they are durable before they are used."""
         if self._folder is not None:
             _store(self._file(self._folder), epochs)
         self._epochs = epochs
@@ -244,7 +244,7 @@ class LocalCoordinator:
 
 
 def stop_file(folder: Path, destination: str) -> Path:
-    """Return the file that stands while an operator keeps a destination stopped."""
+    """Return the file that exists while an operator keeps a destination stopped."""
     return folder / f"{destination}.stopped.json"
 
 
@@ -258,7 +258,7 @@ def _load(file: Path) -> _Epochs:
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ConfigError(
             f"{file} does not hold epochs ({type(error).__name__}: {error}).",
-            hint="Restore it from a backup: without it epochs begin anew, and cursors refuse older ones.",
+            hint="Restore it from a backup. Without it epochs start over, and the cursor store refuses them.",
         ) from error
 
 
@@ -272,5 +272,5 @@ def _store(file: Path, epochs: _Epochs) -> None:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no epoch")
+        raise ValueError(f"{value!r} is not an epoch")
     return value

@@ -1,4 +1,4 @@
-"""A server's nodes under canal's two cluster nodes, by which canal's tools see which servers there are."""
+"""A server's nodes under canal's two cluster nodes, in which canal's tools see the existing servers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from canal_group.zookeeper.tree import Tree
 
 
 class Registration:
-    """Shows one server under both cluster nodes, as canal's servers do.
+    """Registers one server under both cluster nodes, as canal's servers do.
 
     Args:
-        connection: by whose session it is shown.
-        tree: of the destination.
+        connection: its session owns the nodes.
+        tree: paths of the destination.
         address: "host:port" of the server.
     """
 
@@ -19,14 +19,14 @@ class Registration:
         self._connection = connection
         self._tree = tree
         self._address = address
-        #: (session id, path) of every node that is ours
+        #: (session id, path) of every node that this server owns
         self._registered: set[tuple[int, str]] = set()
 
     def refresh(self) -> None:
-        """Make the nodes that are missing; once in each session.
+        """Create the missing nodes; once in each session.
 
-        A node that another session holds (another destination of this server, a predecessor) is tried again
-        with the next beat.
+        If another session holds a node (another destination of this server, a predecessor), the next
+        heartbeat tries again.
 
         Raises:
             CoordinatorUnavailable: ZooKeeper did not answer.

@@ -1,4 +1,4 @@
-"""What an operator stops and starts a destination with, beside the servers that campaign for it."""
+"""Switches, with which an operator stops and starts a destination from outside its servers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Switch(Protocol):
     """Stops and starts one destination, durably."""
 
     def stop(self, mark: StopMark, wait_s: float) -> StopMark:
-        """Put the mark, and wait so long until nobody serves.
+        """Set the stop mark, and wait at most `wait_s` seconds until no server serves.
 
         Returns:
-            The mark that stands: an earlier one stays.
+            The mark that is in force: an earlier one stays.
 
         Raises:
-            CoordinatorUnavailable: the mark could not be put, or stands and is not obeyed yet.
+            CoordinatorUnavailable: the mark could not be set, or the active server has not obeyed it in time.
         """
 
     def start(self) -> StopMark | None:
-        """Take the mark away and return it; None: there was none."""
+        """Remove the mark and return it; None if there was none."""
 
 
 class ZooKeeperSwitch:
@@ -53,7 +53,7 @@ class ZooKeeperSwitch:
         self._login = login
 
     def stop(self, mark: StopMark, wait_s: float) -> StopMark:
-        """Put the mark and wait until `running` is gone; see `Switch`."""
+        """Set the mark and wait until `running` is gone; see `Switch`."""
         with _Opened(self._hosts, self._tree, self._login) as connection:
             connection.ensure(self._tree.destination)
             transaction = connection.transaction()
@@ -92,12 +92,12 @@ class LocalSwitch:
         self._file = stop_file(folder, destination)
 
     def stop(self, mark: StopMark, wait_s: float) -> StopMark:  # noqa: ARG002  the port's signature
-        """Put the mark; see `Switch`."""
+        """Set the mark; see `Switch`."""
         try:
             if self._file.exists():
                 return StopMark.from_json(self._file.read_bytes())
             make_folder(self._file.parent)
-            # Whoever stops it need not be the user who serves it.
+            # The user who stops the destination need not be the one who serves it.
             replace_file(self._file, mark.to_json().decode(), PUBLIC)
         except OSError as error:
             raise CoordinatorUnavailable(f"{self._file} cannot be written ({error.strerror}).") from error
@@ -116,7 +116,7 @@ class LocalSwitch:
 
 
 class _Opened:
-    """A session for as long as a block lasts."""
+    """A session for the duration of a `with` block."""
 
     def __init__(self, hosts: str, tree: Tree, login: ZooKeeperLogin) -> None:
         self._connection = Connection(hosts, tree, 10.0, lambda: None, lambda: None, login)
@@ -136,7 +136,7 @@ class _Opened:
 def _wait_or_raise(deadline_s: float, destination: str) -> None:
     if time.monotonic() > deadline_s:
         raise CoordinatorUnavailable(
-            f"{destination} is marked as stopped, but its active server has not given it up yet.",
-            hint="A server that hangs gives it up when its session ends.",
+            f"{destination} is marked as stopped, but its active server still serves it.",
+            hint="If the server hangs, it loses the destination when its ZooKeeper session ends.",
         )
     threading.Event().wait(_POLL_S)

@@ -1,12 +1,12 @@
-"""Who is active, by ZooKeeper: canal's `running` nodes, and an epoch that fences whoever was active before.
+"""Coordination through ZooKeeper: canal's `running` nodes, and an epoch that fences earlier active servers.
 
 Rules:
-- winning is one transaction: `running` appears and the version of `epoch` grows by one. That version is the
-  fencing epoch. The version of `running` itself would be none: a node created anew starts at 0 again;
-- a tenure is trusted for a limited time from the *sending* of the last question that ZooKeeper answered,
-  whatever state the connection seems to be in: kazoo reports a lost session only after it has reconnected,
-  and a process that was paused finds its connection in good order when it wakes;
-- kazoo's threads set flags. Only the keeper thread and the callers' threads ask ZooKeeper.
+- an election is won by one transaction: it creates `running` and increments the version of `epoch`. That
+  version is the fencing epoch. The version of `running` could not be: it is 0 again in each new node;
+- a tenure is valid for a limited time after the last answered request to ZooKeeper was *sent*, whatever state
+  the connection seems to be in: kazoo reports a lost session only after it has reconnected, and to a process
+  that was paused the connection looks healthy when it resumes;
+- kazoo's threads set flags. Only the keeper thread and the callers' threads send requests to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ from merge.values.epoch import Tenure, fenced
 
 _log = logging.getLogger(__name__)
 
-#: questions to ZooKeeper in one session timeout; a session survives the loss of several
+#: heartbeats to ZooKeeper in one session timeout; a session survives the loss of several
 BEATS_PER_SESSION = 6
-#: how long a server that was asked to release leaves the activity to the others, seconds; canal's
+#: how long a server that was asked to release does not campaign, seconds; canal's value
 RELEASED_S = 5.0
 
 
 class ZooKeeperCoordinator:
-    """Elects one active server for a destination, and remembers its one consumer for each client id.
+    """Elects one active server for a destination, and stores the one consumer of each client id.
 
-    Guarantees: epochs grow with each election, for ever, as long as nobody removes the `epoch` nodes; a
-    holder that cannot reach ZooKeeper stops passing `check_active` before its session can have expired; every
-    write is refused once a newer epoch exists. Does not guarantee that a delivery which passed `check_active`
-    arrives before the next server is elected.
+    Guarantees: epochs grow with each election, as long as the `epoch` nodes are not removed; a server that
+    cannot reach ZooKeeper fails `check_active` before its session can have expired; every write is refused
+    once a newer epoch exists. Does not guarantee that a delivery which passed `check_active` arrives before
+    the next server is elected.
 
-    Implements `actors.ports.Coordinator`. A fenced coordinator may campaign again, and then waits its turn;
-    one that was replaced by a newer incarnation of its own server may not. `connection` and its `tree` are
-    for the cursor store that shares the session.
+    Implements `actors.ports.Coordinator`. A fenced coordinator may campaign again, and then waits until the
+    active server ends. One that was replaced by a newer incarnation of its own server may not. The cursor
+    store shares the session through `connection` and its `tree`.
 
     Args:
-        hosts: "host:port,host:port" of the ZooKeeper servers, optionally with a chroot behind.
+        hosts: "host:port,host:port" of the ZooKeeper servers, optionally followed by a chroot.
         destination: name of the destination.
         address: "host:port" of this server, as canal's tools show it.
         owner: a token that is the same for all restarts of one server. A new incarnation takes over from the
             old one at once, without waiting for its session to expire.
-        prefix: where canal's tree hangs.
-        session_timeout_s: seconds of silence after which ZooKeeper gives the activity to somebody else. The
-            server bounds it to between 2 and 20 of its ticks; what it decided counts.
-        margin_s: seconds before that at which serving stops; None: a sixth of the session timeout. It covers
-            the time between `check_active` and the delivery, and half a tick in which a ZooKeeper follower
-            passes on that the session is alive.
+        prefix: root of canal's tree.
+        session_timeout_s: seconds of silence after which ZooKeeper lets another server win. ZooKeeper bounds
+            it to between 2 and 20 of its ticks, and its decision counts.
+        margin_s: seconds before the end of the session at which serving stops; None: a sixth of the session
+            timeout. It covers the time between `check_active` and the delivery, and half a tick in which a
+            ZooKeeper follower reports to its leader that the session is alive.
         connect_timeout_s: seconds that the first connection may take.
         clock: seconds on a clock that never steps back; None: the host's.
-        login: who we are to ZooKeeper; its user owns the destination's nodes.
-        host: on threads of which it campaigns and asks.
-        make_client: makes the client of ZooKeeper.
+        login: the ZooKeeper user, who owns the destination's nodes.
+        host: makes the threads.
+        make_client: makes the ZooKeeper client.
 
     Raises:
-        ConfigError: hosts, destination or prefix cannot be.
+        ConfigError: hosts, destination or prefix are invalid.
     """
 
     def __init__(
@@ -102,9 +102,9 @@ class ZooKeeperCoordinator:
         #: wakes the keeper before its time
         self._beat_due = host.event()
         self._keeper: Thread | None = None
-        #: an operator's mark, as it was last seen
+        #: an operator's stop mark, as it was last seen
         self._stop_mark: StopMark | None = None
-        #: whether `running` was changed to say that it is active no more, and until when others go first
+        #: whether `running` was changed to say `"active": false`, and until when not to campaign
         self._release_asked = False
         self._released_until_s = 0.0
         #: "host:port" of the active server, as it was last seen
@@ -124,7 +124,7 @@ class ZooKeeperCoordinator:
             The epoch, from 1; higher than that of any election before.
 
         Raises:
-            CoordinatorUnavailable: the first connection failed. Later outages are waited out.
+            CoordinatorUnavailable: the first connection failed. After that, outages only delay the result.
             FencedError: a newer incarnation of this server is active.
             ConfigError: ZooKeeper refuses access.
             UsageError: `close` was called.
@@ -145,35 +145,35 @@ class ZooKeeperCoordinator:
         raise UsageError("The coordinator is closed.")
 
     def check_active(self) -> float:
-        """Return for how many seconds this server can know that it is the active one; asks no server.
+        """Return for how many seconds this server is certainly the active one, without a request.
 
         Raises:
-            CoordinatorUnavailable: not elected yet, or no answer from ZooKeeper for so long that somebody
-                else may be active.
-            FencedError: somebody else was elected, the session ended, or the coordinator was closed.
+            CoordinatorUnavailable: not elected yet, or no answer from ZooKeeper for so long that another
+                server may be active.
+            FencedError: another server was elected, the session ended, or the coordinator was closed.
         """
         return self._tenure.require().check(self._clock())
 
     def stop_mark(self) -> StopMark | None:
-        """Return an operator's mark that nobody shall serve the destination, as it was last seen."""
+        """Return an operator's stop mark as it was last seen; None if there was none."""
         return self._stop_mark
 
     def release_asked(self) -> bool:
-        """Return whether `running` was made to say `"active": false`, as canal lets another one serve."""
+        """Return whether `running` says `"active": false`, with which canal asks a server to release."""
         return self._release_asked
 
     def active_address(self) -> str:
-        """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
+        """Return "host:port" of the active server as it was last seen; empty if none, or unknown."""
         return self._active_address
 
     def resign(self) -> None:
-        """Give up activity in good order: the next server can take over at once. May campaign again."""
+        """Stop being active in an orderly way: the next server can take over at once. May campaign again."""
         if self._release_asked:
             self._release_asked, self._released_until_s = False, self._clock() + RELEASED_S
         self._give_up("The activity was given up.")
 
     def close(self) -> None:
-        """Give up activity in good order: the next server can take over at once. May be called again."""
+        """Stop being active in an orderly way: the next server can take over at once. May be called again."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -191,7 +191,9 @@ class ZooKeeperCoordinator:
                 self._remove_nodes(tenure.epoch)
             except CanalGroupError as error:
                 _log.info(
-                    "running is left to expire destination=%s reason=%s", self._destination, error.message
+                    "running node not removed, it expires destination=%s reason=%s",
+                    self._destination,
+                    error.message,
                 )
 
     # ---- its consumers
@@ -210,7 +212,7 @@ class ZooKeeperCoordinator:
         return self._consumers.lease(self._tenure.require().epoch, client_id, holder, session)
 
     def keep_consumer(self, client_id: str, holder: str) -> None:
-        """Keep the running node of a consumer that an earlier server leased to, unless somebody keeps it.
+        """Create the running node of a consumer with a lease of an earlier server, unless there is one.
 
         Raises:
             FencedError: this server is no longer the active one; nothing was changed.
@@ -219,7 +221,7 @@ class ZooKeeperCoordinator:
         self._consumers.keep(self._tenure.require().epoch, client_id, holder)
 
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
-        """Return the last holder if it is known to be gone: the node that it kept is now that of `session`.
+        """Return the last holder if it is certainly gone: the node that it kept now belongs to `session`.
 
         Raises:
             ConsumerActive: the running node does not belong to `session`.
@@ -228,7 +230,7 @@ class ZooKeeperCoordinator:
         return self._consumers.gone(client_id, session)
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Take away the running node that this server, or the consumer's `session`, keeps; its epoch stays.
+        """Remove the running node if this server, or the consumer's `session`, owns it; its epoch stays.
 
         Raises:
             FencedError: this server is no longer the active one; nothing was changed.
@@ -270,7 +272,7 @@ class ZooKeeperCoordinator:
             return None
         data, epoch_stat = found
         transaction = connection.transaction()
-        # Refused if the node is there by now: nobody wins a destination that was stopped a moment ago.
+        # Refused if the node exists by now: a destination that was just stopped cannot be won.
         transaction.create(tree.stopped)
         transaction.delete(tree.stopped)
         if running is not None:
@@ -281,7 +283,7 @@ class ZooKeeperCoordinator:
             transaction.delete(tree.running)
         state = {"active": True, "address": self._address}
         transaction.create(tree.running, to_json(state), ephemeral=True)
-        # The expected version stands for everything read above: whoever won meanwhile has changed it.
+        # The expected version guards everything read above: a server that won meanwhile has changed it.
         claim = {"address": self._address, "owner": self._owner, "session": hex(session_id)}
         transaction.set_data(tree.epoch, to_json(claim), version=epoch_stat.version)
         asked_at_s = self._clock()
@@ -301,9 +303,9 @@ class ZooKeeperCoordinator:
     def _is_ours(self, holding_session_id: int, session_id: int, claim: bytes) -> bool:
         """Return whether `running` belongs to this session, or to an earlier incarnation of this server.
 
-        This session's: an earlier campaign, whose answer may have been lost. A predecessor's: its claim
-        carries our owner token, and the session that made the claim is the one that holds `running` (canal's
-        own server, which makes no claims, is no predecessor of anybody).
+        It belongs to this session if the answer to an earlier campaign was lost. It belongs to a predecessor
+        if the claim carries our owner token, and the session that made the claim holds `running`. (canal's
+        own server makes no claims, so it never counts as a predecessor.)
         """
         if holding_session_id == session_id:
             return True
@@ -311,9 +313,9 @@ class ZooKeeperCoordinator:
         return value.get("owner") == self._owner and value.get("session") == hex(holding_session_id)
 
     def _refuse_to_oust_successor(self, current_epoch: int) -> None:
-        """Raise FencedError if `running`'s holder, of our own owner token, was elected after us.
+        """Raise FencedError if the holder of `running`, with our own owner token, was elected after us.
 
-        Otherwise two living incarnations of one server would take the activity from each other for ever.
+        Otherwise two running incarnations of one server would replace each other for ever.
         """
         last = self._tenure.last
         if last is not None and current_epoch > last.epoch:
@@ -326,7 +328,7 @@ class ZooKeeperCoordinator:
     # ---- inside: keeping it
 
     def _keep(self) -> None:
-        """Ask ZooKeeper often enough; the keeper thread's whole life."""
+        """Send heartbeats to ZooKeeper until `close`; this is the keeper thread."""
         while not self._closed.is_set():
             self._beat_due.wait(self.connection.session_timeout_s / BEATS_PER_SESSION)
             self._beat_due.clear()
@@ -338,10 +340,10 @@ class ZooKeeperCoordinator:
                 _log.warning("no heartbeat destination=%s reason=%s", self._destination, error.message)
 
     def _beat(self) -> None:
-        """Learn whether this server is still the active one, and note when it was asked.
+        """Learn whether this server is still the active one, and confirm its tenure.
 
-        A follower would answer from its memory even when it is cut off from its leader, so the leader is
-        asked first.
+        A follower answers from its memory even while it is cut off from its leader, so synchronize with the
+        leader first.
         """
         tenure, session_id = self._tenure.last, self._tenure.session_id
         if tenure is not None and not tenure.over:
@@ -353,7 +355,7 @@ class ZooKeeperCoordinator:
             if running is None or running.ephemeralOwner != session_id:
                 seen = seen.ended(f"The node {self._tree.running} no longer belongs to this server.")
             elif running.version:
-                # Nobody but an operator writes into it: we only create it.
+                # Only an operator writes to it: this server only creates it.
                 self._look_whether_to_release()
             self._tenure.update(seen.confirmed(asked_at_s, self._lease_s()))
             self._look_at_stop_mark()
@@ -377,7 +379,7 @@ class ZooKeeperCoordinator:
         return session_timeout_s - margin_s
 
     def _remove_nodes(self, epoch: int) -> None:
-        """Remove `running`, and the nodes that are kept for consumers: the next server keeps its own."""
+        """Remove `running`, and the consumers' nodes of this session: the next server creates its own."""
 
         def fill(transaction: Any) -> None:
             for path in (self._tree.running, *self._consumers.ours()):
@@ -391,4 +393,4 @@ class ZooKeeperCoordinator:
         self._beat_due.set()
 
     def _on_lost(self) -> None:
-        self._tenure.end("The ZooKeeper session has ended; somebody else may be active.")
+        self._tenure.end("The ZooKeeper session has ended; another server may be active.")

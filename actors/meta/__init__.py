@@ -1,5 +1,5 @@
-"""Where cursors and subscriptions are kept: in memory, in a file, in ZooKeeper, or in one of them each while.
+"""Stores of cursors and subscriptions: in memory, in a file, in ZooKeeper, or periodically in one of them.
 
-Adapters of `actors.ports.CursorStore`. Each write carries the epoch of the server that makes it; one that is
-older than the newest the store has seen changes nothing and raises FencedError.
+Adapters of `actors.ports.CursorStore`. Each write carries the epoch of the server that makes it. A write with
+an epoch older than the newest that the store has seen changes nothing and raises FencedError.
 """

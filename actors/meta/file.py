@@ -3,9 +3,9 @@
     {"epoch": 7, "subscriptions": {"1001": {"cursor": "<GroupPosition as JSON text>", "filter": "shop.*"}}}
 
 Rules:
-- the file is replaced as a whole: written beside itself, flushed to the disk, renamed, the folder flushed. It
-  holds the old value or the new one, whenever the machine stops;
-- a damaged file is an error. Beginning anew in silence would lose or repeat data.
+- the file is replaced as a whole: a temporary file is written, flushed to the disk and renamed, and the
+  folder is flushed. After a crash the file holds the old value or the new one;
+- a damaged file is an error. Starting over silently would lose or repeat data.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What the file says."""
+    """The content of the file."""
 
-    #: the highest epoch that has written
+    #: the highest epoch that has written to it
     epoch: int = 0
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 
@@ -55,24 +55,24 @@ class _Content:
         value = json.loads(text)
         epoch, entries = value["epoch"], value["subscriptions"]
         if type(epoch) is not int or epoch < 0:
-            raise ValueError(f"{epoch!r} is no epoch")
+            raise ValueError(f"{epoch!r} is not an epoch")
         return cls(
             epoch, {client_id: _subscription(client_id, entry) for client_id, entry in entries.items()}
         )
 
 
 class FileCursorStore:
-    """Keeps subscriptions in a file; they survive a restart and the loss of power.
+    """Keeps subscriptions in a file; they survive a restart and a loss of power.
 
-    Guarantees: a reader sees the last whole write; writers of several processes on one machine do not mix; an
-    epoch older than the newest written one changes nothing. A newly elected server therefore writes its epoch
-    with `claim` before it reads. Does not guarantee anything across machines.
+    Guarantees: a reader sees the last complete write; writes of several processes on one machine do not
+    interleave; a write with an epoch older than the newest one changes nothing. A newly elected server
+    therefore writes its epoch with `claim` before it reads. Guarantees nothing across machines.
 
     Implements `actors.ports.CursorStore`.
 
     Args:
-        destination: name of the destination; it names the file.
-        folder: where the file lies; created if missing.
+        destination: name of the destination, from which the file's name is made.
+        folder: folder of the file; created if missing.
 
     Raises:
         ConfigError: the destination's name cannot name a file, or the folder cannot be created.
@@ -81,7 +81,7 @@ class FileCursorStore:
     def __init__(self, destination: str, folder: Path) -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
-                f"{destination!r} is no destination name.",
+                f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",
             )
         #: the file that holds the cursors
@@ -115,7 +115,7 @@ class FileCursorStore:
         return [subscription for _, subscription in sorted(self._read().subscriptions.items())]
 
     def save(self, subscription: Subscription, epoch: int) -> None:
-        """Write a subscription instead of the client id's last one.
+        """Write a subscription; it replaces the client id's last one.
 
         Raises:
             FencedError: a newer epoch has been seen; nothing was written.
@@ -164,7 +164,7 @@ class FileCursorStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold off other writers by a lock file beside: the data's own file is replaced."""
+        """Exclude other writers with a separate lock file, because the data file itself is replaced."""
         try:
             fd = open_lock(self._lock_file)
         except OSError as error:
@@ -179,10 +179,10 @@ class FileCursorStore:
 def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
     pattern, cursor = entry["filter"], entry["cursor"]
     if not isinstance(pattern, str):
-        raise TypeError(f"{pattern!r} is no filter")
+        raise TypeError(f"{pattern!r} is not a filter")
     dropped = entry.get("dropped", False) is True
     if cursor is None:
         return Subscription(client_id, pattern, None, dropped)
     if not isinstance(cursor, str):
-        raise TypeError(f"{cursor!r} is no cursor")
+        raise TypeError(f"{cursor!r} is not a cursor")
     return Subscription(client_id, pattern, GroupPosition.from_json(cursor), dropped)

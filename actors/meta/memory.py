@@ -1,4 +1,4 @@
-"""Cursors in memory: gone with the process."""
+"""Cursors in memory: lost when the process ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from merge.values.epoch import refuse_older
 
 
 class MemoryCursorStore:
-    """Keeps subscriptions as long as the process lives; a restart begins without any.
+    """Keeps subscriptions as long as the process lives; a restart begins with none.
 
     Implements `actors.ports.CursorStore`. Safe to use from several threads.
     """
@@ -34,7 +34,7 @@ class MemoryCursorStore:
             return [subscription for _, subscription in sorted(self._subscriptions.items())]
 
     def save(self, subscription: Subscription, epoch: int) -> None:
-        """Keep a subscription instead of the client id's last one.
+        """Keep a subscription; it replaces the client id's last one.
 
         Raises:
             FencedError: a newer epoch has been seen; nothing was changed.
@@ -54,7 +54,7 @@ class MemoryCursorStore:
             self._subscriptions.pop(client_id, None)
 
     def flush(self, epoch: int) -> None:
-        """Do nothing: there is nothing more durable than this."""
+        """Do nothing: memory is all that this store writes to."""
 
     def close(self) -> None:
         """Do nothing: whatever was saved is kept."""

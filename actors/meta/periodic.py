@@ -1,11 +1,12 @@
-"""Cursors in memory, written to another store each while: an ack does not wait for a disk or a quorum.
+"""Cursors in memory, written to another store periodically: an ack does not wait for a disk or a quorum.
 
 Rules:
-- only a cursor that went on waits. A new subscription, another filter, other shards and a removal are written
-  at once, and so is everything once the store has not answered for `OVERDUE_FLUSHES` whiles;
-- what waits belongs to its epoch: it is written under it, or never;
-- a write that was not answered may have been done: nothing older follows it, and the next one waits for the
-  store.
+- a save waits only if nothing but the cursor's positions changed. A new subscription, another filter, other
+  shards and a removal are written at once; so is everything once the store has not answered for
+  `OVERDUE_FLUSHES` flush intervals;
+- a waiting cursor is written under the epoch that it was saved in, or not at all;
+- a write without an answer may have been done: no older cursor is written after it, and the next write of
+  that client id waits for the store.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from merge.values.epoch import refuse_older
 
 _log = logging.getLogger(__name__)
 
-#: whiles after which a cursor that could not be written makes every further one wait for the store
+#: flush intervals after which saves of a cursor that could not be written wait for the store
 OVERDUE_FLUSHES = 5
 
 
 class PeriodicCursorStore:
-    """Keeps cursors in memory and flushes them to a store, periodically and in a hand-over in good order.
+    """Keeps cursors in memory and flushes them to a store, periodically and at an orderly hand-over.
 
-    Guarantees: what the store holds is a cursor that was saved here, and never an older one than before; an
-    older epoch's cursors do not reach it. Does not guarantee: that a saved cursor survives the end of the
-    process. What was acknowledged since the last flush comes twice then: that of `flush_s` seconds, and of
-    `OVERDUE_FLUSHES` times that at most while the store does not answer. Nothing is lost by it.
+    Guarantees: the store holds a cursor that was saved here, and never an older one than before; cursors of
+    an older epoch do not reach it. Does not guarantee that a saved cursor survives the end of the process.
+    What was acknowledged since the last flush is then delivered twice: that of `flush_s` seconds, or of at
+    most `OVERDUE_FLUSHES` times that while the store does not answer. Nothing is lost.
 
     Implements `actors.ports.CursorStore`. Safe to use from several threads.
 
     Args:
-        store: where to write.
+        store: the store to write to.
         flush_s: seconds between two flushes.
-        host: on a thread of which it writes.
+        host: starts the thread that writes.
     """
 
     def __init__(self, store: CursorStore, flush_s: float, host: Host = OS_HOST) -> None:
@@ -44,22 +45,22 @@ class PeriodicCursorStore:
         self._store = store
         self._flush_s = flush_s
         self._lock = host.lock()
-        #: held while the store is written, so that an older cursor never follows a newer one
+        #: held while the store is written, so that an older cursor is never written after a newer one
         self._writing = host.lock()
         self._epoch = 0
         #: what was saved last, by client id
         self._known: dict[str, Subscription] = {}
         #: client ids whose last save is not in the store, and since when, seconds of the host's clock
         self._waiting: dict[str, float] = {}
-        #: client ids of which it is not known whether a write at once was done
+        #: client ids whose last immediate write may or may not have been done
         self._unsure: set[str] = set()
-        #: why the store takes no more of this epoch
+        #: the error with which the store refused this epoch
         self._fenced: FencedError | None = None
         self._closing = host.event()
         self._thread = host.start(self._run, "cursor-flush")
 
     def claim(self, epoch: int) -> None:
-        """Claim the epoch at the store; what waits under an older one is forgotten. Raises as the store's."""
+        """Claim the epoch at the store, and forget what waits under an older one; errors as the store's."""
         with self._writing:
             self._store.claim(epoch)
             with self._lock:
@@ -71,12 +72,12 @@ class PeriodicCursorStore:
         return self._store.load()
 
     def save(self, subscription: Subscription, epoch: int) -> None:
-        """Keep a subscription, and see to it that the store gets it.
+        """Keep a subscription, and write it to the store, at once or with the next flush.
 
         Raises:
             FencedError: a newer epoch has been seen, here or by the last flush; nothing was kept.
-            CoordinatorUnavailable: the store has not answered for long. The cursor is kept, and written if
-                it answers again; saving again is harmless.
+            CoordinatorUnavailable: the store has not answered for long. The cursor is kept, and written when
+                the store answers again; saving again is harmless.
         """
         client_id = subscription.client_id
         with self._lock:
@@ -110,24 +111,31 @@ class PeriodicCursorStore:
                 self._written(client_id)
 
     def flush(self, epoch: int) -> None:
-        """Write what waits.
+        """Write the waiting cursors.
 
         Raises:
-            FencedError: a newer epoch has been seen, here or by the store; what waits is not written.
-            CanalGroupError: the store's refusal. What is not written goes on waiting.
+            FencedError: a newer epoch has been seen, here or by the store; nothing that waits is written.
+            CanalGroupError: the store refused. Cursors that were not written keep waiting.
         """
         with self._lock:
             self._check(epoch, "what waits")
         self._write_waiting()
 
     def close(self) -> None:
-        """Write what waits, and end; what cannot be written now comes twice, and the log says so."""
+        """Write the waiting cursors and stop.
+
+        If a cursor cannot be written, its rows are delivered again later; the log says so.
+        """
         self._closing.set()
         self._thread.join()
         try:
             self._write_waiting()
         except CanalGroupError as error:
-            _log.warning("cursors of %s not written, their rows come again: %s", sorted(self._waiting), error)
+            _log.warning(
+                "cursors of %s were not written, their rows will be delivered again: %s",
+                sorted(self._waiting),
+                error,
+            )
         self._store.close()
 
     # ---- inside
@@ -179,11 +187,11 @@ class PeriodicCursorStore:
             try:
                 self._write_waiting()
             except CanalGroupError as error:
-                _log.warning("cursors not written, tried again in %.1f s: %s", self._flush_s, error)
+                _log.warning("cursors were not written, next try in %.1f s: %s", self._flush_s, error)
 
 
 def _only_moved(before: Subscription, after: Subscription) -> bool:
-    """Return whether nothing but the places in the cursor changed."""
+    """Return whether only the positions in the cursor changed."""
     if before.cursor is None or after.cursor is None:
         return False
     if (before.filter, before.dropped) != (after.filter, after.dropped):

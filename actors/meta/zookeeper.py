@@ -14,19 +14,19 @@ from actors.ports import Subscription
 from merge.errors import ConfigError, UsageError
 from merge.values.position import GroupPosition
 
-#: bytes of one subscription's filter and cursor; a node, and a request to ZooKeeper, hold less than 1 MiB
-#: altogether
+#: limit of bytes of one subscription's filter and cursor together; a node, and a request to ZooKeeper, hold
+#: less than 1 MiB
 BYTES_MAX = 1_000_000
-#: bytes of a cursor unpacked; one that fits into a node is a tenth of that, whatever GTID sets it has
+#: limit of bytes of an unpacked cursor; one that fits into a node has a tenth of that, whatever its GTID sets
 UNPACKED_BYTES_MAX = 64 << 20
-#: bytes from which a cursor is compressed; a smaller one can be read in its node by people
+#: bytes from which a cursor is compressed; smaller ones stay readable for people
 COMPRESSED_FROM = 64 << 10
-#: how a compressed cursor begins; a plain one begins with a brace
+#: first bytes of a compressed cursor; a plain one begins with a brace
 _COMPRESSED = b"zlib\n"
 
 
 class FencedNodes(Protocol):
-    """What this store asks of ZooKeeper; `actors.coordination.connection.Connection` does it."""
+    """What this store needs from ZooKeeper; `actors.coordination.connection.Connection` implements it."""
 
     def read(self, path: str) -> bytes | None:
         """Return a node's data, or None if there is no such node."""
@@ -42,7 +42,7 @@ class FencedNodes(Protocol):
 
 
 class ClientNodes(Protocol):
-    """Where client ids have their nodes; `canal_group.zookeeper.tree.Tree` knows."""
+    """The paths of client ids' nodes; `canal_group.zookeeper.tree.Tree` implements it."""
 
     @property
     def destination(self) -> str:
@@ -59,13 +59,13 @@ class ZooKeeperCursorStore:
     """Keeps subscriptions in ZooKeeper, for every server that may be elected.
 
     Guarantees: each write is one transaction that also checks the server's epoch. Once a newer server is
-    elected, no older one's write can come through, however late it arrives.
+    elected, every write of an older one is refused, however late it arrives.
 
     Implements `actors.ports.CursorStore`.
 
     Args:
         nodes: the coordinator's connection; its session is shared.
-        tree: where the client ids are.
+        tree: paths of the client ids' nodes.
     """
 
     def __init__(self, nodes: FencedNodes, tree: ClientNodes) -> None:
@@ -86,7 +86,7 @@ class ZooKeeperCursorStore:
 
         Raises:
             CoordinatorUnavailable: ZooKeeper did not answer.
-            ConfigError: a cursor is none of ours, canal's own perhaps.
+            ConfigError: a cursor was not written by canal-group, but perhaps by canal.
         """
         names = filter(self._tree.is_client, self._nodes.children(self._tree.destination))
         found = map(self._load, names)
@@ -108,7 +108,7 @@ class ZooKeeperCursorStore:
         if size > BYTES_MAX:
             raise ConfigError(
                 f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
-                hint="It has very many shards, or GTID sets full of gaps, and was compressed already: keep"
+                hint="It has very many shards, or GTID sets with many gaps, and is compressed already. Keep"
                 " cursors in a file (`cursor: kind: file`).",
                 bytes=size,
                 bytes_max=BYTES_MAX,
@@ -120,7 +120,7 @@ class ZooKeeperCursorStore:
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one.
 
-        The consumer's epoch stays, and goes on growing.
+        The consumer's epoch stays, and continues to grow.
 
         Raises:
             FencedError: another epoch is current; nothing was written.
@@ -146,8 +146,8 @@ class ZooKeeperCursorStore:
             return Subscription(client_id, pattern.decode(), position, dropped)
         except (RecursionError, UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
-                f"{node} holds no subscription of ours ({error}).",
-                hint="Another program's destination has this name: choose another prefix or destination.",
+                f"{node} does not hold a subscription of canal-group ({error}).",
+                hint="Another program uses this destination: choose another prefix or destination.",
             ) from error
 
 
@@ -162,5 +162,5 @@ def _unpacked(data: bytes) -> bytes:
     unpacker = zlib.decompressobj()
     text = unpacker.decompress(data.removeprefix(_COMPRESSED), UNPACKED_BYTES_MAX)
     if not unpacker.eof:
-        raise ValueError(f"it is cut off, or becomes more than {UNPACKED_BYTES_MAX:,} bytes")
+        raise ValueError(f"it is cut off, or unpacks to more than {UNPACKED_BYTES_MAX:,} bytes")
     return text

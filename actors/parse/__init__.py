@@ -1,1 +1,1 @@
-"""Parse: binlog bytes become chunks. Knows sources and their binlogs, nothing of what becomes of the rows."""
+"""Parse: turns binlog bytes into chunks. It knows sources and binlogs, not what happens to the rows later."""

@@ -1,1 +1,1 @@
-"""The sink: which tables are kept and what they are called."""
+"""Sink: which tables are kept, and under which names."""

@@ -1,7 +1,8 @@
-r"""Routes: what a table is called in the merged stream.
+r"""Routes: the names of tables in the merged stream.
 
-Shards cut one logical table into many (`shop_3.orders_17`); a route gives all of them one name
-(`shop.orders`). Routes are tried in order and the first match wins; a table that none matches keeps its name.
+Sharding splits one logical table into many (`shop_3.orders_17`); a route gives all of them one name
+(`shop.orders`). Routes are tried in order and the first match wins. A table that no route matches keeps its
+name.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Route:
     r"""One renaming: names that `pattern` matches as a whole become `to`.
 
     Raises:
-        ConfigError: `pattern` is no regular expression, or `to` is no `schema.table` or refers to a group
+        ConfigError: `pattern` is no regular expression, `to` is no `schema.table`, or `to` refers to a group
             that `pattern` does not have.
     """
 
-    #: regular expression on `schema.table` as the source has it, upper and lower case alike
+    #: regular expression on `schema.table` as the source has it, case-insensitive
     pattern: str
     #: `schema.table`; `\1` or `\g<name>` stand for the pattern's groups
     to: str
@@ -45,28 +46,28 @@ class Route:
         except (ValueError, LookupError) as error:
             raise self._bad(f"({error})") from error
         if not re.fullmatch(r"[^.]+\..+", self.to):
-            raise self._bad("(no schema.table)")
+            raise self._bad("(it is no schema.table)")
 
     def apply(self, name: TableName) -> TableName | None:
         """Return the new name, or None if the route is not for this table.
 
         Raises:
-            ConfigError: the groups that matched leave no schema or no table name.
+            ConfigError: the new name has an empty schema or table.
         """
         groups = self._compiled.groups(str(name))
         if groups is None:
             return None
         schema, _, table = self._filled(groups).partition(".")
         if not schema or (name.table and not table):
-            raise self._bad(f"for {name} (it leaves '{schema}.{table}')")
+            raise self._bad(f"for {name} (the name would be '{schema}.{table}')")
         return TableName(schema, table)
 
     def _filled(self, groups: tuple[str, ...]) -> str:
-        """Return the target with groups in the places of their names and numbers; 0 is the whole name.
+        """Return the target with references replaced by their groups; group 0 is the whole name.
 
         Raises:
             LookupError: there is no such group.
-            ValueError: it has an escape that means nothing.
+            ValueError: the target has an invalid escape.
         """
         names = self._compiled.group_names
 

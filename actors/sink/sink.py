@@ -1,6 +1,6 @@
-"""The sink: which tables of a source are kept, and what they are called from here on.
+"""Sink: which tables of a source are kept, and under which names.
 
-Filters see the source's own names; everything behind the sink sees the routed ones.
+Filters see the source's own names; everything after the sink sees the routed ones.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from actors.sink.route import Route, routed
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName
 
-#: remembered answers; a source with more tables costs time for the ones that are seldom changed, not memory
+#: size of the cache of answers; for a source with more tables the rarely changed ones are computed again
 TABLES_MAX = 8192
 
 
 class Sink:
-    """Filters and routes of one group, asked once per table event.
+    """The filters and routes of one group; called once for each table map.
 
     Args:
         white: comma-separated regular expressions of wanted `schema.table`; empty: every table.
-        black: the same for tables that are not wanted; wins over `white`.
+        black: the same for tables that are not wanted; takes precedence over `white`.
         routes: new names, in order; the first match wins.
 
     Raises:
@@ -41,7 +41,7 @@ class Sink:
             table: as the source has it; empty for a statement on the schema as a whole.
 
         Raises:
-            ConfigError: a route leaves the table without a name.
+            ConfigError: a route gives the table an empty name.
         """
         return self._known(schema, table)
 

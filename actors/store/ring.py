@@ -4,8 +4,8 @@ A numpy ring of headers, its size a power of two, slot = `sequence & (size - 1)`
 
     ack <= get <= put       last sequence acknowledged, handed out, stored
 
-with the bytes up to each beside them. Rows stay in the chunks they came in; a chunk is freed when its last
-header is acknowledged.
+For each cursor the ring counts the bytes up to it. Rows stay in the chunks that they came in; a chunk is
+freed when its last header is acknowledged.
 
 Rules:
 
@@ -40,9 +40,9 @@ from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.names import Names
 from merge.values.position import Position
 
-#: what is gathered before it is handed out is this part of a ring: more would let the ring run full meanwhile
+#: a get that gathers waits for one of so many parts of a ring: with more the ring could fill up meanwhile
 MANY_PARTS = 4
-#: a part of a ring so large, handed out at once, is the mark of a source that has more
+#: one of so many parts of a ring, handed out at once, shows that the source has more
 MUCH_PARTS = 8
 
 
@@ -62,7 +62,7 @@ class RingBounds:
     size: int = 16_384
     #: bytes that one slot stands for: `size * memunit_bytes` bound the rows in memory mode
     memunit_bytes: int = 1_024
-    #: let a DDL leave alone
+    #: whether a DDL is handed out alone
     ddl_isolation: bool = False
 
     @property
@@ -73,7 +73,7 @@ class RingBounds:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A chunk, or a part of one, as it lies in the ring."""
+    """A chunk, or a part of one, in the ring."""
 
     #: sequence of the chunk's header `header_begin`
     first_sequence: int
@@ -88,7 +88,7 @@ class RingStore:
 
     Args:
         bounds: how much it holds.
-        host: whose threads use it.
+        host: makes its locks; its threads use the ring.
     """
 
     def __init__(self, bounds: RingBounds, host: Host = OS_HOST) -> None:
@@ -110,7 +110,7 @@ class RingStore:
         self._payload: deque[Stored] = deque()
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
-        #: where the last acknowledged header ends
+        #: position at which the last acknowledged header ends
         self._first_position: Position | None = None
         #: bytes of all headers up to each cursor
         self._put_bytes = self._get_bytes = self._ack_bytes = 0
@@ -165,18 +165,19 @@ class RingStore:
         rollback_generation: int | None = None,
         gather_s: float = 0.0,
     ) -> HeaderRun:
-        """Hand out the next headers, waiting so long, or until `wake`, for the first; none if none came.
+        """Hand out the next headers; wait for the first until a timeout or `wake`; none if none came.
 
         Args:
-            timeout_s: how long to wait; 0: not at all.
+            timeout_s: how long to wait, seconds; 0: not at all.
             items_max: bound on headers.
             rollback_generation: `rollback_generation` as it was when the caller learned that it may read;
-                None: whatever it is.
-            gather_s: how long to wait, beyond the first header, until there are many, or no room for more.
+                None: do not check it.
+            gather_s: how long to wait after the first header, seconds, until there are many, or no room for
+                more.
 
         Raises:
-            ShardUnavailable: the ring was closed, or rolled back for somebody else since
-                `rollback_generation`; nothing was handed out.
+            ShardUnavailable: the ring was closed, or was rolled back since `rollback_generation`; nothing was
+                handed out.
         """
         with self._lock:
             wakes = self._wakes
@@ -188,23 +189,23 @@ class RingStore:
                     lambda: self._closed or self._gathered() or self._wakes != wakes, gather_s
                 )
             if rollback_generation is not None and rollback_generation != self._rollback_generation:
-                raise ShardUnavailable("The ring store was rolled back meanwhile.", retry_after_s=0.1)
+                raise ShardUnavailable("The ring was rolled back while a get waited.", retry_after_s=0.1)
             if self._get == self._put:
                 self._check_open()
             return self._take(items_max)
 
     def is_much(self, run: HeaderRun) -> bool:
-        """Return whether so much was handed out at once that more is sure to come."""
+        """Return whether a run is so large that the source certainly has more."""
         return self._is_part(MUCH_PARTS, len(run), int(run.headers["bytes"].sum()))
 
     def _is_part(self, parts: int, items: int, size: int) -> bool:
-        """Return whether so much is at least one of so many parts of a full ring."""
+        """Return whether so many items or bytes are at least 1 / `parts` of a full ring."""
         if items * parts >= self._bounds.size:
             return True
         return self._bounds.mode is BatchMode.MEMORY and size * parts >= self._bounds.bytes_max
 
     def _gathered(self) -> bool:
-        """Return whether there are many headers to hand out, or no more can come."""
+        """Return whether there are many headers to hand out, or no room for more."""
         if self._is_part(MANY_PARTS, self._put - self._get, self._put_bytes - self._get_bytes):
             return True
         if self._put - self._ack >= self._bounds.size:
@@ -224,13 +225,13 @@ class RingStore:
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
     def ack(self, sequence: int, rollback_generation: int | None = None) -> None:
-        """Forget everything up to and with `sequence`, which was handed out.
+        """Forget everything up to and including `sequence`, which was handed out.
 
-        A sequence that is forgotten already changes nothing, and neither does one of an earlier turn.
+        A sequence that is forgotten already, or of an earlier rollback generation, changes nothing.
 
         Args:
             sequence: of a header.
-            rollback_generation: `rollback_generation` when the header was handed out; None: whatever it is.
+            rollback_generation: `rollback_generation` when the header was handed out; None: do not check it.
 
         Raises:
             UsageError: it was not handed out; nothing was changed.
@@ -240,12 +241,12 @@ class RingStore:
                 return
             if sequence > self._get:
                 raise UsageError(
-                    f"Sequence {sequence} cannot be acknowledged: {self._get} was the last handed out."
+                    f"Sequence {sequence} cannot be acknowledged: the last one handed out is {self._get}."
                 )
             if sequence <= self._ack:
                 return
             self._ack_bytes += int(self._between(self._ack, sequence)["bytes"].sum())
-            # Its slot is the next one to be written: what it says is kept.
+            # Keep the position: the header's slot may be overwritten from now on.
             self._first_position = self._position(sequence)
             self._ack = sequence
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
@@ -267,7 +268,7 @@ class RingStore:
             self._not_full.notify_all()
 
     def wake(self) -> None:
-        """End the waits of `get_within`: something beside the headers is new."""
+        """End the waits of `get_within`: there is news other than headers."""
         with self._lock:
             self._wakes += 1
             self._not_empty.notify_all()
@@ -283,8 +284,8 @@ class RingStore:
         with self._lock:
             if begin <= self._ack or end > self._put + 1:
                 raise UsageError(
-                    f"Sequences {begin} to {end} are not in the ring, "
-                    f"which holds {self._ack + 1} to {self._put + 1}."
+                    f"Sequences {begin} to {end} (exclusive) are not in the ring, "
+                    f"which holds {self._ack + 1} to {self._put + 1} (exclusive)."
                 )
             payload = list(self._payload)
         start = max(bisect_right(payload, begin, key=lambda stored: stored.first_sequence) - 1, 0)
@@ -301,7 +302,7 @@ class RingStore:
 
     @property
     def rollback_generation(self) -> int:
-        """Grows with each rollback: whose turn it is to read."""
+        """Count of rollbacks; it tells whether a caller may still read."""
         with self._lock:
             return self._rollback_generation
 
@@ -324,7 +325,7 @@ class RingStore:
             return self._put_bytes - self._ack_bytes
 
     def first_position(self) -> Position | None:
-        """Return where the last acknowledged header ends; None before the first acknowledgement."""
+        """Return the position at which the last acknowledged header ends; None before the first ack."""
         with self._lock:
             return self._first_position
 

@@ -1,13 +1,13 @@
-"""Rows on their way from a ring to the gateway: a range of a shard's sequences as Arrow IPC streams.
+"""Rows sent from a ring to the gateway: a range of a shard's sequences as Arrow IPC streams.
 
-A payload is an IPC stream of just the range, and one table in one schema version. Its rows are as in a chunk,
-but
+A payload is an IPC stream with the rows of that range, of one table in one schema version. Its rows are as in
+a chunk, except that
 
-- `_sequence` (int64, the ring's) stands in place of `_header`;
-- `before` is left out where no row's image before the change is wanted.
+- `_sequence` (int64, the ring's) replaces `_header`;
+- `before` is left out if no row's image before the change is wanted.
 
-It is written into memory that both ends see, or travels: all payloads of a range as the rows of one table,
-`STREAMS`, each a message of its own.
+A payload is written into shared memory, or sent. All payloads of a range are sent as the rows of one table,
+`STREAMS`, each as a message of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from merge.rows.assemble import ShardRows, ShardTable
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import ABSENT, Op, TableName
 
-#: slices that are smaller on average travel as one: a quiet source makes chunks of single transactions, and
-#: each record batch costs as much as many rows
+#: slices that are smaller on average are combined into one batch: a quiet source makes chunks of single
+#: transactions, and each record batch costs as much as many rows
 SMALL_ROWS = 1_024
 
 STREAMS = pa.schema(
@@ -40,19 +40,19 @@ STREAMS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of a range is wanted."""
+    """Which rows and columns of a range are wanted."""
 
-    #: the only table, without statements; None: all that `table_filter` names, and statements on them
+    #: the only table, without statements; None: every table that passes `table_filter`, and its statements
     table: TableName | None = None
-    #: whether images before the change are wanted of all rows, and not of deletes only
+    #: whether images before the change are wanted for all rows; False: for deletes only
     before: bool = True
-    #: the only columns of the tables that are wanted; None: all
+    #: the only columns that are wanted; None: all
     columns: tuple[str, ...] | None = None
     #: a reader's filter, see `merge.rows.table_filter`, by the names that consumers know; empty: every table
     table_filter: str = ""
 
     def matcher(self) -> Callable[[TableName], bool]:
-        """Return what tells whether a table is wanted, or a statement on it.
+        """Return a function that tells whether a table, or a statement on it, is wanted.
 
         Raises:
             ConfigError: the filter cannot be used.
@@ -112,7 +112,7 @@ def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Payload]:
 
 def message(payload: Payload) -> pa.RecordBatch:
     """Return a payload as one row of `STREAMS`."""
-    # Written once, into a block that fits: a sink that grows would copy its bytes again and again.
+    # Allocate the exact size: a growing sink would copy its bytes again and again.
     block = pa.allocate_buffer(payload.size())
     payload.write(block)
     offsets = pa.py_buffer(np.array([0, block.size], dtype=np.int64))
@@ -124,14 +124,14 @@ def message(payload: Payload) -> pa.RecordBatch:
 
 
 def read_message(message: pa.RecordBatch) -> tuple[TableName | None, pa.Buffer]:
-    """Return whose rows a row of `STREAMS` holds, and their stream."""
+    """Return the table that a row of `STREAMS` belongs to (None: statements), and its IPC stream."""
     schema, table, stream = (message.column(name)[0] for name in STREAMS.names)
     name = TableName(schema.as_py(), table.as_py()) if schema.is_valid else None
     return name, stream.as_buffer()
 
 
 def opened(streams: Iterable[tuple[TableName | None, pa.Buffer]]) -> ShardRows:
-    """Return the rows of payloads, by whose they are and their streams, without copying them."""
+    """Return the rows of payloads, given as pairs of table and IPC stream, without copying them."""
     tables: list[ShardTable] = []
     statements: pa.Table | None = None
     for name, stream in streams:
@@ -145,7 +145,7 @@ def opened(streams: Iterable[tuple[TableName | None, pa.Buffer]]) -> ShardRows:
 
 
 class _Slice(NamedTuple):
-    """Rows of a chunk's table, and the ring's sequence of the header of each."""
+    """Rows of a chunk's table, and for each row its header's sequence in the ring."""
 
     rows: pa.RecordBatch
     sequence: NDArray[np.int64]
@@ -160,7 +160,7 @@ def _slice(rows: pa.RecordBatch, part: Stored) -> _Slice:
 
 
 def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
-    """Return the statements on wanted tables; they are few, so names are looked at one by one."""
+    """Return the statements on wanted tables; they are few, so names are compared one by one."""
     schemas, tables = (statements.rows.column(name).to_pylist() for name in ("schema", "table"))
     wanted = [matches(TableName(*name)) for name in zip(schemas, tables, strict=True)]
     if all(wanted):
@@ -169,7 +169,7 @@ def _said(statements: _Slice, matches: Callable[[TableName], bool]) -> _Slice:
 
 
 def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:
-    """Return the rows of a table without the images before them, if nobody will look at those."""
+    """Return the rows of a table, without their images before the change if those are not wanted."""
     if wanted.before:
         needed = any(rows.column("before").null_count < rows.num_rows for rows, _ in slices)
     else:
@@ -184,7 +184,7 @@ def _thinned(slices: list[_Slice], wanted: Wanted) -> list[_Slice]:
 def _narrowed(slices: list[_Slice], columns: tuple[str, ...] | None) -> list[_Slice]:
     """Return the rows of a table with the wanted columns only.
 
-    Where images lack columns all of them stay: which ones is said by their places.
+    If images lack columns, keep all columns: the bitmap of absent columns refers to them by index.
     """
     names = slices[0].rows.schema.names
     if columns is None or any(name in names for name in ABSENT.values()):
@@ -202,7 +202,7 @@ def _narrowed(slices: list[_Slice], columns: tuple[str, ...] | None) -> list[_Sl
 def _struct_of(image: pa.StructArray, columns: tuple[str, ...]) -> pa.StructArray:
     kept = [place for place, each in enumerate(image.type) if each.name in columns]
     fields = [image.type[place] for place in kept]
-    # `field` heeds the offset of a slice, and not what is null as a whole.
+    # `field` respects the offset of a slice, but not the validity of the struct itself.
     arrays = [image.field(place) for place in kept]
     mask = image.is_null() if image.null_count else None
     if not fields:

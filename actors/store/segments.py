@@ -1,7 +1,7 @@
-"""Segments: shared memory that is lent to one reader, comes back, and is lent again.
+"""Segments: shared memory that is lent to one reader, given back, and lent again.
 
-Memory that is new to a process costs the kernel more than what is copied into it, so a segment is used again
-and again. Its reader can neither write to it nor change its size.
+Mapping new memory costs the kernel more than the copy into it, so segments are reused. The reader can neither
+write to a segment nor change its size.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 _log = logging.getLogger(__name__)
 
-#: the smallest has so many bytes, and each size is twice the one before: so rows of the next batch fit into
-#: what held those of the last. Pages that were never written to are no memory yet
+#: bytes of the smallest segment. Sizes double, so that the next batch's rows fit into a segment of the last
+#: one. Pages that were never written to take no memory
 SIZE_MIN_BYTES = 1 << 20
 #: <linux/fcntl.h>; Python does not know it
 _SEAL_FUTURE_WRITE = 0x10
@@ -27,14 +27,14 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | _SEAL_FUT
 class Segment:
     """A piece of shared memory."""
 
-    #: it is never that of another one of the same reader
+    #: unique among the segments of one reader
     number: int
     size: int
-    #: open, as long as the segment is kept
+    #: file descriptor, open as long as the segment is kept
     file: int = field(init=False)
-    #: its bytes, for us to write
+    #: its bytes, writable by this process only
     bytes: memoryview = field(init=False, repr=False)
-    #: whether the reader has the file
+    #: whether the reader has received the file
     known: bool = False
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Segment:
             os.ftruncate(self.file, self.size)
             mapped = mmap.mmap(self.file, self.size)
             try:
-                # Behind our own mapping, which stays writable.
+                # Seal after mapping: our own mapping stays writable.
                 fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, _SEALS)
             except OSError:
                 mapped.close()
@@ -54,7 +54,7 @@ class Segment:
         self.bytes = memoryview(mapped)
 
     def close(self) -> None:
-        """Give it back to the kernel, once the reader has let go of it, too."""
+        """Close the file; the kernel frees the memory once the reader has released it, too."""
         os.close(self.file)
 
 
@@ -62,7 +62,7 @@ class Segments:
     """The segments of one reader; used by one thread.
 
     Args:
-        bytes_max: what all of them together may hold, lent or not.
+        bytes_max: limit of bytes of all segments together, lent or not.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -73,7 +73,7 @@ class Segments:
         self._dropped: list[int] = []
 
     def lend(self, size: int) -> Segment | None:
-        """Return a segment of at least `size` bytes that nobody reads; None: there can be no more."""
+        """Return a free segment of at least `size` bytes; None if there can be no more segments."""
         fitting = min((each for each in self._free.values() if each.size >= size), key=_size, default=None)
         if fitting is None:
             fitting = self._made(max(SIZE_MIN_BYTES, 1 << (size - 1).bit_length()))
@@ -84,26 +84,26 @@ class Segments:
         return fitting
 
     def give_back(self, numbers: Iterable[int]) -> None:
-        """Note which of the lent ones the reader has let go of; others are passed over."""
+        """Take back the segments that the reader has released; ignore numbers that are not lent."""
         for number in numbers:
             segment = self._lent.pop(number, None)
             if segment is not None:
                 self._free[number] = segment
 
     def take_dropped(self) -> list[int]:
-        """Return the numbers of those that were given up since this was asked last."""
+        """Return the numbers of the segments that were closed since the last call."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def close(self) -> None:
-        """Give up all of them; what the reader has mapped stays with it until it lets go."""
+        """Close all segments; what the reader has mapped stays valid until it releases it."""
         for segment in (*self._free.values(), *self._lent.values()):
             segment.close()
         self._free.clear()
         self._lent.clear()
 
     def _made(self, size: int) -> Segment | None:
-        """Make one, in place of free ones if need be, the smallest first."""
+        """Make a segment; if the limit requires it, close free ones first, the smallest first."""
         if sum(map(_size, self._lent.values())) + size > self._bytes_max:
             return None
         held = sum(map(_size, (*self._free.values(), *self._lent.values())))
@@ -117,8 +117,8 @@ class Segments:
         try:
             return Segment(self._next_number, size)
         except OSError as error:
-            # A kernel without the seal, or a process without files or memory left: it is not asked again.
-            _log.warning("rows are sent, for there is no shared memory to lend them in: %s", error)
+            # The kernel lacks the seal, or the process has no files or memory left: do not try again.
+            _log.warning("no shared memory for rows, they are sent instead: %s", error)
             self._bytes_max = 0
             return None
 

@@ -1,7 +1,7 @@
 """Addresses: MariaDB's UUID, INET4 and INET6, from stored bytes to the text that MariaDB prints.
 
 Their table maps call them BINARY(16) and BINARY(4): only a table lookup knows what they are, and without one
-they stay bytes. In the binlog a UUID's bytes stand in the order of its text.
+they stay bytes. In the binlog a UUID's bytes are in the order of its text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAPPED, _COMPATIBLE = (0, 0, 0, 0, 0, 0xFFFF), (0, 0, 0, 0, 0, 0)
 
 
 def address_text(kind: str, stored: Any) -> Any:
-    """Return the text of a column of addresses; each value that differs is printed once.
+    """Return the text of a column of addresses; each distinct value is printed once.
 
     Args:
         kind: uuid, inet4 or inet6.

@@ -1,6 +1,6 @@
-"""Charset codecs: charsets that Python does not have, or reads otherwise than the servers do.
+"""Charset codecs: charsets that Python lacks, or decodes differently from the servers.
 
-What is here was asked of MySQL 9.7 and MariaDB 10.11, byte by byte, and both gave the same:
+The tables were queried from MySQL 9.7 and MariaDB 10.11, byte by byte, and both answered the same:
 `CONVERT(CONVERT(CHAR(n USING binary) USING charset) USING utf8mb4)`. Each is a codec of Python's, called
 `canal_group_` and the charset's name.
 """
@@ -60,7 +60,7 @@ _UPPER = {
         "\u2261\u00b1\u2265\u2264\u2320\u2321\u00f7\u2248\u00b0\u2219\u00b7\u221a\u207f\u00b2\u25a0\u00a0"
     ),
 }
-#: charset -> Python's codec, and the characters that the servers read otherwise
+#: charset -> Python's codec, and the characters that the servers decode differently
 _CORRECTED = {
     "cp866": ("cp866", {0xFC: "\u207f", 0xFD: "\u00b2"}),
     "greek": ("iso8859_7", {0xA1: "\u02bd", 0xA2: "\u02bc"}),
@@ -89,7 +89,7 @@ _EUC_FIRST, _CELLS = 0xA1, 94
 
 
 class Decode(Protocol):
-    """A codec's one direction that is needed."""
+    """The decoder of a codec, the only direction that is needed."""
 
     def __call__(self, data: Buffer, errors: str = ..., /) -> tuple[str, int]:
         """Return the text, and how many bytes were read."""

@@ -1,7 +1,7 @@
-"""Charsets: from the collation number in a table map to text.
+"""Charsets: from the collation number in a table map to a decoder of text.
 
-Collation numbers below 576 are common to MySQL and MariaDB or used by one of them only; MariaDB adds 1024 for
-its NOPAD variants, and counts its UCA 14 collations from 2048 on, 256 numbers a charset.
+Collation numbers below 576 mean the same on MySQL and MariaDB, or are used by one of them only. MariaDB adds
+1024 for its NOPAD variants, and numbers its UCA 14 collations from 2048 on, 256 for each charset.
 
 Source: `information_schema.COLLATIONS` of MySQL 9 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB
 10.11.
@@ -30,7 +30,7 @@ class Charset(NamedTuple):
     name: str
     #: Python's codec, or our own (`charset_codecs`); empty for bytes
     codec: str
-    #: most bytes of one character
+    #: largest number of bytes of one character
     width: int
 
 
@@ -45,7 +45,7 @@ codecs.register_error(_C1, _c1_for_undefined)
 
 
 def _eten_for_undefined(error: UnicodeError) -> tuple[str, int]:
-    """Decode seven characters of big5 that the servers have from ETEN, and Python in code page 950 only."""
+    """Decode seven characters of big5 that the servers take from ETEN, and Python has in cp950 only."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     pair = error.object[error.start : error.start + 2]
@@ -159,7 +159,7 @@ def charset_of(collation: int) -> Charset:
     """Return the charset of a collation number.
 
     Raises:
-        UnsupportedEvent: no server this project knows uses the number.
+        UnsupportedEvent: no known server uses the number.
     """
     if collation >= _UCA14:
         index = (collation - _UCA14) // 256
@@ -168,14 +168,14 @@ def charset_of(collation: int) -> Charset:
     found = _BY_COLLATION.get(collation - _NOPAD if collation > _NOPAD else collation)
     if found is None:
         raise UnsupportedEvent(
-            f"Collation number {collation} is not known.",
+            f"Collation number {collation} is unknown.",
             hint="Convert the column to utf8mb4, or leave its table out.",
         )
     return found
 
 
 def collation_of(charset: str) -> int:
-    """Return a collation number of a charset; that of `binary` for one that is not known."""
+    """Return a collation number of a charset; that of `binary` if the charset is unknown."""
     name = "utf8mb3" if charset == "utf8" else charset
     return _RANGES[name][0][0] if name in _RANGES else BINARY_COLLATION
 
@@ -184,7 +184,7 @@ def text_decoder(charset: Charset) -> tuple[str, str]:
     """Return the codec and the error handler that read a charset's text.
 
     Raises:
-        UnsupportedEvent: it is no charset of text.
+        UnsupportedEvent: the charset is not one of text.
     """
     if not charset.codec:
         raise UnsupportedEvent(

@@ -1,7 +1,7 @@
-"""Column types: what a column's stored values are, as the first part of a table map says it.
+"""Column types: how a column's values are stored, according to the first part of a table map.
 
-A type is a byte, and up to two bytes of metadata give its size. What the bytes leave open (names, signs,
-charsets, the values of ENUM and SET columns) stands in the optional part, see `table_metadata`.
+A type is a byte, and up to two bytes of metadata give its size. The optional part adds names, signs, charsets
+and the values of ENUM and SET columns, see `table_metadata`.
 
 Layout: `Table_map_event` in MySQL's rows_event.h; types likewise, in field_types.h.
 """
@@ -73,7 +73,7 @@ _META_SIZE = {
     ColumnType.DATETIME2: 1,
     ColumnType.TIME2: 1,
 }
-#: element types of a multi-valued index (TYPED_ARRAY) -> bytes of metadata behind the type
+#: element types of a multi-valued index (TYPED_ARRAY) -> bytes of metadata after the type
 _ELEMENT_META_SIZE: dict[int, int] = {
     ColumnType.VARCHAR: 3,
     ColumnType.NEWDECIMAL: 2,
@@ -88,9 +88,9 @@ _ELEMENT_META_SIZE: dict[int, int] = {
 #: bytes of the length before a TYPED_ARRAY's value
 _ARRAY_LENGTH_SIZE = 4
 _OLD_DECIMAL = 0
-_NEWER_HINT = "Types of newer servers are such; leave the table out."
+_NEWER_HINT = "The server may be newer than this version: leave the table out."
 _OLD_DECIMAL_HINT = (
-    "A DECIMAL of MySQL 4.1 or earlier, whose size is not logged: ALTER TABLE ... FORCE; rewrites it."
+    "This is a DECIMAL of MySQL 4.1 or earlier, whose size is not logged: ALTER TABLE ... FORCE; rewrites it."
 )
 
 
@@ -99,11 +99,11 @@ class Column:
     """A column as the rows of one table map hold it."""
 
     type: ColumnType
-    #: bytes at most (CHAR, BINARY, VARCHAR, VARBINARY), of the length (BLOB and the like) or of the value
-    #: (ENUM, SET)
+    #: most bytes of a value (CHAR, BINARY, VARCHAR, VARBINARY), bytes of the length (BLOB and the like), or
+    #: bytes of the value (ENUM, SET)
     size: int = 0
     precision: int = 0
-    #: digits behind the point: DECIMAL's scale, or the fraction of a second
+    #: digits after the point: DECIMAL's scale, or the fraction of a second
     decimals: int = 0
     name: str = ""
     unsigned: bool = False
@@ -112,7 +112,7 @@ class Column:
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...] = ()
     geometry: str = ""
-    #: uuid, inet4 or inet6: what a BINARY column's bytes are, on a server whose table maps do not say so
+    #: uuid, inet4 or inet6 if a lookup says so of a BINARY column; empty for other columns
     address: str = ""
 
 
@@ -121,22 +121,22 @@ def read_columns(types: bytes, cursor: ByteCursor, table: str) -> list[Column]:
 
     Args:
         types: a type byte per column.
-        cursor: stands at the metadata's size, and then behind the metadata.
+        cursor: positioned at the metadata's size; afterwards at the end of the metadata.
         table: its name, for errors.
 
     Raises:
         UnsupportedEvent: a column's type is not known.
-        CorruptEvent: no server has a column of such a size; or lengths do not fit.
+        CorruptEvent: a column's size is impossible, or lengths do not fit.
     """
     meta_end = cursor.packed() + cursor.at
     columns = [_column(number, cursor, table) for number in types]
     for place, column in enumerate(columns, start=1):
         if not _possible(column):
-            raise CorruptEvent(f"Column {place} of {table} is a {column.type.name} of no such size.")
+            raise CorruptEvent(f"Column {place} of {table} is a {column.type.name} of an impossible size.")
     if cursor.at != meta_end:
         raise UnsupportedEvent(
-            f"Columns of {table} are stored in a format that is not known.",
-            hint="Old temporal types with fractions are such: ALTER TABLE ... FORCE; rewrites them.",
+            f"Columns of {table} are stored in an unknown format.",
+            hint="They may be old temporal types with fractions: ALTER TABLE ... FORCE; rewrites them.",
         )
     return columns
 
@@ -170,7 +170,7 @@ def _column(number: int, cursor: ByteCursor, table: str) -> Column:  # noqa: PLR
 
 
 _LENGTHS = range(1, 5)
-#: the sizes that a type's metadata may give; types that are not named have none, or any
+#: the sizes that a type's metadata may give; types that are not listed have no size, or any
 _SIZES: dict[ColumnType, Container[int]] = {
     ColumnType.FLOAT: (4,),
     ColumnType.DOUBLE: (8,),
@@ -187,7 +187,7 @@ _FRACTION_MAX, _PRECISION_MAX, _SCALE_MAX = 6, 65, 30
 
 
 def _possible(column: Column) -> bool:
-    """Return whether a server can have a column of this size: decoders of rows rely on it."""
+    """Return whether a column of this size is possible; the decoders of rows rely on that."""
     if column.type in (ColumnType.TIMESTAMP2, ColumnType.DATETIME2, ColumnType.TIME2):
         return column.decimals <= _FRACTION_MAX
     if column.type is ColumnType.NEWDECIMAL:
@@ -197,7 +197,7 @@ def _possible(column: Column) -> bool:
 
 
 def _array_column(cursor: ByteCursor, table: str) -> Column:
-    """Return the hidden column of a multi-valued index: a JSON array, which some of MySQL 8.0 log."""
+    """Return the hidden column of a multi-valued index: a JSON array, which some versions of 8.0 log."""
     element = cursor.u8()
     if element not in _ELEMENT_META_SIZE:
         raise UnsupportedEvent(
@@ -208,7 +208,7 @@ def _array_column(cursor: ByteCursor, table: str) -> Column:
 
 
 def _string_column(kind: ColumnType, meta: bytes) -> Column:
-    """Return a CHAR, BINARY, ENUM or SET column; a length over 255 hides two bits in the type's byte."""
+    """Return a CHAR, BINARY, ENUM or SET column; two bits of a length over 255 are in the type's byte."""
     if meta[0] in (ColumnType.ENUM, ColumnType.SET):
         return Column(ColumnType(meta[0]), size=meta[1])
     return Column(kind, size=(((meta[0] << 4) & 0x300) ^ 0x300) + meta[1])

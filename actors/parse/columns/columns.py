@@ -1,11 +1,11 @@
 """Columns: from a table map's columns to typed Arrow fields, and from column buffers to Arrow arrays.
 
-`field_of` says what a column becomes, `plan_of` how `native.images` reads its stored values. `array_of` makes
-an Arrow array of the buffers filled, without a copy of what needs no conversion.
+`field_of` returns what a column becomes, `plan_of` how `native.images` reads its stored values. `array_of`
+turns the filled buffers into an Arrow array, and copies only what needs conversion.
 
-Lossless where Arrow allows it. Two kinds of values have no place in their type and are counted instead of
-raised: zero dates (any with a zero or impossible part) become null; text that is invalid in its own charset
-keeps its valid parts and gets U+FFFD for the rest.
+The conversion is lossless where Arrow allows it. Two kinds of values do not fit their type; they are counted
+and raise no error. Zero dates (with a zero or impossible part) become null. Text that is invalid in its own
+charset keeps its valid parts and gets U+FFFD for the rest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TEMPORAL: dict[ColumnType, tuple[str, Any]] = {
     ColumnType.TIMESTAMP: ("timestamp", pa.timestamp("us", tz="UTC")),
     ColumnType.TIMESTAMP2: ("timestamp", pa.timestamp("us", tz="UTC")),
 }
-#: temporal types without a fraction -> how they are stored with one, in old MariaDB
+#: old temporal types -> how old MariaDB stores them with a fraction
 _HIRES = {
     ColumnType.TIME: "time_hires",
     ColumnType.DATETIME: "datetime_hires",
@@ -69,13 +69,13 @@ _PADDED = {ColumnType.STRING, ColumnType.VAR_STRING}
 
 @dataclass(slots=True)
 class Losses:
-    """What was read and could not be handed on as it was, counted."""
+    """Counts of values and events that were lost or changed in decoding."""
 
     #: dates and times with a zero or impossible part, now null
     zero_dates: int = 0
     #: strings with bytes that their charset does not have
     invalid_text: int = 0
-    #: events of types that are not known here, which their server says may be ignored
+    #: events of unknown types that their server marked as ignorable
     ignored_events: int = 0
 
 
@@ -143,7 +143,7 @@ def _string_types(column: Column) -> tuple[str, Any]:
     if not binary:
         text_rule(charset)
     arrow = pa.binary() if binary else pa.utf8()
-    # The size of a compressed VARCHAR counts the byte that says how it is.
+    # The size of a compressed VARCHAR includes the byte that says how it is compressed.
     size = (column.size - (column.type is ColumnType.VARCHAR_COMPRESSED)) // charset.width
     match column.type:
         case ColumnType.BLOB | ColumnType.BLOB_COMPRESSED:
@@ -192,12 +192,12 @@ def plan_of(column: Column) -> ColumnPlan:  # noqa: C901, PLR0911 - one branch a
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What makes a column's buffers an array."""
+    """How a column's buffers become an array."""
 
     arrow: Any
-    #: how stored text becomes UTF-8; None for what is no text, or stands in UTF-8 already
+    #: how stored text becomes UTF-8; None for other types, and for text that is UTF-8 already
     text: TextRule | None = None
-    #: ENUM's values; index 0 is the empty string that stands for a value the ENUM does not have
+    #: ENUM's values; index 0 is the empty string, for a value that the ENUM does not have
     dictionary: Any = None
     #: see `Column.address`
     address: str = ""
@@ -216,10 +216,10 @@ class Reading:
 
 
 def array_of(reading: Reading, rows: int, buffers: ColumnBuffers, losses: Losses) -> Any:
-    """Return a column's buffers as an Arrow array; they are not copied.
+    """Return a column's buffers as an Arrow array; buffers are not copied unless text needs conversion.
 
     Args:
-        reading: the column's.
+        reading: how to read the column.
         rows: how many slots the buffers have.
         buffers: see `ColumnBuffers`.
         losses: where values that do not fit are counted.
@@ -273,9 +273,8 @@ class TableSchema:
             layout = Layout([plan_of(column) for column in table.columns])
         except ValueError as error:
             raise UnsupportedEvent(
-                f"Columns of {table.schema}.{table.table} are stored in a format that is not known "
-                f"({error}).",
-                hint="Types of newer servers are such; leave the table out.",
+                f"Columns of {table.schema}.{table.table} are stored in an unknown format ({error}).",
+                hint="The server may be newer than this version: leave the table out.",
             ) from error
         fields = fields_of(table)
         arrow = rows_schema(fields, json.dumps(list(table.primary_key)).encode())

@@ -1,8 +1,7 @@
 """Rows: the images in rows events, gathered as columns.
 
-`RowsBuilder` is given the rows events of one table version, one after the other, and gives back their record
-batch. The bytes are read by `native.images`; here stands what its faults are called, and how its buffers
-become Arrow arrays.
+`RowsBuilder` takes the rows events of one table version, one after the other, and returns their record batch.
+`native.images` reads the bytes; this module turns its faults into errors, and its buffers into Arrow arrays.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ _CORRUPT = {
     "truncated": "end inside a value",
     "bad_head": "contradict themselves in their fixed part",
     "bad_decimal": "hold a DECIMAL with digits over 9",
-    "bad_enum": "hold an ENUM index that is none of its column's",
+    "bad_enum": "hold an ENUM index that its column does not have",
     "bad_vector": "hold a VECTOR whose size is no multiple of 4",
     "bad_json": "hold a JSON value that cannot be read",
     "bad_difference": "hold a JSON difference that cannot be read, or does not fit its document",
-    "bad_moment": "hold a date or time with digits that none has",
+    "bad_moment": "hold a date or time with impossible digits",
     "bad_packed": "hold a compressed value that cannot be unpacked",
 }
 _OLD_POST_HEADER_SIZE = 6
 _OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 _OLD_TEMPORAL_HINT = (
-    "MariaDB may store fractions of its times in the format of old (mysql56_temporal_format=OFF, or a table "
-    "made before 10.1) and does not log their digits: with it ON, ALTER TABLE ... FORCE; rewrites the table. "
-    "Of files a server that has the table may tell them: name it as lookup."
+    "MariaDB may store fractions of its times in the old format (mysql56_temporal_format=OFF, or a table "
+    "made before 10.1) and does not log their digits. With it ON, ALTER TABLE ... FORCE; rewrites the table. "
+    "For files, name a server that has the table as lookup: it may know the digits."
 )
 _VECTOR_HINT = (
-    "MariaDB logs a VECTOR as VARBINARY, and a lookup says which of the two a column is now: if it became a "
-    "VECTOR after these rows were written, leave the table out, or read files without lookup."
+    "MariaDB logs a VECTOR as VARBINARY, and a lookup says which of the two a column is now. If it became a "
+    "VECTOR after these rows were written, leave the table out, or read the files without lookup."
 )
 
 
@@ -84,7 +83,7 @@ class RowsBuilder(RowBuffers):
             post_header_size: bytes of its fixed part, as the format description says.
             header: index of the transaction's header in the chunk.
             row_begin: ordinal of the event's first row in the transaction.
-            skip: rows at its beginning that were handed over before.
+            skip: how many rows at its beginning were handed over before.
 
         Returns:
             How many rows the event holds, skipped ones too.
@@ -92,41 +91,40 @@ class RowsBuilder(RowBuffers):
         Raises:
             UnsupportedEvent: a change inside a JSON document comes without the document, or the images are
                 too large; nothing was added.
-            CorruptEvent: the images do not fill the event, or are not what the table map says; nothing was
-                added.
+            CorruptEvent: the images do not fill the event, or contradict the table map; nothing was added.
         """
         op, version = _KINDS[event_type]
         id_size = 4 if post_header_size == _OLD_POST_HEADER_SIZE else 6
         return self.append(body, op, version, id_size, header, row_begin, skip)
 
     def refusal(self, fault: str, offset: int) -> DataError:
-        """Return what to raise for a fault at a byte of an event's body."""
+        """Return the error to raise for a fault at a byte of an event's body."""
         table = self._table.map
         rows = f"Rows of {table.schema}.{table.table}"
         if fault == "no_document":
             return UnsupportedEvent(
-                f"{rows} say what changed inside a JSON document, and not which document it was.",
+                f"{rows} say what changed inside a JSON document, but lack the document before the change.",
                 hint="SET GLOBAL binlog_row_image = FULL; or SET GLOBAL binlog_row_value_options = ''; "
-                "(any session may set them too), and start behind what is logged already.",
+                "(any session may set them too), and start after what is logged already.",
             )
         if fault == "value_options":
             return UnsupportedEvent(
-                f"{rows} are stored with a binlog_row_value_options that is not known.",
+                f"{rows} are stored with an unknown binlog_row_value_options.",
                 hint="SET GLOBAL binlog_row_value_options = ''; (any session may set it too), "
-                "and start behind what is logged already.",
+                "and start after what is logged already.",
             )
         if fault == "too_large":
             return _too_large(rows)
         if fault == "column_count":
             return CorruptEvent(
-                f"{rows} have another number of columns than their table map, which has {len(table.columns)}."
+                f"{rows} do not have the {len(table.columns)} columns that their table map has."
             )
         vague = any(column.type in _OLD_TEMPORAL and not column.decimals for column in table.columns)
         hint = _VECTOR_HINT if fault == "bad_vector" else _OLD_TEMPORAL_HINT if vague else ""
-        return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} behind the event's header).", hint=hint)
+        return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} after the event's header).", hint=hint)
 
     def finish(self) -> Any:
-        """Return the gathered rows as one record batch, see `merge.values.chunk`; the builder is used up.
+        """Return the gathered rows as one record batch, see `merge.values.chunk`; call it once, at the end.
 
         Raises:
             UnsupportedEvent: a column's text has more than 2 GiB.

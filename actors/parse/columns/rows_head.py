@@ -1,4 +1,4 @@
-"""Rows head: the fixed part of a rows event, which says what its images hold before any is read.
+"""Rows head: the fixed part of a rows event, which says what its images hold.
 
 Layout: `Rows_event` in MySQL's rows_event.h.
 """
@@ -18,7 +18,7 @@ _EXTRA_DATA_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class RowsHead:
-    """The fixed part of a rows event: what its images are, before any is read."""
+    """The fixed part of a rows event: what its images hold."""
 
     table_id: int
     column_count: int

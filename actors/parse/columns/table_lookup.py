@@ -1,4 +1,4 @@
-"""Table lookup: who says what a table map does not; see `unnamed_tables`."""
+"""Table lookup: answers what a table map does not say; see `unnamed_tables`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class ColumnFacts(NamedTuple):
-    """What a server says of a column."""
+    """What a server says about a column."""
 
     name: str
     unsigned: bool
@@ -25,13 +25,13 @@ class ColumnFacts(NamedTuple):
 
 
 class TableLookup(Protocol):
-    """Knows tables as they are now, or were."""
+    """Describes tables as they are now, or were."""
 
     def columns(self, schema: str, table: str) -> Sequence[ColumnFacts] | None:
         """Return a table's columns in order; None if the table is not known."""
 
     def forget(self) -> None:
-        """Forget what was said so far: a definition was changed."""
+        """Forget the answers so far, because a definition was changed."""
 
 
 class NoLookup:

@@ -1,9 +1,9 @@
-"""Table maps: what a TABLE_MAP event says of the rows that follow it.
+"""Table maps: what a TABLE_MAP event says about the rows that follow it.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
-the primary key, as they were when the rows were written. That is the schema that a stream uses: the source's
-current one may be newer than the rows. What table maps have no place for, and what those of files lack, is
-put in by `unnamed_tables`.
+the primary key, as they were when the rows were written. A stream uses that schema, because the source's
+current one may be newer than the rows. `unnamed_tables` adds what table maps cannot say, and what those of
+files lack.
 
 Layout: `Table_map_event` in MySQL's rows_event.h.
 """
@@ -54,14 +54,15 @@ def parse_table_map(
 
     Args:
         body: the event without header and checksum.
-        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset, and MySQL's
-            vectors.
+        mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
+            counts vectors among them.
         post_header_size: as the format description says.
-        names_needed: whether an event without its columns' names is refused.
+        names_needed: whether an event without column names is refused.
 
     Raises:
         UnsupportedEvent: the event names no columns, or a column's type is not known.
-        CorruptEvent: lengths do not fit, a column's size is none of its type's, or two columns have one name.
+        CorruptEvent: lengths do not fit, a column's size is impossible for its type, or two columns have one
+            name.
     """
     cursor = ByteCursor(body, post_header_size)
     schema = cursor.take(cursor.u8()).decode("utf-8")
@@ -75,8 +76,8 @@ def parse_table_map(
     named = len(metadata.names) == len(columns)
     if names_needed and not named:
         raise UnsupportedEvent(
-            f"The rows of {schema}.{table} come without their columns' names.",
-            hint="SET GLOBAL binlog_row_metadata = FULL; and start behind what is logged already.",
+            f"The rows of {schema}.{table} come without column names.",
+            hint="SET GLOBAL binlog_row_metadata = FULL; and start after what is logged already.",
         )
     if named and len(set(metadata.names)) != len(metadata.names):
         raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")

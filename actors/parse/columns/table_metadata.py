@@ -1,8 +1,8 @@
-"""Table metadata: the optional part of a table map, and what it makes of the columns.
+"""Table metadata: the optional part of a table map, and what it adds to the columns.
 
 How much of it there is depends on the server: all with `binlog_row_metadata=FULL`, signs and charsets with
-MINIMAL, nothing before MySQL 8.0 and MariaDB 10.5. Columns are counted per field: a bit of signs per number,
-a charset per string, and so on, in the order of the columns that have one.
+MINIMAL, nothing before MySQL 8.0 and MariaDB 10.5. Each field has entries only for the columns that it
+applies to, in their order: a sign bit for each number, a charset for each string, and so on.
 
 Layout: `Table_map_event::Optional_metadata_fields` in MySQL's rows_event.h.
 """
@@ -79,7 +79,7 @@ class _Collations:
 
 @dataclass(slots=True)
 class TableMetadata:
-    """The optional part as it was read; a field that is not there is empty."""
+    """The optional part as it was read; a missing field is empty."""
 
     names: list[str] = field(default_factory=list)
     signs: bytes = b""
@@ -149,13 +149,13 @@ def _value_lists(part: ByteCursor) -> Iterator[tuple[bytes, ...]]:
 
 
 def described(columns: list[Column], metadata: TableMetadata, *, mariadb: bool) -> list[Column]:
-    """Return columns with what the optional part says of each.
+    """Return columns with what the optional part says about each.
 
     Args:
         columns: as the first part of the table map says.
         metadata: the optional part.
-        mariadb: whether MariaDB wrote it: its geometry columns count among those with a charset, and MySQL's
-            vectors.
+        mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
+            counts vectors among them.
     """
     if len(metadata.names) == len(columns):
         named = zip(columns, metadata.names, strict=True)
@@ -185,7 +185,7 @@ def _with_collations(columns: list[Column], kinds: set[ColumnType], collations: 
 
 
 def _with_values(columns: list[Column], metadata: TableMetadata) -> list[Column]:
-    """Give ENUM and SET columns their values, which stand in the column's own charset."""
+    """Give ENUM and SET columns their values, decoded from the column's own charset."""
     enums, sets, geometries = iter(metadata.enum_values), iter(metadata.set_values), iter(metadata.geometries)
     described = []
     for column in columns:

@@ -1,8 +1,8 @@
-"""Text: a column's stored strings, in whatever charset, as UTF-8.
+"""Text: a column's stored strings, in any charset, as UTF-8.
 
-A column is looked at as a whole: if all of it is ASCII, or UTF-8 that is valid, its bytes are the text and
-are not copied. Single-byte charsets are converted by a table. Only what is left, text in other charsets and
-columns with invalid bytes in them, is decoded value by value.
+A column is checked as a whole: if all of it is ASCII or valid UTF-8, its bytes are used without a copy.
+Single-byte charsets are converted with a table. Only other charsets, and columns with invalid bytes, are
+decoded value by value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _ASCII = bytes(range(128))
 class TextRule:
     """How text in one charset becomes UTF-8."""
 
-    #: Python's codec and the error handler that reads what the servers accept
+    #: Python's codec, and the error handler that decodes what the servers accept
     codec: str
     errors: str
-    #: whether bytes below 128 are ASCII, wherever they stand alone
+    #: whether single bytes below 128 are ASCII
     ascii: bool
-    #: per byte its UTF-8, lowest first, and its length in the highest byte, 0 if undefined: 256 u32,
+    #: for each byte its UTF-8, lowest first, and its length in the highest byte, 0 if undefined: 256 u32,
     #: little-endian; empty unless each byte is a character
     table: bytes
 
@@ -71,9 +71,9 @@ def text_array(rule: TextRule, rows: int, buffers: ColumnBuffers) -> tuple[Any, 
     An invalid value keeps its valid parts and gets U+FFFD for the rest.
 
     Args:
-        rule: of the column's charset.
+        rule: the rule of the column's charset.
         rows: how many values.
-        buffers: the column's, of values of any size.
+        buffers: the column's buffers, of values of any size.
 
     Raises:
         OverflowError: the text has more than 2 GiB.

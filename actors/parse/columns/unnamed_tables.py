@@ -1,21 +1,21 @@
-"""Unnamed tables: what table maps do not say, their columns' names above all, completed as somebody knows.
+"""Unnamed tables: adds what table maps do not say, above all column names.
 
 Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
 keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
-them, because the tables of its server may have changed since. Of files an operator may know better, and else
-the bytes say what they say by themselves:
+them, because the tables of its server may have changed since. For files an operator may name a lookup.
+Without one:
 
 - columns are called @1, @2 and so on, as mysqlbinlog calls them;
 - numbers without a known sign are signed;
 - ENUM and SET without their values are numbers: an ENUM's place in its list, a SET's bits;
 - strings without a known charset are binary, which loses nothing.
 
-No table map of MariaDB's says that a BINARY column is a UUID, an INET4 or an INET6, that a VARBINARY column
-is a VECTOR, nor how many digits of fractions the temporal types of old have (`mysql56_temporal_format=OFF`,
-and up to 10.0): that comes from a lookup too, also where columns are named, and for live streams as well: of
-a column that is still called so, and whose type now is of the size that the table map says. Without a lookup
-addresses and vectors are bytes, and such times have no fraction. What a lookup says is of now: see
-docs/lookups.md. A VECTOR of MySQL's has a type of its own.
+MariaDB's table maps never say that a BINARY column is a UUID, an INET4 or an INET6, that a VARBINARY column
+is a VECTOR, or how many fraction digits the old temporal types have (`mysql56_temporal_format=OFF`, and up to
+10.0). A lookup supplies this too, for files and live streams, whether columns are named or not. It is used
+for a column that still has its name, and whose present type has the size in the table map. Without a lookup,
+addresses and vectors are bytes, and such times have no fraction. A lookup describes the present: see
+docs/lookups.md. MySQL's VECTOR has a type of its own.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMa
 
     Args:
         table: a table map, with names or without.
-        lookup: who is asked for what it does not say. About a map without names, an answer with another
-            number of columns is of another version of the table, and is not used.
+        lookup: answers what the map does not say. For a map without names, an answer with another number of
+            columns describes another version of the table, and is not used.
         mariadb: whether MariaDB wrote it.
     """
     if table.named:
@@ -105,7 +105,7 @@ def _may_be_vector(column: Column) -> bool:
 
 
 def _sharpened(column: Column, fact: ColumnFacts) -> Column:
-    """Return a column of MariaDB's with what its table map has no place for."""
+    """Return a column of MariaDB with what its table map cannot say."""
     if column.type in _OLD_TEMPORAL:
         return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
     if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
@@ -120,6 +120,6 @@ def _bare(column: Column, name: str, *, charsets_known: bool) -> Column:
     if kind in (ColumnType.ENUM, ColumnType.SET) and not column.values:
         return Column(_WHOLE_BY_SIZE[column.size], name=name, unsigned=True)
     if kind in (ColumnType.STRING, ColumnType.VAR_STRING) and not charsets_known:
-        # Stored like a VARCHAR, which is not filled up to its length: whether it should be is not known.
+        # Read it like a VARCHAR, which is not padded: whether it should be padded is unknown.
         return Column(ColumnType.VARCHAR, size=column.size, name=name)
     return replace(column, name=name)

@@ -1,19 +1,20 @@
 """Binlog files: binlogs and relay logs on a disk, read by the same decoder as those of a server.
 
-A file begins with four bytes of magic and goes on event after event; the files of one server follow each
-other by number. They are read in blocks, off which the fast path takes what is usual; what is held is a
-block, or one event that is larger, and the chunk that is being gathered.
+A file is four bytes of magic and then one event after another; the files of one server are numbered in
+order. Files are read in blocks, from which the fast path takes the usual events. Memory holds one block (or
+one larger event) and the chunk that is being gathered.
 
 How a file may end:
 
-- in a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
-- inside an event or a transaction, and its format description says that it is in use: the server writes it
-  now, or crashed while it did. What is not complete did not happen, or not yet; `tails` names it. An event
-  whose length contradicts its place is damage all the same, see `file_tail`;
-- inside an event or a transaction otherwise: it was cut off. That is an error, after everything before it.
+- with a ROTATE or STOP event, or after any other whole event between transactions: the next file follows;
+- inside an event or a transaction, while its format description says that it is in use: the server is still
+  writing it, or crashed. The incomplete part did not happen, or not yet; `tails` names it. An event whose
+  length contradicts its offset is an error nevertheless, see `file_tail`;
+- inside an event or a transaction otherwise: it was cut off. That is an error, raised after everything before
+  it was yielded.
 
-A relay log holds the events of its replica's source. Places in it are its own, and its transactions may go on
-in the next file.
+A relay log holds the events of its replica's source. Its offsets are its own, and its transactions may
+continue in the next file.
 
 Layout: "Binary log file" and "Relay log" in MySQL's internals manual.
 """
@@ -40,7 +41,7 @@ from merge.errors import CorruptEvent, DataError, UnsupportedEvent, UsageError
 from merge.values.chunk import Chunk
 from merge.values.position import Position, file_order
 
-#: MySQL's magic of a file encrypted by `binlog_encryption`
+#: how a file encrypted by MySQL's `binlog_encryption` begins
 _ENCRYPTED_MAGIC = b"\xfdbin"
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -48,8 +49,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def files_in(folder: Path) -> list[Path]:
     """Return the binlog files of a folder in their server's order.
 
-    Those are all numbered files of a name of which one begins like a binlog: one that does not, between
-    others, is an error when it is read. Other files are left out.
+    A name counts if at least one of its numbered files begins like a binlog. All numbered files of that name
+    are returned; one that is no binlog raises an error when it is read. Other files are left out.
 
     Raises:
         UsageError: there are none, or they have more than one name: two logs, or two servers.
@@ -62,10 +63,10 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def require_one_name(where: str, names: Sequence[str]) -> None:
-    """Return if the binlogs at a place have one name.
+    """Return if the binlogs in a folder have one name.
 
     Args:
-        where: the place: a folder or a pattern.
+        where: the folder or pattern, for the message.
         names: of the binlogs there, without their numbers.
 
     Raises:
@@ -76,17 +77,17 @@ def require_one_name(where: str, names: Sequence[str]) -> None:
     found = f"binlogs of {len(names)} names: {', '.join(names)}" if names else "no binlogs"
     raise UsageError(
         f"{where} holds {found}.",
-        hint="Expected files such as mysql-bin.000001, of one name.",
+        hint="Expected binlog files of one name, such as mysql-bin.000001 and mysql-bin.000002.",
         found=len(names),
     )
 
 
 def gap_in(files: Sequence[Path], begin: int = 0) -> int | None:
-    """Return the index of the first file after `begin` whose number does not follow; None: all do.
+    """Return the index of the first file after `begin` whose number is not the next one; None if all are.
 
     Args:
         files: in the order of their numbers.
-        begin: index from which on the numbers matter.
+        begin: index of the first file to compare.
     """
     numbers = [file_order(path.name)[1] for path in files]
     gaps = (place for place in range(begin + 1, len(files)) if numbers[place] != numbers[place - 1] + 1)
@@ -105,12 +106,12 @@ class BinlogFiles:
         files: in the order in which they were written.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
-        lookup: who is asked for what table maps do not say, see `unnamed_tables`.
-        start: where to begin; files before it are to be left out. Default: at the first file's beginning.
-        count_packed: whether `events` counts those inside transaction payloads too, which are unpacked once
-            more for it.
-        verbatim: whether statements whose rows are not in the files (`binlog_format` STATEMENT or MIXED, or
-            an XA COMMIT) are handed on as text, and likewise a ROLLBACK of rows that are. Else they are
+        lookup: answers what table maps do not say, see `unnamed_tables`.
+        start: where to begin; do not pass files before it. Default: at the first file's beginning.
+        count_packed: whether `events` also counts the events inside transaction payloads; this unpacks each
+            payload once more.
+        verbatim: whether to hand on as text the statements whose rows are not in the files (`binlog_format`
+            STATEMENT or MIXED, or an XA COMMIT), and a ROLLBACK of rows that are in them. Else they are
             refused.
     """
 
@@ -150,22 +151,22 @@ class BinlogFiles:
 
     @property
     def prepared(self) -> int:
-        """How many XA transactions stand prepared: their rows come when they commit, in a later file."""
+        """How many XA transactions are prepared: their rows come when they commit, in a later file."""
         return self._decoder.prepared
 
     @property
     def tails(self) -> Sequence[FileTail]:
-        """What the files that are in use end in, of those that were read."""
+        """The incomplete ends of the files that were read and are marked in use."""
         return self._tails
 
     @property
     def created(self) -> Mapping[str, int]:
-        """When the files that were read were created, see `BinlogDecoder.created`."""
+        """Creation times of the files that were read, see `BinlogDecoder.created`."""
         return self._decoder.created
 
     @property
     def losses(self) -> Losses:
-        """What could not be handed on as it was, since the beginning."""
+        """What was lost or changed in decoding since the beginning."""
         return self._builder.losses
 
     def __iter__(self) -> Iterator[Chunk]:
@@ -173,7 +174,7 @@ class BinlogFiles:
 
         Raises:
             CorruptEvent, UnsupportedEvent: with file and offset; every whole transaction before was yielded.
-            PositionPurged: an XA transaction commits whose rows are in none of the files.
+            PositionPurged: an XA transaction commits, but none of the files holds its rows.
             UsageError: a file cannot be opened.
         """
         in_use = False
@@ -188,7 +189,7 @@ class BinlogFiles:
         yield from self._flush_whole()
 
     def _flush_whole(self) -> Iterator[Chunk]:
-        """Yield what is gathered, without a transaction that did not end and was not handed over in part."""
+        """Yield what is gathered; drop an open transaction unless a part of it was handed over."""
         if self._builder.in_transaction:
             self._builder.discard()
         yield from self._flush()
@@ -224,7 +225,7 @@ class BinlogFiles:
         return in_use
 
     def _note_tail(self, file: int) -> None:
-        """Take note of what a file that is in use ends in."""
+        """Record the incomplete end of a file that is in use."""
         decoder = self._decoder
         try:
             tail = file_tail(
@@ -240,7 +241,7 @@ class BinlogFiles:
             self._tails.append(tail)
 
     def _feed(self, event: bytes) -> bool:
-        """Read an event; return whether it says that its file is in use."""
+        """Read an event; return whether it marks its file as in use."""
         decoder = self._decoder
         kind = decoder.feed(event)
         self._unusual[kind] += 1
@@ -253,7 +254,7 @@ class BinlogFiles:
         magic = file.read(len(MAGIC))
         if magic == MAGIC:
             return
-        error: DataError = CorruptEvent("The file is no binlog: it does not begin like one.")
+        error: DataError = CorruptEvent("The file is not a binlog: its first bytes are not a binlog's.")
         if magic == _ENCRYPTED_MAGIC:
             error = UnsupportedEvent(
                 "The file is encrypted.", hint="Read it from its server, which sends events decrypted."
@@ -267,7 +268,7 @@ class BinlogFiles:
         try:
             event = arrived.take()
         except ValueError as error:
-            self._refuse(CorruptEvent(f"There cannot be {error}."))
+            self._refuse(CorruptEvent(f"The file is damaged: there cannot be {error}."))
         if event is not None:
             return event
         arrived.make_room()

@@ -1,13 +1,13 @@
 """File tail: the bytes at the end of a binlog file that are no whole event.
 
-The server that writes a file marks it as in use. What comes after its last whole event is then an event that
-is being written, or that a crash left incomplete; it did not happen, or not yet. A damaged length looks the
-same: the event seems to reach beyond the end of the file, and all that follows would be dropped silently. The
-header tells the two apart. It says how long the event is and, in `log_pos`, where it ends, and a server
-writes both before anything else of the event. Where they contradict each other, the file is damaged.
+The server that writes a file marks it as in use. After its last whole event comes an event that is being
+written, or that a crash left incomplete; it did not happen, or not yet. A damaged length looks the same: the
+event seems to reach beyond the end of the file, and everything after it would be dropped silently. The header
+tells the two cases apart. It holds the event's length and, in `log_pos`, its end; a server writes both before
+the rest of the event. If they contradict each other, the file is damaged.
 
-`log_pos` says nothing of a relay log, whose events have the places of the source's binlog, and nothing where
-it is 0. Layout: an event's header, see `actors.parse.formats.events`.
+`log_pos` is not checked in a relay log, whose events carry offsets of the source's binlog, nor where it is 0.
+Layout: an event's header, see `actors.parse.formats.events`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _WRAP = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class FileTail:
-    """What a file that is in use ends in, if not between two transactions."""
+    """The incomplete end of a file that is in use."""
 
     file: str
     #: end of the last whole event
     offset: int
     #: bytes after that
     size: int
-    #: of the event that they begin; None: too few to say
+    #: header of the incomplete event; None if there are too few bytes for one
     header: EventHeader | None
-    #: whether a transaction has begun before and not ended
+    #: whether a transaction before the end has begun and not ended
     in_transaction: bool
 
     def __str__(self) -> str:
-        """Return a sentence: where the file ends, and why that is no damage."""
+        """Return where the file ends, and why that is no damage, as sentences."""
         where = f"{self.file} is marked in use and ends at {self.offset + self.size}"
         if not self.size:
             what = f"{where} inside a transaction"
@@ -62,7 +62,7 @@ def file_tail(file: int, name: str, offset: int, *, relay_log: bool, in_transact
         in_transaction: whether a transaction has begun and not ended.
 
     Raises:
-        CorruptEvent: the tail is no event that is being written: its header contradicts itself.
+        CorruptEvent: the header of the incomplete event contradicts itself, so the file is damaged.
     """
     size = max(0, os.fstat(file).st_size - offset)
     if not size and not in_transaction:
@@ -73,8 +73,8 @@ def file_tail(file: int, name: str, offset: int, *, relay_log: bool, in_transact
         end = offset + header.size
         if (end - header.log_pos) % _WRAP:
             raise CorruptEvent(
-                f"The event says that it has {header.size} bytes, to {end}, and that it ends at "
-                f"{header.log_pos} (modulo 2^32).",
+                f"The event's length of {header.size} bytes makes it end at {end}, but its header says "
+                f"that it ends at {header.log_pos} (modulo 2^32).",
                 hint="The file is damaged here. Copy it from its server again; what follows was not read.",
             )
     return FileTail(name, offset, size, header, in_transaction)

@@ -1,12 +1,13 @@
-"""Files reader: binlog files on a disk as a shard's source, to their end or for as long as new ones come.
+"""Files reader: binlog files on a disk as a shard's source, to their end or for as long as new ones appear.
 
-The files are read in their server's order, and each transaction reaches the listener once. At their end
-nothing comes any more, and the promise says so: it is the end of time, and other shards go on. A reader that
-follows promises nothing: what the next file will hold is not known before it is there, and until then the
-others wait. Following, it reads on when the last file has grown or the next one of the sequence is there;
-numbers are not passed over.
+The files are read in their server's order, and each transaction reaches the listener once.
 
-Only numbered files are a source: their names are places that compare.
+Without `follow`, nothing comes after the last file. The reader then reports the end of time as its low
+watermark, so that the other shards continue. With `follow` it reports no low watermark: what the next file
+will hold is unknown until it exists, and until then the other shards wait. It continues when the last file
+has grown, or when the next number of the sequence exists; it never skips a number.
+
+Only numbered files are a source, because their names can be compared.
 """
 
 from __future__ import annotations
@@ -45,28 +46,28 @@ from merge.values.position import Position, file_order
 
 _log = logging.getLogger(__name__)
 
-#: how often a reader that follows looks for more, seconds
+#: interval at which a reader that follows looks for more, seconds
 _LOOK_EVERY_S: Final = 0.5
-#: how long a reader waits for files, or a server to look tables up, that are not there, seconds
+#: wait before the next try if the files, or the server for lookups of tables, are not available, seconds
 _RETRY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """Which files a shard is."""
+    """The files that a shard is read from."""
 
     #: the shard's name within its group
     name: str
-    #: a file, a folder, or a pattern of the shell
+    #: a file, a folder, or a shell pattern
     files: str
     #: whether to wait for more at their end
     follow: bool = False
-    #: the server that is asked for what the files do not say of tables; None: nobody is
+    #: the server that describes tables where the files do not; None: no server
     lookup: SourceAddress | None = None
 
     @property
     def place(self) -> str:
-        """Where the files are, for people."""
+        """The file, folder or pattern, for messages."""
         return self.files
 
 
@@ -77,10 +78,10 @@ class FilesReader:
         source: the files.
         select: which tables are decoded and under which name.
         limits: when a chunk is full.
-        listener: who is told.
+        listener: receives what is read.
     """
 
-    #: files do not say whose they are
+    #: empty: files do not name their server
     server = ""
 
     def __init__(self, source: FilesSource, select: Select, limits: Limits, listener: Listener) -> None:
@@ -89,19 +90,19 @@ class FilesReader:
         self._limits = limits
         self._listener = listener
         self._stopped = threading.Event()
-        #: what files that are in use ended in when they were last read
+        #: the incomplete ends of files that were in use when they were last read
         self._tails: Sequence[FileTail] = ()
-        #: where to go on: behind the last chunk that was handed over; None: not known yet
+        #: where to continue: after the last chunk that was handed over; None if it is not known yet
         self.position: Position | None = None
-        #: when the files that were read were created; an entry a file
+        #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on (None: from the first file's beginning), then wait for `stop`.
 
         Raises:
-            DataError: something only an operator can mend. Everything before it was handed over.
-            ShardUnavailable: the listener takes nothing any more.
+            DataError: only an operator can fix it. Everything before it was handed over.
+            ShardUnavailable: the listener no longer takes chunks.
         """
         self.position = start
         while not self._stopped.is_set():
@@ -118,7 +119,7 @@ class FilesReader:
         self._stopped.set()
 
     def source_now_us(self) -> int | None:
-        """Return the time of day of this machine: nobody knows more of the clock that stamped the files."""
+        """Return this machine's time of day: the clock that stamped the files is not known."""
         return time.time_ns() // 1000
 
     def _read_all(self) -> None:
@@ -141,12 +142,13 @@ class FilesReader:
                     pass
 
     def _finish(self) -> None:
-        """Promise that nothing comes any more, log what was left out, and wait for the end."""
+        """Report the end of time as low watermark, log what was left out, and wait for `stop`."""
         position, name = self.position, self._source.name
         if position is not None and position.rows_into_transaction:
             raise CorruptEvent(
                 f"The files of shard {name} end inside the transaction at {position}.",
-                hint="Add the file that ends it; a server that crashed there rolled it back.",
+                hint="Add the file that holds the end of the transaction. If the server crashed there, it "
+                "rolled the transaction back.",
                 shard=name,
                 file=position.file,
                 offset=position.offset,
@@ -157,10 +159,9 @@ class FilesReader:
         self._stopped.wait()
 
     def _read(self, files: Sequence[Path], lookup: TableLookup) -> None:
-        """Hand over what the files hold behind the position.
+        """Hand over what the files hold after the position.
 
-        XA rows that were prepared before it are looked for in all files, if it turns out that they are
-        needed.
+        If rows of an XA transaction are needed that were prepared before it, read all files from the first.
         """
         assert self.position is not None, "the files are open"
         number = file_order(self.position.file)[1]
@@ -193,10 +194,10 @@ class FilesReader:
             yield ServerLookup(address, connection)
 
     def _files(self) -> list[Path]:
-        """Return the files that are there, up to the first number that is not.
+        """Return the files that exist, up to the first missing number.
 
         Raises:
-            SourceUnavailable: there are none yet.
+            SourceUnavailable: there are none yet, and the reader follows.
             SourceUnfit: there are none, they are no sequence, or a number is missing.
             PositionPurged: the position's file is not among them.
         """
@@ -207,15 +208,16 @@ class FilesReader:
             if source.follow and not error.details.get("found", 1):
                 raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
             raise SourceUnfit(
-                f"The files of shard {source.name} are no source: {error.message}",
+                f"The files of shard {source.name} cannot be used: {error.message}",
                 hint=error.hint,
                 shard=source.name,
             ) from error
         position = self.position
         if position is not None and position.file not in {path.name for path in files}:
             raise PositionPurged(
-                f"{source.files} does not hold {position.file}: shard {source.name} stands at {position}.",
-                hint=f"Put the file back; the oldest one there is {files[0].name}.",
+                f"{source.files} does not hold {position.file}: shard {source.name} is positioned at "
+                f"{position}.",
+                hint=f"Put the file back. The oldest file there is {files[0].name}.",
                 shard=source.name,
                 file=position.file,
                 offset=position.offset,
@@ -224,7 +226,7 @@ class FilesReader:
         return self._sequence(files, position)
 
     def _sequence(self, files: list[Path], position: Position | None) -> list[Path]:
-        """Return the files up to the first missing number behind the position."""
+        """Return the files up to the first missing number after the position."""
         begin = [path.name for path in files].index(position.file) if position is not None else 0
         gap = gap_in(files, begin)
         if gap is None:
@@ -233,17 +235,18 @@ class FilesReader:
             return files[:gap]
         name = self._source.name
         raise SourceUnfit(
-            f"The files of shard {name} lack what lies between {files[gap - 1].name} and {files[gap].name}.",
-            hint="Put the missing files back: the changes in them would be lost.",
+            f"The files of shard {name} have a gap between {files[gap - 1].name} and {files[gap].name}.",
+            hint="Put the missing files back; without them their changes would be lost.",
             shard=name,
         )
 
 
 def listed(files: str) -> list[Path]:
-    """Return the numbered binlog files that a file, folder or pattern stands for, in order.
+    """Return the numbered binlog files of a file, folder or pattern, in order.
 
     Raises:
-        UsageError: there are none (`found` is 0 then), they have several names, or one has no number.
+        UsageError: there are none (then `found` is 0), they have several names or folders, or a single file
+            has no number.
     """
     path = Path(files)
     if path.is_file():
@@ -259,7 +262,7 @@ def listed(files: str) -> list[Path]:
     if len(folders) != 1:
         raise UsageError(
             f"{files} holds binlogs of {len(folders)} folders: {', '.join(folders)}.",
-            hint="Expected the files of one server, in one folder.",
+            hint="Give the files of one server, in one folder.",
             found=len(folders),
         )
     return sorted(numbered, key=lambda each: file_order(each.name))

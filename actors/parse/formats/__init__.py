@@ -1,1 +1,1 @@
-"""Formats: the bytes of events, one format a file; rows and their columns are in `columns`."""
+"""Formats: the bytes of events, one module for each format; rows and their columns are in `columns`."""

@@ -1,4 +1,4 @@
-"""Byte cursor: reads the parts of an event that are not rows; those are read by `native`."""
+"""Byte cursor: reads the parts of an event that are not rows; `native` reads the rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _PACKED_SIZES = {252: 2, 253: 3, 254: 8}
 
 
 class ByteCursor:
-    """Reads numbers and strings off bytes.
+    """Reads numbers and strings from bytes. A cursor is true while bytes are left.
+
+    Every read raises CorruptEvent if too few bytes are left.
 
     Args:
-        data: what is read.
-        at: where reading begins.
-
-    Every read raises CorruptEvent where the bytes end before it does. A cursor is true while bytes are left.
+        data: the bytes to read.
+        at: offset at which reading begins.
     """
 
     def __init__(self, data: bytes, at: int = 0) -> None:
@@ -38,11 +38,11 @@ class ByteCursor:
         if first < 251:  # noqa: PLR2004 - the largest that is a number itself is 250
             return first
         if first not in _PACKED_SIZES:
-            raise CorruptEvent(f"No number begins with byte {first}.")
+            raise CorruptEvent(f"A length-encoded integer begins with byte {first}, which none does.")
         return int.from_bytes(self.take(_PACKED_SIZES[first]), "little")
 
     def text(self) -> str:
-        """Return a string behind its length-encoded size; what is no UTF-8 in it is replaced."""
+        """Return a string that has its length-encoded size before it; replace invalid UTF-8."""
         return self.take(self.packed()).decode("utf-8", "replace")
 
     def __bool__(self) -> bool:

@@ -1,11 +1,11 @@
 """Event types: every number a binlog may hold, and what this reader does with it.
 
-A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. Nothing
-is skipped because it is unknown: a type that is not named here is refused, unless its server has marked the
-event as one that may be ignored by who does not know it (`IGNORABLE_FLAG`); such events are counted.
+A type is handled (see `binlog_decoder`), skipped on purpose with its reason, or refused with a hint. A type
+that is not named here is refused, unless the server marked the event as one that a reader may ignore
+(`IGNORABLE_FLAG`); such events are counted.
 
 Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in
-MariaDB's log_event.h (160-171). Aurora's padding stands in no public header; it was seen in its binlogs.
+MariaDB's log_event.h (160-171). Aurora's padding is in no public header; it was seen in Aurora's binlogs.
 """
 
 from __future__ import annotations
@@ -116,13 +116,15 @@ SKIPPED: dict[int, str] = {
 STATEMENT_INPUTS = frozenset({EventType.BEGIN_LOAD_QUERY, EventType.APPEND_BLOCK, EventType.DELETE_FILE})
 
 _STATEMENTS_HINT = (
-    "Set binlog_format=ROW globally and in every session, and start behind the statements already logged."
+    "Set binlog_format=ROW globally and in every session, and start after the statements already logged."
 )
-_PRE_GA_HINT = "MySQL 5.1 wrote rows so before its release: load the tables anew from a released server."
+_PRE_GA_HINT = (
+    "Only MySQL 5.1 before its release wrote such rows: load the tables again from a released server."
+)
 
 #: types that this version refuses, each with what the operator can do
 REFUSED: dict[int, str] = {
-    EventType.INCIDENT: "The source lost events here and says so: load its tables anew.",
+    EventType.INCIDENT: "The source reports that it lost events here: load its tables again.",
     EventType.LOAD: _STATEMENTS_HINT,
     EventType.CREATE_FILE: _STATEMENTS_HINT,
     EventType.APPEND_BLOCK: _STATEMENTS_HINT,
@@ -136,7 +138,7 @@ REFUSED: dict[int, str] = {
     EventType.PRE_GA_DELETE_ROWS: _PRE_GA_HINT,
 }
 
-UNKNOWN_HINT = "A newer server may write events that this version does not know; nothing is skipped unread."
+UNKNOWN_HINT = "A newer server may write events that this version does not know; none is skipped unread."
 
 
 @cache  # a type has eight bits

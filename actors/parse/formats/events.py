@@ -1,6 +1,6 @@
 """Events: the header every event has, its checksum, and the bodies of the control events.
 
-Control events say where the stream is and what was executed. Others have files of their own:
+Control events say where the stream is and what was executed. Other events have modules of their own:
 FORMAT_DESCRIPTION in `format_description`, GTIDs in `gtid_events`, TABLE_MAP in `table_map`, XA in `xa`, the
 rows in `rows`.
 
@@ -25,7 +25,7 @@ MAGIC = b"\xfebin"
 IN_USE_FLAG = 0x0001
 ARTIFICIAL_FLAG = 0x0020
 RELAY_LOG_FLAG = 0x0040
-#: a replica that does not know the event's type may pass over it: the same bit on both makes of servers
+#: a replica that does not know the event's type may skip it; the same bit on MySQL and MariaDB
 IGNORABLE_FLAG = 0x0080
 
 CHECKSUM_NONE = 0
@@ -38,7 +38,7 @@ _U64 = struct.Struct("<Q")
 
 
 class Event(NamedTuple):
-    """An event whose checksum was verified, and where it stands."""
+    """An event whose checksum was verified, with its file and offsets."""
 
     type: int
     #: seconds since 1970, see `EventHeader`
@@ -76,13 +76,13 @@ def parse_header(event: bytes) -> EventHeader:
     """Return an event's header.
 
     Raises:
-        CorruptEvent: fewer than 19 bytes, or another size than the header says.
+        CorruptEvent: it has fewer than 19 bytes, or another size than its header says.
     """
     if len(event) < HEADER_SIZE:
         raise CorruptEvent(f"An event of {len(event)} bytes is shorter than its header.")
     header = header_of(event)
     if header.size != len(event):
-        raise CorruptEvent(f"An event says {header.size} bytes and has {len(event)}.")
+        raise CorruptEvent(f"An event's header says {header.size} bytes, but the event has {len(event)}.")
     return header
 
 
@@ -90,7 +90,7 @@ def verify_checksum(event: bytes) -> None:
     """Check the CRC32 in an event's last four bytes.
 
     Raises:
-        CorruptEvent: it is another one than that of the bytes before.
+        CorruptEvent: it is not that of the bytes before.
     """
     (expected,) = _U32.unpack_from(event, len(event) - CHECKSUM_SIZE)
     found = zlib.crc32(memoryview(event)[:-CHECKSUM_SIZE])
@@ -99,7 +99,7 @@ def verify_checksum(event: bytes) -> None:
 
 
 class Rotate(NamedTuple):
-    """ROTATE: where the stream goes on."""
+    """ROTATE: the file and offset where the stream continues."""
 
     offset: int
     file: str
@@ -118,15 +118,15 @@ class Query(NamedTuple):
 
 
 def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Query:
-    """Return a QUERY event's schema and text; status variables are passed over.
+    """Return a QUERY event's schema and text; skip the status variables.
 
     Args:
         body: the event without header and checksum.
         packed: whether the text is packed: a QUERY_COMPRESSED event of MariaDB.
-        loads: whether 13 bytes about a loaded file stand before the status: an EXECUTE_LOAD_QUERY event.
+        loads: whether 13 bytes about a loaded file come before the status: an EXECUTE_LOAD_QUERY event.
 
     Raises:
-        CorruptEvent: its lengths do not fit, or it cannot be unpacked.
+        CorruptEvent: its lengths exceed the event, or it cannot be unpacked.
     """
     schema_size = body[8]
     (status_size,) = _U16.unpack_from(body, 11)

@@ -1,9 +1,9 @@
-"""Format descriptions: the event that opens every binlog file and says how the others are written.
+"""Format descriptions: the event that opens every binlog file and defines the format of the other events.
 
 Body: binlog version u16, the server's version in 50 bytes, created u32, size of an event header u8, and for
 each event type, from type 1 on, the size of its fixed part. Servers that know checksums (MySQL from 5.6.1,
-MariaDB from 5.3) end it in a byte that names the algorithm and in four bytes of its own checksum, which count
-only if that byte says CRC32. Older servers end with the sizes.
+MariaDB from 5.3) append a byte for the algorithm and the event's own checksum of four bytes, which is valid
+only if the algorithm is CRC32. Older servers append nothing.
 
 Layout: `Format_description_event` in MySQL's control_events.h, `Format_description_log_event` in MariaDB's
 log_event.h.
@@ -31,15 +31,15 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _CHECKSUMS_SINCE = {False: (5, 6, 1), True: (5, 3, 0)}
 #: MySQL's first release with commit microseconds in its GTID events
 _MICROSECONDS_SINCE = (8, 0, 1)
-#: written by a replica whose source is older than checksums
+#: algorithm that a replica writes whose source is older than checksums
 _CHECKSUM_UNDEFINED = 255
-#: MariaDB's own types begin here; a build of it that goes by another name knows them all the same
+#: first of MariaDB's own types; a build of MariaDB under another name has them too
 _MARIADB_TYPES = 160
 
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:
-    """FORMAT_DESCRIPTION: how the events that follow are written."""
+    """FORMAT_DESCRIPTION: the format of the events that follow."""
 
     server_version: str
     #: 0 none, 1 CRC32
@@ -49,12 +49,12 @@ class FormatDescription:
 
     @property
     def mariadb(self) -> bool:
-        """Whether a MariaDB server wrote the file: it says so, or knows types that only MariaDB has."""
+        """Whether a MariaDB server wrote the file: its version says so, or it knows types of MariaDB only."""
         return "mariadb" in self.server_version.lower() or len(self.post_header_sizes) >= _MARIADB_TYPES
 
     @property
     def whole_seconds(self) -> bool:
-        """Whether the server stamps commits with whole seconds only."""
+        """Whether the server stamps commits in whole seconds only."""
         return self.mariadb or version_number(self.server_version) < _MICROSECONDS_SINCE
 
     def post_header_size(self, event_type: int) -> int:
@@ -79,23 +79,23 @@ def version_number(text: str) -> tuple[int, int, int]:
 def parse_format_description(event: bytes) -> FormatDescription:
     """Return a FORMAT_DESCRIPTION event's content and check its checksum.
 
-    The checksum was computed while the file was not in use: the header's in-use flag is not part of it.
+    The checksum is computed with the header's in-use flag cleared.
 
     Raises:
-        CorruptEvent: it is too short, or its checksum does not fit.
+        CorruptEvent: it is too short, or its checksum is wrong.
         UnsupportedEvent: a binlog version other than 4, event headers of another size than 19 bytes, or an
-            unknown checksum.
+            unknown checksum algorithm.
     """
     body = event[HEADER_SIZE:]
     if len(body) < _SIZES_AT:
         raise CorruptEvent(f"A format description of {len(body)} bytes is too short.")
     (version,) = struct.unpack_from("<H", body)
     if version != _BINLOG_VERSION:
-        raise UnsupportedEvent(f"Binlog version {version} is not read.", hint="Expected version 4.")
+        raise UnsupportedEvent(f"Binlog version {version} is not supported.", hint="Expected version 4.")
     header_size = body[_SIZES_AT - 1]
     if header_size != HEADER_SIZE:
         raise UnsupportedEvent(
-            f"Event headers of {header_size} bytes are not read.",
+            f"Event headers of {header_size} bytes are not supported.",
             hint=f"Servers write {HEADER_SIZE} bytes: the file is damaged here, or of an unknown server.",
         )
     server_version = body[2:52].split(b"\0", 1)[0].decode("ascii", "replace")

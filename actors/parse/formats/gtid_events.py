@@ -1,4 +1,4 @@
-"""GTID events: what each kind says of the transaction behind it.
+"""GTID events: what each kind says about the transaction that follows it.
 
 Layouts: `Gtid_event` in MySQL's control_events.h, `Gtid_log_event` in MariaDB's log_event.h.
 """
@@ -24,7 +24,7 @@ class Alter(Enum):
 
 
 class TransactionStart(NamedTuple):
-    """What a GTID event of either server says of the transaction behind it."""
+    """What a GTID event of either server says about the transaction that follows it."""
 
     #: "uuid", "uuid:tag", "domain-server", or "" for a transaction without GTID
     source: str
@@ -35,7 +35,7 @@ class TransactionStart(NamedTuple):
     implied_begin: bool = False
     #: the rows that follow are prepared under an xid, not committed (MariaDB)
     prepares_xa: bool = False
-    #: which part of an ALTER follows; None: no part
+    #: which part of an ALTER in two phases follows; None if none does
     alter: Alter | None = None
 
 
@@ -72,7 +72,7 @@ def parse_mysql_gtid(body: bytes, *, anonymous: bool) -> TransactionStart:
 
     Body: flags u8, uuid 16, number i64, then from 5.7 on the logical clock (type byte 2, two i64) and from
     8.0.1 on `immediate_commit_timestamp`: 7 bytes of microseconds whose highest bit says that the original
-    server's commit time follows in another 7. The immediate one is this server's and is the one that counts.
+    server's commit time follows in another 7. The immediate one, which is this server's, is returned.
     """
     number = 0 if anonymous else struct.unpack_from("<q", body, 17)[0]
     source = "" if anonymous else str(uuid.UUID(bytes=body[1:17]))
@@ -84,13 +84,13 @@ def parse_mysql_gtid(body: bytes, *, anonymous: bool) -> TransactionStart:
 
 
 class _Tagged:
-    """Field ids of a GTID_TAGGED event; ids behind `COMMIT` say nothing that a reader of rows needs."""
+    """Field ids of a GTID_TAGGED event; a reader of rows does not need the ids after `COMMIT`."""
 
     FLAGS, UUID, NUMBER, TAG, LAST_COMMITTED, SEQUENCE_NUMBER, COMMIT = range(7)
 
 
 def parse_tagged_gtid(body: bytes) -> TransactionStart:
-    """Return the content of a GTID_TAGGED event (MySQL from 8.3 on): `serialization`'s format.
+    """Return the content of a GTID_TAGGED event (MySQL from 8.3 on), in the format of `serialization`.
 
     Raises:
         CorruptEvent: it ends inside a field, or lacks uuid or number.
@@ -113,7 +113,7 @@ def parse_tagged_gtid(body: bytes) -> TransactionStart:
             case _:
                 fields.signed()
     if commit_us >= _HAS_ORIGINAL:
-        raise CorruptEvent(f"Commit time {commit_us} is later than any can be.")
+        raise CorruptEvent(f"Commit time {commit_us} exceeds the largest possible one.")
     name = str(uuid.UUID(bytes=fields.require(source, "uuid")))
     return TransactionStart(f"{name}:{tag}" if tag else name, fields.require(number, "number"), commit_us)
 
@@ -130,14 +130,14 @@ def parse_mariadb_gtid(body: bytes, server_id: int) -> TransactionStart:
 
     Body: sequence u64, domain u32, flags u8, then as flags say a group commit's id u64 and an xid
     (format u32, sizes u8 and u8, bytes), then from 10.8 on further flags u8; padded with zeros to 19 bytes.
-    It carries no commit time: the header's seconds count.
+    It carries no commit time: use the seconds of the event's header.
 
     Raises:
-        CorruptEvent: a number that no GTID has.
+        CorruptEvent: the sequence number is too large.
     """
     sequence, domain, flags = struct.unpack_from("<QIB", body)
     if sequence >= _NUMBER_END:
-        raise CorruptEvent(f"GTID number {sequence} is larger than any can be.")
+        raise CorruptEvent(f"GTID number {sequence} exceeds the largest possible one.")
     at = 13 + 8 if flags & _GROUP_COMMIT_ID else 13
     if flags & (_PREPARED_XA | _COMPLETED_XA):
         at += 6 + body[at + 4] + body[at + 5]

@@ -1,9 +1,11 @@
-"""GTID sets as bytes: in requests for a dump, and at the beginning of a binlog file for everything before it.
+"""GTID sets as bytes: in requests for a dump, and at the beginning of a binlog file.
 
-MySQL: a count, then for each source its uuid, the number of its intervals, and of each interval begin and end
-(exclusive). Sets with tags have a format of their own (MySQL 8.3 and later): the count stands between two
-bytes that name the format, and each uuid is followed by its tag. MariaDB: a count, then domain, server id and
-sequence.
+In a binlog file the set is that of everything before the file.
+
+MySQL: a count, then for each source its uuid, the number of its intervals, and the begin and end (exclusive)
+of each interval. Sets with tags have a format of their own (MySQL 8.3 and later): the count is enclosed by
+two bytes that name the format, and each uuid is followed by its tag. MariaDB: a count, then for each entry
+domain, server id and sequence.
 
 Layouts: `Gtid_set::encode` in MySQL's source, `Gtid_list_log_event` in MariaDB's.
 """
@@ -23,12 +25,12 @@ from merge.values.gtid import NO_GTIDS, GtidSet, MySqlGtidSet
 _TAGGED = 1
 #: flags above MariaDB's count
 _COUNT_BITS = 0x0FFFFFFF
-#: both kinds stand among the first events of a file, behind the description and what encrypts it
+#: PREVIOUS_GTIDS or GTID_LIST is among the first events of a file, after the description and encryption
 _EVENTS_MAX = 4
 
 
 def encode_gtid_set(gtids: GtidSet) -> bytes:
-    """Return a set as MySQL reads it; one without tags in the form that every version reads."""
+    """Return a set in the form that MySQL reads; without tags, in the form that every version reads."""
     runs = gtids.runs if isinstance(gtids, MySqlGtidSet) else ()
     tagged = any(tag for (_, tag), _ in runs)
     count = _TAGGED << 56 | len(runs) << 8 | _TAGGED if tagged else len(runs)
@@ -36,14 +38,14 @@ def encode_gtid_set(gtids: GtidSet) -> bytes:
     for (source, tag), intervals in runs:
         parts.append(uuid.UUID(source).bytes)
         if tagged:
-            # MySQL's number of variable length: up to 63, and a tag has 32 characters at most, one byte.
+            # A number in MySQL's variable-length format: one byte up to 63. A tag has at most 32 characters.
             parts.append(bytes([len(tag) << 1]) + tag.encode())
         parts.append(struct.pack(f"<Q{2 * len(intervals)}Q", len(intervals), *sum(intervals, ())))
     return b"".join(parts)
 
 
 def decode_gtid_set(data: bytes) -> GtidSet:
-    """Return the set that MySQL wrote.
+    """Return the set in bytes that MySQL wrote.
 
     Raises:
         struct.error, IndexError: the bytes end inside it.
@@ -68,9 +70,9 @@ def decode_gtid_set(data: bytes) -> GtidSet:
 
 
 def gtids_before(file: Path) -> GtidSet:
-    """Return the set of everything before a binlog file, as the file says; empty where it does not.
+    """Return the set of everything before a binlog file, as the file says; empty if it does not say.
 
-    What cannot be read is left to whoever reads the file's transactions.
+    Errors are ignored here: the reader of the file's transactions raises them.
     """
     try:
         return _gtids_before(file)
@@ -98,7 +100,7 @@ def _gtids_before(file: Path) -> GtidSet:
 
 
 def _gtid_list(body: bytes) -> GtidSet:
-    """Return MariaDB's list; of a domain's entries the last one written is the position."""
+    """Return MariaDB's list as a set; the last entry of a domain is its position."""
     gtids: GtidSet = NO_GTIDS
     count = struct.unpack_from("<I", body)[0] & _COUNT_BITS
     for domain, server, sequence in struct.iter_unpack("<IIQ", body[4 : 4 + 16 * count]):

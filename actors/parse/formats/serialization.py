@@ -1,10 +1,9 @@
-"""Serialization: MySQL's own format of numbered fields, in which GTID_TAGGED events are written.
+"""Serialization: MySQL's own format of numbered fields, which GTID_TAGGED events use.
 
-A message is its version, its size and the id of the last field that a reader must understand, then for each
-field its id and its value, in the order of the ids. Every number has a variable length: the trailing one bits
-of its first byte count the bytes that follow it, the other bits are the value, the lowest first. Signed
-numbers have their sign folded into the lowest bit. A text is its length and its bytes; an array of fixed
-length is its elements.
+A message holds its version, its size and the id of the last field that a reader must understand; then, in the
+order of ids, the id and value of each field. Every number has a variable length: the trailing one bits of its
+first byte count the bytes that follow, the other bits are the value, the lowest first. Signed numbers keep
+their sign in the lowest bit. A text is its length and its bytes; an array of fixed length is its elements.
 
 Layout: `libs/mysql/serialization/` in MySQL's source (readme and `variable_length_integers.h`).
 """
@@ -22,7 +21,7 @@ _T = TypeVar("_T", int, bytes)
 
 
 class Fields:
-    """Reads the fields of one message; whoever asks for ids reads each one's value before the next.
+    """Reads the fields of one message; the caller of `ids` reads each field's value before the next id.
 
     Raises:
         CorruptEvent: from any method, if the message ends inside a value.
@@ -35,28 +34,28 @@ class Fields:
         self._end = len(message)
         version = self.unsigned()
         if version != _VERSION:
-            raise UnsupportedEvent(f"Version {version} of MySQL's serialization format is not read.")
+            raise UnsupportedEvent(f"Version {version} of MySQL's serialization format is not supported.")
         size = self.unsigned()
         if size > self._end:
-            raise CorruptEvent(f"A message says {size} bytes and has {self._end}.")
+            raise CorruptEvent(f"A message says {size} bytes, but has {self._end}.")
         self._end = size
         self._must_be_known = self.unsigned()
 
     def ids(self, known_max: int) -> Iterator[int]:
-        """Yield the ids of the fields up to `known_max`; those behind are passed over if that is allowed.
+        """Yield the ids of the fields up to `known_max`; skip the later ones if that is allowed.
 
         Raises:
-            UnsupportedEvent: a field behind must be understood.
+            UnsupportedEvent: a later field must be understood.
             CorruptEvent: the ids do not grow.
         """
         last = -1
         while self._at < self._end:
             number = self.unsigned()
             if number <= last:
-                raise CorruptEvent(f"Field {number} comes behind field {last}.")
+                raise CorruptEvent(f"Field {number} comes after field {last}.")
             if number > known_max:
                 if number <= self._must_be_known:
-                    raise UnsupportedEvent(f"Field {number} of a GTID is not known and must be.")
+                    raise UnsupportedEvent(f"Field {number} of a GTID is not known, but must be understood.")
                 return
             last = number
             yield number
@@ -77,7 +76,7 @@ class Fields:
         """Return a number that fits a byte."""
         value = self.unsigned()
         if value > 0xFF:  # noqa: PLR2004
-            raise CorruptEvent(f"{value} stands where a byte must.")
+            raise CorruptEvent(f"A number is {value}, but must fit a byte.")
         return value
 
     def text(self) -> str:
@@ -86,9 +85,13 @@ class Fields:
 
     @staticmethod
     def require(value: _T, name: str) -> _T:
-        """Return a value that must have been among the fields."""
+        """Return a value, which must have been among the fields.
+
+        Raises:
+            CorruptEvent: it was not.
+        """
         if not value:
-            raise CorruptEvent(f"A GTID comes without its {name}.")
+            raise CorruptEvent(f"A GTID lacks its {name}.")
         return value
 
     def _take(self, size: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Grammar: how events make transactions, and transactions chunks."""
+"""Grammar: how events form transactions, and transactions form chunks."""

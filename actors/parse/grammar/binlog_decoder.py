@@ -1,11 +1,11 @@
-"""Binlog decoder: events in, transactions with their rows out to a chunk builder.
+"""Binlog decoder: reads events, and gives transactions with their rows to a chunk builder.
 
 The decoder knows how binlogs are framed and nothing of connections: events may come from a server or from a
-file. It keeps the place in the binlog, verifies every checksum, and knows how the current file is written.
-What the events mean together is in `transactions`.
+file. It tracks the offset in the binlog, verifies every checksum, and knows the format of the current file.
+`transactions` interprets the sequence of events.
 
-An event that has no place in the grammar, or that this version does not read, is an error with shard, file
-and offset. No other error leaves the decoder.
+An event that the grammar does not allow, or that this version does not read, raises an error with shard, file
+and offset. The decoder raises no other error.
 
 An event may hold more rows than a chunk should (a compressed transaction, the commit of a prepared one):
 
@@ -13,7 +13,7 @@ An event may hold more rows than a chunk should (a compressed transaction, the c
     while decoder.go_on():
         if builder.full: ...
 
-`feed` reads what is left of the event before it reads the next one.
+`feed` first reads what is left of the previous event.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from merge.values.chunk import Chunk
 from merge.values.position import Position
 
 _WRAP = 1 << 32
-#: where a file's events may begin: nothing overflows behind, and no file is so long
+#: largest offset of an event: sums with it cannot overflow, and no file is longer
 OFFSET_MAX = 1 << 62
-#: bytes that open a TABLE_MAP and a rows event: a table id of 6 bytes, older ones have 4, and flags
+#: bytes at the beginning of a TABLE_MAP or rows event: a table id of 6 bytes (4 in old servers) and flags
 _TABLE_HEAD = 8
 _T = TypeVar("_T")
 
@@ -68,14 +68,14 @@ class BinlogDecoder:
 
     Args:
         shard: name for errors; empty for none.
-        start: where what is wanted begins. Events before it, if any come, are passed over, but for rows that
-            stand prepared there. The first transaction's first `rows_into_transaction` rows are read and not
+        start: the first wanted position. Events before it are skipped, except rows of XA transactions that
+            are prepared there. The first transaction's first `rows_into_transaction` rows are read but not
             handed over.
         select: which tables to decode.
         builder: gathers what was read.
         checksum: of the events before the first format description: 0 none, 1 CRC32.
-        lookup: who is asked for what table maps do not say; None: nobody is.
-        names_needed: whether table maps without their columns' names are refused.
+        lookup: answers what table maps do not say; None: no lookup.
+        names_needed: whether table maps without column names are refused.
         verbatim: see `Transactions`.
     """
 
@@ -97,8 +97,8 @@ class BinlogDecoder:
         self.whole_seconds = True
         #: whether the format description of a file was read
         self.described = False
-        #: when each file that was read was created, as its format description is stamped, seconds since 1970:
-        #: what tells a file from another one of its name, after the binary logs were reset
+        #: creation time of each file that was read, from its format description's header, seconds since 1970;
+        #: after the binary logs were reset, it tells a file from an older one of the same name
         self.created: dict[str, int] = {start.file: start.created_s} if start.created_s else {}
         self._shard = shard
         self._start = start
@@ -112,7 +112,7 @@ class BinlogDecoder:
         self._transactions = Transactions(
             self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
         )
-        #: the file that is read from a disk, relay log or not; None: events come from a server
+        #: whether a file on disk is read (else events come from a server), and whether it is a relay log
         self._on_disk = False
         self._relay_log = False
         #: name and beginning of the last event
@@ -126,12 +126,12 @@ class BinlogDecoder:
     @offset.setter
     def offset(self, offset: int) -> None:
         if not 0 <= offset <= OFFSET_MAX:
-            raise CorruptEvent(f"No file is {offset} bytes long.")
+            raise CorruptEvent(f"Offset {offset} is impossible: no file is that long.")
         self._fast_path.offset = offset
 
     @property
     def mariadb(self) -> bool:
-        """Whether a MariaDB server writes the events."""
+        """Whether the events were written by a MariaDB server."""
         return self._tables.mariadb
 
     @property
@@ -141,12 +141,12 @@ class BinlogDecoder:
 
     @property
     def prepared(self) -> int:
-        """How many XA transactions stand prepared: their rows are handed over when they commit."""
+        """How many XA transactions are prepared: their rows are handed over when they commit."""
         return self._xa.prepared
 
     @property
     def passed_start(self) -> bool:
-        """Whether what comes next stands after the start."""
+        """Whether the next event is at the start or after it."""
         return self._lead_in is None
 
     @property
@@ -155,7 +155,7 @@ class BinlogDecoder:
         return self._transactions.open
 
     def open_file(self, name: str) -> None:
-        """Go on at the beginning of a file on disk: places are what was read of it, whatever its events say.
+        """Continue at the beginning of a file on disk; offsets are then counted from the bytes read.
 
         Raises:
             CorruptEvent: the file before ends inside a transaction whose first rows were handed over.
@@ -173,7 +173,7 @@ class BinlogDecoder:
         """Read one event and return its type; `go_on` reads the rest of it.
 
         Raises:
-            CorruptEvent: its bytes contradict themselves, or it has no place here.
+            CorruptEvent: its bytes contradict themselves, or it is not allowed here.
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: see `Transactions.take`.
         """
@@ -189,7 +189,7 @@ class BinlogDecoder:
         return kind
 
     def run(self, arrived: ReceiveBuffer) -> None:
-        """Read the usual events that have arrived, up to one that is not usual or fills the chunk."""
+        """Read the usual events that have arrived, up to one that is unusual or would fill the chunk."""
         self._fast_path.run(arrived)
 
     def run_counts(self) -> dict[int, int]:
@@ -201,7 +201,7 @@ class BinlogDecoder:
         return [parse_header(each).event_type for each in parse_payload(self._body(payload)).events()]
 
     def go_on(self) -> bool:
-        """Read on in the last event; return whether there was anything left.
+        """Read the next part of the last event; return whether there was one.
 
         Raises:
             CorruptEvent, UnsupportedEvent: as `feed`.
@@ -217,10 +217,10 @@ class BinlogDecoder:
         self._fast_path.is_open = self._lead_in is None and self._transactions.plain
 
     def close_chunk(self) -> Chunk | None:
-        """Return what was gathered so far as a chunk; None: nothing was.
+        """Return what was gathered so far as a chunk; None if nothing was.
 
         Raises:
-            DataError: rows that were read cannot be handed on.
+            DataError: rows that were read cannot become a chunk.
         """
         try:
             return self._builder.close(self.offset)
@@ -228,7 +228,7 @@ class BinlogDecoder:
             raise self.located(error) from error
 
     def located(self, error: DataError, name: str = "rows before") -> DataError:
-        """Return an error that came up beside the reading of events, with where the reading stands."""
+        """Return an error that was raised outside the reading of an event, with shard, file and offset."""
         return self._with_place(error, name, self.offset)
 
     def _located(self, read: Callable[[], _T]) -> _T:
@@ -237,7 +237,7 @@ class BinlogDecoder:
         except DataError as error:
             raise self._with_place(error, *self._last) from error
         except (struct.error, IndexError, UnicodeDecodeError) as error:
-            corrupt = CorruptEvent(f"The event is shorter than it must be ({error}).")
+            corrupt = CorruptEvent(f"The event is too short ({error}).")
             raise self._with_place(corrupt, *self._last) from error
 
     def _with_place(self, error: DataError, name: str, offset: int) -> DataError:
@@ -265,7 +265,7 @@ class BinlogDecoder:
             self._on_rotate(header, body)
         elif kind == EventType.MARIADB_START_ENCRYPTION and self._on_disk:
             raise UnsupportedEvent(
-                "The file is encrypted from here on.",
+                "The file is encrypted from this event on.",
                 hint="Read it from its server, which sends events decrypted.",
             )
         else:
@@ -301,14 +301,14 @@ class BinlogDecoder:
         self._transactions.take(event)
 
     def _artificial(self, header: EventHeader) -> bool:
-        """Return whether an event was made for this stream and does not stand in the file."""
+        """Return whether the server made an event for this stream only, so that it is not in the file."""
         return not self._on_disk and (header.log_pos == 0 or bool(header.flags & ARTIFICIAL_FLAG))
 
     def _in_relay_log_only(self, header: EventHeader) -> bool:
         """Return whether only a relay log holds such an event.
 
         Newer servers mark the format description of a relay log; MySQL 5.0 and 5.1 do not. After it they
-        write what their source sent first: a ROTATE that has no place in any file, or its own description.
+        write what their source sent first: a ROTATE that is in no file, or the source's own description.
         """
         if header.event_type == EventType.FORMAT_DESCRIPTION:
             return bool(header.flags & RELAY_LOG_FLAG) or self.offset != len(MAGIC)
@@ -318,9 +318,10 @@ class BinlogDecoder:
     def _place(self, header: EventHeader) -> tuple[int, int]:
         """Return where an event begins and ends in the file.
 
-        `log_pos` has 32 bits, files may be longer: the running offset is the truth and `log_pos` its check.
-        MariaDB leaves events out of a stream (annotations nobody asked for), so its offsets may jump forward.
-        In a relay log `log_pos` is the place in the source's binlog and says nothing of this file.
+        `log_pos` has 32 bits, but files may be longer: the counted offset is used, and `log_pos` checks it.
+        MariaDB leaves events out of a stream (annotations that were not requested), so its offsets may jump
+        forward. In a relay log `log_pos` is the offset in the source's binlog and does not apply to this
+        file.
         """
         if self._artificial(header):
             return self.offset, self.offset
@@ -329,17 +330,17 @@ class BinlogDecoder:
         gap = (header.log_pos - self.offset - header.size) % _WRAP
         if gap and (self._on_disk or not self.mariadb or gap >= _WRAP // 2):
             raise CorruptEvent(
-                f"The event says that it ends at {header.log_pos} (modulo 2^32), "
+                f"The event's header says that it ends at {header.log_pos} (modulo 2^32), "
                 f"but {self.offset + header.size} bytes were read."
             )
         end = self.offset + gap + header.size
         return end - header.size, end
 
     def _on_format_description(self, event: bytes, header: EventHeader) -> None:
-        """Learn how the file is written.
+        """Learn the format of the file.
 
-        A stream that begins inside a file is led in by the file's description again: its place is no news
-        then. A relay log holds its source's description beside its own.
+        A stream that begins inside a file starts with the file's description again; that one does not move
+        the offset. A relay log holds its source's description after its own.
         """
         begin = header.log_pos - header.size if header.log_pos else self.offset
         if self._on_disk:
@@ -361,29 +362,30 @@ class BinlogDecoder:
         )
 
     def _check_created(self, created_s: int, begin: int) -> None:
-        """Take note of when the file was created.
+        """Record when the file was created.
 
-        Servers stamp the description so, also the one that leads a stream in that begins inside the file; the
-        time in its body they blank out. A relay log's second description is of its source's file.
+        Servers put that time into the header of the format description, also of the one that they send first
+        when a stream begins inside the file; the time in its body is blanked then. A relay log's second
+        description is that of its source's file, and is not used.
 
         Raises:
-            DataError: it is another file than the one that was read under its name.
+            DataError: it is not the file that was read under its name before.
         """
         if not created_s or (self._on_disk and begin != len(MAGIC)):
             return
         before_s = self.created.setdefault(self.file, created_s)
         if before_s != created_s:
             raise DataError(
-                f"{self.file} was created at {_time_of(created_s)}, and the one that was read under "
+                f"{self.file} was created at {_time_of(created_s)}, but the file that was read before under "
                 f"this name at {_time_of(before_s)}: the binary logs were reset, or another server answers.",
-                hint="What was written before the reset and not read is lost. Load the tables anew, and "
+                hint="What was written before the reset and not read is lost. Load the tables again, and "
                 "begin at a position of the new binary logs.",
                 created_s=created_s,
                 expected_created_s=before_s,
             )
 
     def _read_alike(self, kind: int) -> bool:
-        """Return whether events of a usual type are written as the fast path reads them."""
+        """Return whether this file's events of a usual type have the layout that the fast path reads."""
         if kind != EventType.TABLE_MAP and kind not in ROWS:
             return True
         try:
@@ -393,10 +395,10 @@ class BinlogDecoder:
         return size == _TABLE_HEAD if kind == EventType.TABLE_MAP else size >= _TABLE_HEAD
 
     def _on_rotate(self, header: EventHeader, body: bytes) -> None:
-        """Go on in the file named; the one that opens a stream repeats what was asked for.
+        """Continue in the file that is named; the ROTATE that opens a stream only repeats the request.
 
-        On a disk, the file that follows is opened by whoever reads it. What a relay log repeats of its
-        source's rotations concerns the source.
+        On a disk, the owner opens the next file. A relay log also holds ROTATE events of its source, which do
+        not apply to it.
         """
         if self._on_disk:
             if not self._relay_log:
@@ -409,7 +411,7 @@ class BinlogDecoder:
         self._leave_file(rotate.file, rotate.offset)
 
     def _leave_file(self, file: str, offset: int) -> None:
-        """Stand in another file: what comes behind the start's file comes behind the start."""
+        """Move to another file; every event after the start's file is after the start."""
         if self.file == self._start.file:
             self._lead_in = None
         self._tables.begin_file()

@@ -1,13 +1,13 @@
 """Chunk builder: gathers transactions with their rows, and closes them as chunks.
 
-A chunk closes at about `bytes_max` bytes of rows events or at `rows_max` rows, and whenever its owner asks.
-It
-never holds a part of a rows event. A transaction that is open when its chunk is full goes on in the next one:
-its part so far is a *fragment*, a header of its own that has the transaction's commit time, GTID and
-beginning, the ordinals of its rows, and as its end the end of the last event read.
+A chunk is full at about `bytes_max` bytes of rows events, at `rows_max` rows or at `headers_max` headers; its
+owner may close it at any time. It never holds a part of a rows event. A transaction that is open when its
+chunk is closed continues in the next chunk. Its part so far is a *fragment*: a header of its own with the
+transaction's commit time, GTID and beginning, the ordinals of its rows, and the end of the last event read as
+its end.
 
-Only the rows of selected tables count: rows events of other tables are not opened, so their rows have no
-ordinals. Ordinals are therefore stable as long as the selection is.
+Only rows of selected tables get ordinals: rows events of other tables are not opened. Ordinals are therefore
+stable as long as the selection does not change.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ class Limits:
     bytes_max: int = 4 << 20
     #: rows of selected tables
     rows_max: int = 32_768
-    #: headers; transactions without a selected row cost nothing else
+    #: headers, the only cost of a transaction without a selected row
     headers_max: int = 8_192
 
 
-#: name, table map and types of a table: of one table map, a lookup may say two things
+#: name, table map and types of a table; types, because a lookup may answer differently for one table map
 _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """The chunk that is being gathered, but for its headers."""
+    """The chunk that is being gathered, without its headers."""
 
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
@@ -56,14 +56,14 @@ class ChunkBuilder:
 
     def __init__(self, limits: Limits | None = None) -> None:
         limits = limits or Limits()
-        #: what could not be handed on as it was, since the beginning
+        #: what was lost or changed in decoding since the beginning
         self.losses = Losses()
-        #: what is counted and followed, by the fast path as well
+        #: counts, headers and the open transaction; shared with the fast path
         self.accumulator = Accumulator(limits.bytes_max, limits.rows_max, limits.headers_max)
-        #: a short way for the usual events
+        #: reads the usual events
         self.fast_path = FastPath(self.accumulator)
         self._chunk = _Gathered()
-        #: tables of the chunk before: the next one has about as many rows of each
+        #: tables of the previous chunk: the next chunk is expected to have about as many rows of each
         self._last: dict[_Key, tuple[TableSchema, RowsBuilder]] = {}
 
     @property
@@ -78,7 +78,7 @@ class ChunkBuilder:
 
     @property
     def row(self) -> int:
-        """Ordinal that the open transaction's next row gets; 0 outside a transaction."""
+        """Ordinal of the open transaction's next row; 0 outside a transaction."""
         return self.accumulator.row if self.accumulator.is_open else 0
 
     @property
@@ -99,13 +99,13 @@ class ChunkBuilder:
         """Open a transaction.
 
         Args:
-            file: binlog file it stands in.
+            file: binlog file that it is in.
             begin_offset: where its first event begins.
             commit_us: commit time.
             gtid_source: source of its GTID; empty without.
             gtid_number: number within the source; 0 without.
-            skip: its first rows that were handed over before. Its first header then lacks the BEGIN flag: the
-                fragments that had those rows came with it.
+            skip: how many of its first rows were handed over before. Its first header then lacks the BEGIN
+                flag, which the fragments with those rows had.
         """
         assert not self.accumulator.is_open, "a transaction is open"
         self.accumulator.begin(
@@ -165,7 +165,7 @@ class ChunkBuilder:
         self._opened().end_header(end_offset, last=True)
 
     def discard(self) -> bool:
-        """Take the open transaction back, rows and all, as if it had not begun.
+        """Remove the open transaction with its rows, as if it had not begun.
 
         Returns:
             False, and nothing was changed, if rows of it were handed over before.
@@ -181,12 +181,12 @@ class ChunkBuilder:
         return True
 
     def close(self, end_offset: int) -> Chunk | None:
-        """Return what was gathered as a chunk and begin the next one; None if there is nothing.
+        """Return what was gathered as a chunk and begin the next one; None if nothing was gathered.
 
-        An open transaction that has rows is cut here.
+        An open transaction that has rows is split here.
 
         Args:
-            end_offset: end of the last event read; where an open transaction's fragment ends.
+            end_offset: end of the last event read, which becomes the end of an open transaction's fragment.
         """
         accumulator, chunk = self.accumulator, self._chunk
         if accumulator.is_open and accumulator.has_rows:

@@ -1,9 +1,9 @@
 """Statements: what a statement in the binlog is, and which tables it changes.
 
-`kind_of` sorts a statement by its first words: transaction control, rows in statement form, XA, or a change
-of definitions. `changes_of` names a definition's change in canal's terms. sqlglot reads what it can, in
-`ddl_trees`, which is imported at the first definition; what it cannot is read by small expressions, and what
-these cannot is still reported, as QUERY: no statement is lost.
+`kind_of` classifies a statement by its first words: transaction control, rows in statement form, XA, or a
+definition. `changes_of` names a definition's change in canal's terms. It tries sqlglot first (`ddl_trees`,
+imported at the first definition), then regular expressions. What neither can read is still reported, as
+QUERY: no statement is lost.
 
 Names: canal's `CanalEntry.EventType`.
 """
@@ -29,7 +29,7 @@ class Kind(Enum):
     XA = "xa"
     #: changes rows, logged as text: cannot be followed
     ROWS = "rows"
-    #: nothing at all: a server's filler for events an old reader would not know
+    #: no statement: a server's filler for an event that an old reader would not know
     EMPTY = "empty"
     #: everything else: definitions, users, grants, maintenance
     DEFINITION = "definition"
@@ -65,7 +65,7 @@ class Change(NamedTuple):
 
 
 def strip_comments(sql: str) -> str:
-    """Return a statement without the comments and blanks before it; executable comments stay."""
+    """Return a statement without leading comments and blanks; executable comments stay."""
     return _COMMENTS.sub("", sql)
 
 
@@ -92,8 +92,8 @@ def changes_of(sql: str, schema: str) -> list[Change]:
         schema: the schema it ran in, for tables named without one.
 
     Returns:
-        At least one change. A statement about no table (users, views, routines, schemas, maintenance), about
-        a temporary table, or that cannot be read is one QUERY without a table.
+        At least one change. A statement becomes one QUERY without a table if it concerns no table (users,
+        views, routines, schemas, maintenance), concerns a temporary table, or cannot be read.
     """
     from actors.parse.grammar.ddl_trees import tree_changes
 
@@ -127,7 +127,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 _RENAME = re.compile(r"RENAME\s+TABLES?\s+(?:IF\s+EXISTS\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
 _RENAME_PAIR = re.compile(rf"{_TABLE}\s+(?:(?:NO)?WAIT\s+\d*\s*)?TO\s+{_TABLE}", re.IGNORECASE)
 _EXECUTABLE = re.compile(r"/\*M?!\d*\s*(.*?)\*/", re.DOTALL)
-#: a quoted text, which is kept, or a comment anywhere in the statement, which is not
+#: quoted text, which is kept, or a comment anywhere in the statement, which is removed
 _QUOTED_OR_COMMENT = re.compile(
     r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|/\*(?!M?!).*?\*/""", re.DOTALL
 )
@@ -157,7 +157,7 @@ def row_change_of(sql: str, schema: str) -> Change:
         schema: the schema it ran in, for tables named without one.
 
     Returns:
-        INSERT (REPLACE and LOAD too), UPDATE or DELETE, or a QUERY without a table for what is none of them.
+        INSERT (also for REPLACE and LOAD), UPDATE or DELETE; else a QUERY without a table.
     """
     text = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or " ", strip_comments(sql))
     for pattern, op in _ROW_PATTERNS:

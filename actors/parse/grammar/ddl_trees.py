@@ -1,7 +1,7 @@
-"""Definition statements as sqlglot reads them.
+"""Definition statements as sqlglot parses them.
 
-Apart from `ddl`, which imports it at the first definition: sqlglot takes as long to import as the rest of the
-parser, and a shard may see no definition for months.
+This is a module of its own, which `ddl` imports at the first definition: sqlglot takes as long to import as
+the rest of the parser, and a shard may see no definition for months.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TreeChange: TypeAlias = tuple[str, str, str]
 
 
 def tree_changes(sql: str, schema: str) -> list[TreeChange] | None:
-    """Return what a definition statement changes; None: it cannot be read here.
+    """Return what a definition statement changes; None if sqlglot cannot parse it.
 
     Args:
         sql: the statement.
@@ -28,7 +28,7 @@ def tree_changes(sql: str, schema: str) -> list[TreeChange] | None:
     logger.setLevel(logging.CRITICAL)  # it warns of every statement that it does not model
     try:
         trees = [tree for tree in sqlglot.parse(sql, read="mysql") if tree is not None]
-    except Exception:  # noqa: BLE001 - it raises ValueError and others beside its own on SQL it does not expect
+    except Exception:  # noqa: BLE001 - besides its own errors it raises ValueError and others on unknown SQL
         return None
     finally:
         logger.setLevel(level)
@@ -60,7 +60,7 @@ def _create_or_drop(tree: exp.Create | exp.Drop, schema: str) -> list[TreeChange
         return []
     if kind == "INDEX":
         table = tree.this.args.get("table") if creates else tree.find(exp.Table)
-        # sqlglot puts DROP INDEX i ON t in different places in its versions: the expressions are certain.
+        # sqlglot's tree of DROP INDEX i ON t depends on its version: leave it to the regular expressions.
         return [_change("CINDEX", table, schema)] if creates and isinstance(table, exp.Table) else None
     if kind != "TABLE":
         return []

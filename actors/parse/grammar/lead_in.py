@@ -1,8 +1,8 @@
-"""Lead-in: the events before the place where a stream begins, of which only prepared XA rows matter.
+"""Lead-in: the events before a stream's start, of which only prepared XA rows matter.
 
-A stream that begins behind an XA PREPARE and reads its XA COMMIT lacks the rows. It is read again with a
-lead-in: from the beginning of an earlier file on, up to where it begins. Everything there was handed over
-before, or is not wanted: it is passed over unread, but for the rows that stand prepared.
+A stream that begins after an XA PREPARE and reads its XA COMMIT lacks the rows. It is opened again with a
+lead-in: the events from the beginning of an earlier file up to the start. Everything there was handed over
+before, or is not wanted, so it is skipped unread, except the rows of XA transactions that are prepared.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _ROWS = ROWS | UNPACKED_ROWS.keys()
 
 
 class LeadIn:
-    """Learns which XA transactions stand prepared where the stream begins, and their rows."""
+    """Learns which XA transactions are prepared where the stream begins, and their rows."""
 
     def __init__(self, tables: Tables, xa: XaTransactions) -> None:
         self._tables = tables
         self._xa = xa
 
     def take(self, event: Event) -> None:
-        """Pass over one event, or keep what it says of XA transactions.
+        """Skip one event, or keep what it says about XA transactions.
 
         Raises:
             CorruptEvent, UnsupportedEvent: rows of an XA transaction cannot be read, or are too many.

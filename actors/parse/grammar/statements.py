@@ -1,9 +1,13 @@
-"""Statements: what a transaction's statements hand on as text, and which of them cannot be followed.
+"""Statements: which statements of a transaction are handed on as text, and which are refused.
 
-Definitions are handed on. What cannot be followed is refused, or handed on as text to a reader that wants it
-`verbatim`: a statement that changes rows which are in no event; a rollback of rows that are in one (tables
-without transactions keep theirs); an XA COMMIT whose rows were logged before the oldest binlog. What a
-statement is, and which tables it is about, is read by `ddl`.
+Definitions are handed on. Three kinds of statements cannot be followed. They are refused, or handed on as
+text if the reader wants them `verbatim`:
+
+- a statement that changes rows which are in no event;
+- a rollback of rows that are in an event (tables without transactions keep them);
+- an XA COMMIT whose rows were logged before the oldest binlog.
+
+`ddl` finds out what a statement is and which tables it concerns.
 """
 
 from __future__ import annotations
@@ -17,17 +21,18 @@ from merge.errors import PositionPurged, UnsupportedEvent
 
 #: a change that names no table
 _OF_NO_TABLE = ddl.Change("QUERY", "", "")
-_UNDONE_HINT = "Tables without transactions, changed beside tables with them, cause this."
+_UNDONE_HINT = "The cause is a transaction that changes tables both with and without transactions."
 
 
 class Statements:
     """Hands on the statements of the open transaction.
 
-    `progress`, wherever it is asked for, tells whether rows came in between: it grows with them, from 0.
+    The argument `progress` of its methods is a count that starts at 0 and grows with each row, so two values
+    show whether rows came in between.
 
     Args:
-        select: which statements are handed on, and under which name; one about no table is asked for with an
-            empty table name.
+        select: which statements are handed on, and under which name; called with an empty table name for a
+            statement that concerns no table.
         builder: gathers them.
         verbatim: see the module.
     """
@@ -47,7 +52,7 @@ class Statements:
 
         Args:
             query: the statement.
-            alone: whether it is its transaction; CREATE TABLE ... SELECT stands in one with its rows.
+            alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
         for change in ddl.changes_of(query.sql, query.schema):
             if self._add(query.sql, change):
@@ -56,14 +61,14 @@ class Statements:
                 break
 
     def require_read(self, query: Query) -> None:
-        """Return if a statement whose rows are not in the binlog can be handed on.
+        """Return if a statement whose rows are not in the binlog may be handed on.
 
         Raises:
-            UnsupportedEvent: it cannot.
+            UnsupportedEvent: it may not.
         """
         if not self._verbatim:
             raise UnsupportedEvent(
-                f"Rows are changed by a statement in the binlog: {query.sql[:100]!r}.",
+                f"A statement in the binlog changes rows: {query.sql[:100]!r}.",
                 hint=REFUSED[EventType.EXECUTE_LOAD_QUERY],
             )
 
@@ -75,31 +80,31 @@ class Statements:
         """Hand on an XA COMMIT whose rows were logged before the oldest binlog that is read.
 
         Raises:
-            PositionPurged: `error`, where that is no place for text.
+            PositionPurged: `error`, unless statements are handed on verbatim.
         """
         if not self._verbatim:
             raise error
         self._add(sql, _OF_NO_TABLE)
 
     def set_savepoint(self, sql: str, progress: int) -> None:
-        """Keep what a SAVEPOINT stands behind."""
+        """Remember how many rows came before a SAVEPOINT."""
         self._savepoints[ddl.savepoint_name(sql)] = progress
 
     def roll_back_to(self, sql: str, progress: int) -> None:
-        """Pass over a return to a savepoint, provided that the undone rows are not in the binlog.
+        """Skip a ROLLBACK TO SAVEPOINT, provided that the undone rows are not in the binlog.
 
         Raises:
-            UnsupportedEvent: they are.
+            UnsupportedEvent: they are in the binlog.
         """
         name = ddl.savepoint_name(sql)
         if progress > self._savepoints.get(name, 0):
             self._undo(
                 f"ROLLBACK TO {name}",
-                f"Rows behind savepoint {name!r} were rolled back, but stand in the binlog.",
+                f"Rows after savepoint {name!r} were rolled back, but are in the binlog.",
             )
 
     def roll_back(self, progress: int) -> None:
-        """Take note that the transaction was rolled back: logged only where a part could not be undone.
+        """Handle the transaction's ROLLBACK, which is logged only if a part of it could not be undone.
 
         Raises:
             UnsupportedEvent: rows of it are in the binlog.
@@ -107,7 +112,7 @@ class Statements:
         if progress:
             self._undo(
                 "ROLLBACK",
-                "A transaction that was rolled back holds rows: which of them stayed is not known.",
+                "A transaction that was rolled back has rows in the binlog: which of them remain is unknown.",
             )
 
     def _undo(self, sql: str, complaint: str) -> None:

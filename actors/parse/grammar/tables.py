@@ -1,6 +1,6 @@
 """Tables: the table maps of one binlog file, by table id, and the rows events that refer to them.
 
-Table ids are the server's own and are used again after its restart: they hold for one file.
+The server assigns table ids and reuses them after a restart, so they are valid within one file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class _Table(NamedTuple):
 
     #: bytes that are equal only for equal table maps
     version: bytes
-    #: None: the table is not selected
+    #: None if the table is not selected
     schema: TableSchema | None
-    #: the event, if it was not read yet
+    #: the event, if it was not parsed yet
     unread: bytes = b""
 
 
@@ -44,8 +44,8 @@ class Tables:
 
     Args:
         select: which tables are decoded and under which name.
-        lookup: who is asked for what a table map does not say; None: nobody is.
-        names_needed: whether a table map without its columns' names is refused.
+        lookup: answers what a table map does not say; None: no lookup.
+        names_needed: whether a table map without column names is refused.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class Tables:
         return self._format is not None and self._format.mariadb
 
     def begin_file(self, description: FormatDescription | None = None) -> None:
-        """Forget all tables: another file begins, or a server that was restarted writes."""
+        """Forget all tables: another file begins, or the server was restarted."""
         self._format = description or self._format
         self._tables.clear()
 
     def redefined(self) -> None:
-        """Take note that a definition was changed: what is known of tables from elsewhere may be old."""
+        """Forget the lookup's answers: a definition was changed, so they may be out of date."""
         self._lookup.forget()
 
     def post_header_size(self, event_type: int) -> int:
         """Return the size of an event type's fixed part.
 
         Raises:
-            CorruptEvent: the file has not said yet, or its server did not know the type.
+            CorruptEvent: no format description was read yet, or the server did not know the type.
         """
         if self._format is None:
             raise CorruptEvent("An event comes before the format description.")
@@ -86,7 +86,7 @@ class Tables:
 
         Args:
             body: the event without header and checksum.
-            read: whether to read it now; else it is read, and its errors come, with its first rows.
+            read: whether to parse it now; else it is parsed, and its errors are raised, with its first rows.
 
         Raises:
             UnsupportedEvent, CorruptEvent: see `parse_table_map`.
@@ -109,10 +109,10 @@ class Tables:
             table = completed(table, self._lookup, mariadb=self.mariadb)
             return _Table(version, TableSchema.of(name, table))
         except (KeyError, ValueError) as error:
-            raise CorruptEvent(f"A table map describes columns that cannot be ({error}).") from error
+            raise CorruptEvent(f"A table map describes impossible columns ({error}).") from error
 
     def rows(self, event_type: int, body: bytes) -> RowsEvent | None:
-        """Return a rows event with its table, unpacked; None if the table is not selected, or none is meant.
+        """Return a rows event with its table, unpacked; None if the table is not selected or is the dummy.
 
         Raises:
             CorruptEvent: its table map is missing, or it cannot be unpacked.
@@ -125,13 +125,13 @@ class Tables:
                 return None
             raise CorruptEvent(
                 f"Rows of table number {number} come without its table map.",
-                hint="A stream must begin where a transaction begins.",
+                hint="Start at a position where a transaction begins.",
             )
         if table.unread:
             table = self._tables[number] = self._read(table.version, table.unread)
         if table.schema is None:
             return None
-        if head == _OLD_HEAD:  # from here on, ids have 6 bytes, as since MySQL 5.1.5
+        if head == _OLD_HEAD:  # widen the id to 6 bytes, as servers write it since MySQL 5.1.5
             head, body = _HEAD, body[:4] + b"\0\0" + body[4:]
         plain = UNPACKED_ROWS.get(event_type)
         if plain is not None:
@@ -140,7 +140,7 @@ class Tables:
 
 
 def _unpacked(event_type: int, body: bytes, post_header_size: int) -> bytes:
-    """Return a rows event's body with its images unpacked; what stands before them is not packed."""
+    """Return a rows event's body with its images unpacked; what comes before them is not packed."""
     at = parse_rows_head(
         body,
         version=1 if event_type in ROWS_V1 else 2,

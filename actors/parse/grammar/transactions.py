@@ -1,6 +1,6 @@
-"""Transactions: the binlog's grammar. Events in, transactions with their rows out to a chunk builder.
+"""Transactions: the binlog's grammar. It reads events, and gives transactions to a chunk builder.
 
-What a transaction is, and what else may stand between two of them:
+What a transaction consists of:
 
     MySQL      GTID | GTID_TAGGED | ANONYMOUS_GTID (absent before 5.7)
                    then  QUERY BEGIN ... XID | QUERY COMMIT
@@ -13,11 +13,12 @@ What a transaction is, and what else may stand between two of them:
                GTID (completed XA)  then  QUERY XA COMMIT | QUERY XA ROLLBACK
                GTID standalone      then  QUERY (a definition; an ALTER may come in two phases)
 
-Rows prepared under an xid are handed over by the transaction that commits it, at its place, time and GTID.
-The one that prepared them, one that rolls back and the first phase of an ALTER are transactions without rows.
+Rows that were prepared under an xid belong to the transaction that commits the xid: they get its position,
+commit time and GTID. The transaction that prepared them, a rollback, and the first phase of an ALTER are
+transactions without rows.
 
-An event may hold more than a chunk takes. `take` reads its beginning and `go_on` the rest, step by step: the
-owner closes full chunks in between.
+An event may hold more rows than fit a chunk. `take` reads its beginning, and `go_on` reads the rest step by
+step; the owner closes full chunks in between.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _UNBEGUN_HINT = "A stream must begin where a transaction begins."
 
 
 class _State(IntEnum):
-    """`Accumulator.phase`, which the fast path moves on as well."""
+    """`Accumulator.phase`, which the fast path changes as well."""
 
     #: between transactions
     IDLE = 0
@@ -100,7 +101,7 @@ class Transactions:
         self._skip = skip
         self._accumulator = builder.accumulator
         self._fast_path = builder.fast_path
-        #: how many transactions had begun when those below were last forgotten
+        #: how many transactions had begun when the state of the last one was forgotten
         self._of = 0
         self._alter: Alter | None = None
         #: what is left to read of the last event; the innermost one last
@@ -129,7 +130,7 @@ class Transactions:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is left to read of the last event, and rows that come are no XA transaction's."""
+        """Whether the last event was read whole and no XA transaction is being read."""
         return not self._rests and not self._xa.reading
 
     @property
@@ -144,7 +145,7 @@ class Transactions:
         """Read one event; `go_on` reads the rest of it.
 
         Raises:
-            CorruptEvent: its bytes contradict themselves, or it has no place here.
+            CorruptEvent: its bytes contradict themselves, or it is not allowed here.
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
                 details hold its `xid`.
@@ -158,11 +159,12 @@ class Transactions:
             self._builder.losses.ignored_events += 1
         elif event.type not in SKIPPED:
             raise UnsupportedEvent(
-                f"{type_name(event.type)} events are not read.", hint=REFUSED.get(event.type, UNKNOWN_HINT)
+                f"{type_name(event.type)} events are not supported.",
+                hint=REFUSED.get(event.type, UNKNOWN_HINT),
             )
 
     def go_on(self) -> bool:
-        """Read on in the last event; return whether there was anything left."""
+        """Read the next part of the last event; return whether there was one."""
         while self._rests:
             if next(self._rests[-1], self) is not self:
                 return True
@@ -170,19 +172,19 @@ class Transactions:
         return False
 
     def abandon(self) -> None:
-        """Forget an open transaction that its file does not end: the server crashed, and rolled it back.
+        """Drop an open transaction whose file ends before it: the server crashed and rolled it back.
 
         Raises:
-            CorruptEvent: rows of it were handed over.
+            CorruptEvent: some of its rows were handed over already.
         """
         self._xa.drop()
         if not self.open:
             return
         if not self._builder.discard():
             raise CorruptEvent(
-                "The file ends inside a transaction whose first rows were handed over.",
-                hint="The source crashed while it wrote the transaction and rolled it back: its rows must be "
-                "taken back by hand.",
+                "The file ends inside a transaction, and its first rows were handed over already.",
+                hint="The source crashed while it wrote the transaction and rolled it back: undo its rows by "
+                "hand.",
             )
         self._state = _State.IDLE
 
@@ -264,7 +266,7 @@ class Transactions:
             self._end(event)
 
     def _on_transaction_control(self, kind: ddl.Kind, sql: str, event: Event) -> None:
-        """Follow a transaction's end or savepoint; releasing a savepoint changes nothing, nor do fillers."""
+        """Handle a transaction's end or savepoint; RELEASE SAVEPOINT and fillers change nothing."""
         match kind:
             case ddl.Kind.COMMIT:
                 self._on_xid(event)
@@ -281,13 +283,13 @@ class Transactions:
 
     @property
     def _progress(self) -> int:
-        """What tells whether rows were added to the open transaction."""
+        """A count that grows when rows are added to the open transaction."""
         return self._xa.events if self._xa.reading else self._builder.row
 
     def _on_definition(self, query: Query, event: Event) -> None:
         """Hand a definition on.
 
-        Of an ALTER in two phases only the commit is: its start changes nothing yet, its rollback never will.
+        Of an ALTER in two phases only the commit is handed on: its start and its rollback change nothing.
         """
         self._tables.redefined()
         alone = self._state != _State.INSIDE
@@ -317,7 +319,7 @@ class Transactions:
                 self._xa.decide(statement.xid)
                 self._end(event)
             case _:
-                raise UnsupportedEvent(f"XA {statement.verb} is no statement of a binlog: {sql[:100]!r}.")
+                raise UnsupportedEvent(f"XA {statement.verb} is not expected in a binlog: {sql[:100]!r}.")
 
     def _committed(self, statement: XaStatement, sql: str) -> list[RowsEvent]:
         try:
@@ -338,7 +340,7 @@ class Transactions:
             self._end(event)
 
     def _hand_over(self, rows: list[RowsEvent], event: Event) -> None:
-        """Give the rows of an XA transaction to the open one, which is what commits it."""
+        """Give the rows of an XA transaction to the open transaction, which commits it."""
 
         def rest() -> Iterator[None]:
             for each in rows:
@@ -366,15 +368,15 @@ class Transactions:
 
     def _on_payload(self, event: Event) -> None:
         if self._state == _State.INSIDE:
-            raise CorruptEvent("A compressed transaction stands inside another.")
+            raise CorruptEvent("A compressed transaction is inside another.")
         self._rests.append(self._unpack(event))
 
     def _unpack(self, event: Event) -> Iterator[None]:
-        """Read a payload's events; each stands, for a reader, where the payload does."""
+        """Read a payload's events; each has the offsets of the payload."""
         begun = self.open
         for inner in inner_events(event):
             if begun and not self.open:
-                raise CorruptEvent("A compressed transaction goes on after its end.")
+                raise CorruptEvent("A compressed transaction has events after its end.")
             self.take(inner)
             begun |= self.open
             yield

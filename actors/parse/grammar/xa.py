@@ -1,16 +1,16 @@
-"""XA: transactions in two phases. Their rows are logged at PREPARE and happen at COMMIT, or never.
+"""XA: transactions in two phases. Their rows are logged at PREPARE and take effect at COMMIT, or never.
 
-What the binlog holds, each under a GTID of its own:
+What the binlog holds; each part has a GTID of its own:
 
     MySQL    QUERY XA START, rows, QUERY XA END, XA_PREPARE          later  QUERY XA COMMIT | XA ROLLBACK
     MariaDB  GTID (prepared), rows, QUERY XA END, XA_PREPARE         later  QUERY XA COMMIT | XA ROLLBACK
 
-XA_PREPARE carries a flag for a commit in one phase: then it is the commit. Servers before MySQL 5.7 and
-MariaDB 10.5 log XA transactions like any other, when they commit.
+XA_PREPARE has a flag for a commit in one phase; then it is the commit. Servers before MySQL 5.7 and MariaDB
+10.5 log an XA transaction like any other, when it commits.
 
-`XaTransactions` keeps the rows of what is prepared until it is decided: undecoded, in memory, bounded.
-Which prepared rows a reader lacks that began behind their PREPARE, and how it gets them, is in
-docs/adr/0005-prepared-rows-are-looked-up.md.
+`XaTransactions` keeps the rows of prepared transactions until they commit or roll back: undecoded, in memory,
+bounded. A reader that began after a PREPARE lacks its rows; docs/adr/0005-prepared-rows-are-looked-up.md says
+how it gets them.
 
 Layout: `XA_prepare_event` in MySQL's control_events.h; statements as the servers serialise an xid,
 X'gtrid',X'bqual',format.
@@ -26,11 +26,11 @@ from typing import NamedTuple
 from actors.parse.columns.columns import TableSchema
 from merge.errors import CorruptEvent, PositionPurged, UnsupportedEvent
 
-#: how many transactions may stand prepared at once
+#: how many transactions may be prepared at once
 XIDS_MAX = 4096
 #: bytes of rows events that may be held for them
 XA_BYTES_MAX = 256 << 20
-#: what holding a rows event costs beside its bytes: many small ones are more than their bytes
+#: bytes that holding a rows event costs in addition to its own, so that many small ones are bounded too
 XA_EVENT_BYTES = 256
 
 _PREPARE = struct.Struct("<?Iii")
@@ -42,7 +42,7 @@ _STATEMENT = re.compile(
 
 
 class Xid(NamedTuple):
-    """The name of an XA transaction."""
+    """The identifier of an XA transaction."""
 
     gtrid: bytes
     bqual: bytes
@@ -62,10 +62,10 @@ class XaStatement(NamedTuple):
 
 
 def parse_xa_statement(sql: str) -> XaStatement:
-    """Return what a statement that begins with XA says.
+    """Return the content of a statement that begins with XA.
 
     Raises:
-        UnsupportedEvent: it is none that a server writes.
+        UnsupportedEvent: no server writes such a statement.
     """
     match = _STATEMENT.search(sql)
     if match is None or len(match["gtrid"]) % 2 or len(match["bqual"]) % 2:
@@ -86,7 +86,7 @@ def parse_xa_prepare(body: bytes) -> XaPrepare:
     """Return an XA_PREPARE event's content.
 
     Raises:
-        CorruptEvent: its lengths do not fit.
+        CorruptEvent: its lengths exceed the event.
     """
     one_phase, number, gtrid_size, bqual_size = _PREPARE.unpack_from(body)
     name = body[_PREPARE.size :]
@@ -112,9 +112,9 @@ class _Held:
 
 
 class XaTransactions:
-    """Holds the rows of XA transactions until they are decided.
+    """Holds the rows of XA transactions until they commit or roll back.
 
-    At most one is being read at a time (`begin` to `prepare` or `take`); others stand prepared.
+    At most one is being read at a time (from `begin` to `prepare` or `take`); the others are prepared.
     """
 
     def __init__(self, xids_max: int = XIDS_MAX, bytes_max: int = XA_BYTES_MAX) -> None:
@@ -126,21 +126,21 @@ class XaTransactions:
 
     @property
     def reading(self) -> bool:
-        """Whether the rows that come belong to an XA transaction."""
+        """Whether the rows being read belong to an XA transaction."""
         return self._open is not None
 
     @property
     def prepared(self) -> int:
-        """How many transactions stand prepared."""
+        """How many transactions are prepared."""
         return len(self._prepared)
 
     @property
     def events(self) -> int:
-        """How many rows events the one being read has so far."""
+        """How many rows events the transaction being read has so far."""
         return len(self._open.rows) if self._open else 0
 
     def begin(self) -> None:
-        """Take the rows that come as those of an XA transaction."""
+        """Begin an XA transaction: the rows that follow belong to it."""
         self.drop()
         self._open = _Held()
 
@@ -148,13 +148,13 @@ class XaTransactions:
         """Keep a rows event.
 
         Raises:
-            UnsupportedEvent: that is more than may be held; nothing was kept.
+            UnsupportedEvent: the limit of bytes is reached; nothing was kept.
         """
         assert self._open is not None, "no XA transaction is being read"
         size = len(rows.body) + XA_EVENT_BYTES
         if self._bytes + size > self._bytes_max:
             raise UnsupportedEvent(
-                f"XA transactions that are not decided hold more than {self._bytes_max} bytes of rows.",
+                f"Undecided XA transactions hold more than {self._bytes_max} bytes of rows.",
                 hint="Commit or roll back what XA RECOVER lists on the source; make XA transactions smaller.",
             )
         self._open.rows.append(rows)
@@ -162,32 +162,32 @@ class XaTransactions:
         self._bytes += size
 
     def take(self) -> list[RowsEvent]:
-        """Return the rows of the one being read: it commits in one phase."""
+        """Return the rows of the transaction being read, which commits in one phase."""
         held, self._open = self._open or _Held(), None
         self._bytes -= held.bytes
         return held.rows
 
     def drop(self) -> None:
-        """Forget the one being read: it was rolled back, or its file ends inside it."""
+        """Forget the transaction being read: it was rolled back, or its file ends inside it."""
         self.take()
 
     def prepare(self, xid: Xid) -> None:
-        """Keep the one being read under its xid until it is decided.
+        """Keep the transaction being read under its xid until it commits or rolls back.
 
         Raises:
-            UnsupportedEvent: as many as may stand prepared already; nothing was changed.
+            UnsupportedEvent: the limit of prepared transactions is reached; nothing was changed.
         """
-        # A name that is prepared again was decided where nobody could see it: in a session without a binlog.
+        # An xid that is prepared again was decided before, in a session that did not write the binlog.
         self.decide(xid)
         if len(self._prepared) >= self._xids_max:
             raise UnsupportedEvent(
-                f"More than {self._xids_max} XA transactions stand prepared.",
+                f"More than {self._xids_max} XA transactions are prepared.",
                 hint="Commit or roll back what XA RECOVER lists on the source.",
             )
         self._prepared[xid], self._open = self._open or _Held(), None
 
     def decide(self, xid: Xid) -> list[RowsEvent] | None:
-        """Return the rows of a prepared transaction and forget it; None if it is not known here."""
+        """Return the rows of a prepared transaction and forget it; None if its PREPARE was not read."""
         held = self._prepared.pop(xid, None)
         if held is None:
             return None
@@ -198,7 +198,7 @@ class XaTransactions:
         """Return the rows that an XA COMMIT commits, and forget them.
 
         Raises:
-            PositionPurged: they are not known here; the details hold the `xid`.
+            PositionPurged: its PREPARE was not read; the details hold the `xid`.
         """
         if statement.one_phase and self.reading:
             return self.take()

@@ -1,9 +1,8 @@
-"""The compiled part: rows events' bytes into column buffers, without a Python object per row.
+"""The compiled part: decodes rows events into column buffers, without a Python object per row.
 
-`images` gathers the rows of a table, `accumulator` the headers of a chunk, `packets` holds what arrived,
-`fast_path` takes the usual events off it without a step of Python for each, and `partial` reads images that
-lack columns, apart from those that are whole. What they are made of stands in `.pxd` files beside them, as
-inline functions:
+`images` gathers the rows of a table, and `accumulator` the headers of a chunk. `packets` holds what arrived,
+and `fast_path` reads the usual events in it without a step of Python for each. `partial` reads images that
+lack columns, in code separate from that for whole images. Their parts are inline functions in `.pxd` files:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps
@@ -15,12 +14,12 @@ inline functions:
     columns     one column's values into its buffers
     crc32       checksums
     gtids       what the usual GTID events say
-    known       tables and sources that the fast path has met
-    json_difference   a JSON document as differences leave it
+    known       tables and sources that the fast path has learned
+    json_difference   a JSON document with differences applied
 
-Rules: nothing is read without a look at how many bytes remain; sizes are compared as `remaining < wanted`,
-so that no sum can overflow; what is wrong comes back as a fault and never as a crash. No code here logs,
-waits or keeps state between two calls other than its buffers.
+Rules: before every read the number of remaining bytes is checked; sizes are compared as `remaining < wanted`,
+so that no sum can overflow; damaged bytes return a fault and never crash. No code here logs, waits, or keeps
+state between two calls other than its buffers.
 """
 
 import importlib

@@ -6,15 +6,15 @@ import builtins
 HEADER_BYTES: int
 
 class Accumulator:
-    """Counts what a chunk holds, follows the open transaction, and writes the headers.
+    """Counts what a chunk holds, tracks the open transaction, and writes the headers.
 
-    It is the one state of two ways of reading: the grammar in Python and the fast path. Files and GTID
-    sources are indices of the chunk's names.
+    The grammar in Python and the fast path share this state. Files and GTID sources are indices into the
+    chunk's names.
 
     Args:
-        bytes_max: with so many bytes of rows events the chunk is full.
-        rows_max: with so many rows.
-        headers_max: with so many headers.
+        bytes_max: bytes of rows events with which the chunk is full.
+        rows_max: likewise for rows.
+        headers_max: likewise for headers.
     """
 
     bytes_max: int
@@ -24,9 +24,9 @@ class Accumulator:
     bytes: int
     #: rows and statements that are gathered
     rows: int
-    #: where the reading stands: 0 between transactions, 1 a GTID was read, 2 inside a transaction
+    #: state of reading: 0 between transactions, 1 a GTID was read, 2 inside a transaction
     phase: int
-    #: index of the file that is read; -1: the chunk has not named it yet
+    #: index of the file that is read; -1 if it is not among the chunk's names yet
     current_file: int
     #: how many transactions began so far
     begun: int
@@ -51,7 +51,7 @@ class Accumulator:
 
     @property
     def was_cut(self) -> bool:
-        """Whether a part of the open transaction was handed over."""
+        """Whether a part of the open transaction was handed over in an earlier chunk."""
 
     def begin(
         self, file: int, begin_offset: int, commit_us: int, source: int, number: int, skip: int
@@ -64,7 +64,7 @@ class Accumulator:
         Args:
             rows: ordinals that they take.
             kept: how many of them the chunk holds.
-            size: bytes they count for; nothing if none is kept.
+            size: bytes that they count for; 0 is counted if none is kept.
         """
 
     def mark_ddl(self) -> None:
@@ -78,10 +78,10 @@ class Accumulator:
         """
 
     def discard(self) -> None:
-        """Close the open transaction without a header; its rows are not counted any more."""
+        """Close the open transaction without a header, and no longer count its rows."""
 
     def take(self) -> builtins.bytes:
-        """Return the headers gathered, records of HEADER, and count from zero."""
+        """Return the gathered headers, records of HEADER, and restart the counts at zero."""
 
     def rename(self, file: int, source: int) -> None:
-        """Say where the open transaction's names stand among those of a new chunk."""
+        """Set the indices of the open transaction's names in a new chunk."""

@@ -83,7 +83,7 @@ cdef class Accumulator:
             raise MemoryError
 
     cdef bint close_header(self, int64_t end_offset, bint last) noexcept nogil:
-        """Write the header of what was gathered of the open transaction; False: there is no memory for it."""
+        """Write the header of what was gathered of the open transaction; False if there is no memory for it."""
         cdef size_t capacity
         cdef void* moved
         cdef Header* header

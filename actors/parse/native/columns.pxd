@@ -1,9 +1,9 @@
 """Columns: how one column's values are stored, and the buffers they go to.
 
-A `Plan` says the first and holds for every row; a `Target` is the second, one for each image of a row. Fixed
-values stand in `slots`, one of `width` bytes a row. Values of any size stand one behind the other in `data`,
-and `slots` has their offsets, int32, one more than rows. `valid` is Arrow's validity bitmap; bits of rows to
-come are 1.
+A `Plan` says how values are stored, for every row; a `Target` holds the buffers, one for each image of a row.
+Values of fixed size are in `slots`, `width` bytes a row. Values of any size are in `data`, one after the other,
+and `slots` has their offsets, int32, one more than rows. `valid` is Arrow's validity bitmap; bits of later rows
+are 1.
 """
 
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -80,9 +80,9 @@ cdef struct Plan:
     #: BINARY: bytes at least; ENUM: values; BIT: bits; DECIMAL: digits before the point;
     #: TIME2 and the like: bytes of the fraction; TIME_HIRES and the like: its digits
     size_t size
-    #: DECIMAL: digits behind the point
+    #: DECIMAL: digits after the point
     size_t scale
-    #: SET: its members' text, one behind the other, and where each ends; kept by the plan's owner
+    #: SET: its members' text, one after the other, and where each ends; kept by the plan's owner
     const uint8_t* members
     const uint32_t* ends
 
@@ -118,7 +118,7 @@ cdef inline bint is_sized(const Plan* plan) noexcept nogil:
 
 
 cdef inline int make_room(const Plan* plans, Side* side, size_t rows) noexcept nogil:
-    """Make receive_buffer for `rows` slots in every column."""
+    """Make room for `rows` slots in every column."""
     cdef size_t capacity, index, old, new
     cdef Target* target
     cdef void* moved
@@ -171,7 +171,7 @@ cdef inline int fill_absent(const Plan* plans, Side* side, size_t rows) noexcept
 
 
 cdef inline void take_back(Side* side, size_t rows) noexcept nogil:
-    """Forget the slots from `rows` on, and the one that may have been begun behind the last."""
+    """Forget the slots from `rows` on, and one that may have been begun after the last."""
     cdef size_t index, end = side.rows + 1 if side.rows < side.capacity else side.rows
     if rows > side.rows:
         return
@@ -256,7 +256,7 @@ cdef inline int put_sized(const Plan* plan, Target* target, size_t row, Reader* 
 cdef inline int put_value(
     const Plan* plan, Target* target, size_t row, Reader* reader, size_t* zero_dates
 ) noexcept nogil:
-    """Read the value at the reader into a column's slot; a date that is none becomes null and is counted."""
+    """Read the next value into a column's slot; an invalid date becomes null and is counted."""
     cdef const uint8_t* data = reader.at
     cdef uint8_t* slot = target.slots + row * plan.width
     cdef bint is_date = True
@@ -331,7 +331,7 @@ cdef inline int put_value(
 
 
 cdef inline int read_image(const Plan* plans, Side* side, Reader* reader, size_t* zero_dates) noexcept nogil:
-    """Read one image, its null bitmap first, into the next slot of every column, for which there is receive_buffer."""
+    """Read one image, its null bitmap first, into the next slot of every column; the slots must have room."""
     cdef const uint8_t* nulls = reader.at
     cdef size_t index, row = side.rows
     cdef int fault

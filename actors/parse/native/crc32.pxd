@@ -1,6 +1,6 @@
 """CRC32, the checksum of binlog events (polynomial 0xEDB88320, as in zlib).
 
-By tables: eight bytes a step, the n-th table has what a byte does to the checksum with n zero bytes behind it.
+By tables: eight bytes a step; the n-th table has what a byte does to the checksum with n zero bytes after it.
 
 By carry-less products, on processors that have them: 64 bytes a step are folded onto the next 64, which leaves
 the remainder of the whole as it is. What is left in the end, 16 bytes, goes through the tables like a message of

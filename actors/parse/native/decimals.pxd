@@ -35,7 +35,7 @@ cdef inline uint32_t power10(size_t digits) noexcept nogil:
 
 
 cdef inline size_t packed_size(size_t whole, size_t fraction) noexcept nogil:
-    """Return the bytes of a number with so many digits before and behind the point."""
+    """Return the bytes of a number with so many digits before and after the point."""
     return whole // 9 * 4 + group_size(whole % 9) + fraction // 9 * 4 + group_size(fraction % 9)
 
 

@@ -10,68 +10,68 @@ from actors.parse.native.receive_buffer import ReceiveBuffer
 USUAL: tuple[int, ...]
 
 class FastPath:
-    """Takes the events of usual transactions; whatever is not plainly usual is left to the grammar.
+    """Reads the events of usual transactions, and leaves all others to the grammar.
 
-    Usual is: a GTID, BEGIN, a table map that is the same as the last one of its number, rows, a statement's
-    text, a commit. Left alone are: a table, a GTID's source or a file that the chunk does not know yet; a
-    place in the file that does not fit; a checksum or rows that are wrong; an event that fills the chunk.
-    Nothing was changed then. State is shared with the grammar: see `Accumulator`.
+    Usual events are: a GTID, BEGIN, a table map that equals the last one with its table id, rows, a
+    statement's text, a commit. The fast path does not take an event, and changes nothing, if the chunk does
+    not know its table, GTID source or file yet, its offset does not fit, its checksum or rows are wrong, or
+    it would fill the chunk. State is shared with the grammar: see `Accumulator`.
 
     The grammar reads such an event and tells the fast path what it learned (`learn_table`, `leave_out`,
-    `gather`, `learn_source`): so the next one like it is usual.
+    `gather`, `learn_source`), so that the next event like it is usual.
     """
 
-    #: whether events may be taken; the owner says so
+    #: whether events may be taken; set by the owner
     is_open: bool
-    #: end of the last event in the file; set by the owner too. An event's log_pos is its low 32 bits.
+    #: end of the last event in the file; also set by the owner. An event's log_pos is its low 32 bits.
     offset: int
     accumulator: Accumulator
 
     def __init__(self, accumulator: Accumulator) -> None: ...
     def describe(self, kinds: Iterable[int], checksum: bool, gaps: bool) -> None:
-        """Say how the file is written.
+        """Set the format of the file.
 
         Args:
-            kinds: types to take, of USUAL: their layouts are the ones of today.
+            kinds: types of USUAL to take: the file has them in the layout that the fast path reads.
             checksum: whether events end in a CRC32.
-            gaps: whether places may jump forward, because events are left out.
+            gaps: whether offsets may jump forward, because the server leaves events out.
         """
 
     def begin_file(self) -> None:
-        """Forget all tables, and that the file was named."""
+        """Forget all tables, and the file's index in the chunk's names."""
 
     def begin_chunk(self) -> None:
-        """Forget where rows go, and which sources were named."""
+        """Forget where rows are gathered, and which sources are among the chunk's names."""
 
     def learn_table(self, body: bytes) -> None:
-        """Take a TABLE_MAP event's body that was read."""
+        """Learn a table from the body of a TABLE_MAP event that the grammar has read."""
 
     def leave_out(self, body: bytes) -> None:
-        """Take that the table of a rows event's body is not selected."""
+        """Learn that the table of a rows event is not selected."""
 
     def gather(self, body: bytes, version: bytes, rows: RowBuffers) -> None:
-        """Take where rows of a table go.
+        """Learn where rows of a table are gathered.
 
         Args:
-            body: of a rows event of it.
-            version: its table map's bytes behind id and flags.
+            body: body of a rows event of the table.
+            version: its table map's bytes after id and flags.
             rows: what gathers them in this chunk.
         """
 
     def learn_source(self, kind: int, body: bytes, server: int) -> None:
-        """Take that the chunk has a name for the source of the GTID by which the open transaction began.
+        """Learn that the chunk has a name for the GTID source of the open transaction.
 
         Args:
-            kind: type of the event that began it.
-            body: of that event.
-            server: its server's number.
+            kind: type of the event that began the transaction.
+            body: body of that event.
+            server: server id in that event's header.
         """
 
     def take(self, event: bytes) -> int:
-        """Take an event, with header and checksum; return its type, or 0 if it is not for the fast path."""
+        """Read an event, with header and checksum; return its type, or 0 if it was not taken."""
 
     def run(self, arrived: ReceiveBuffer) -> None:
-        """Take events up to one that is not for the fast path; other threads run meanwhile."""
+        """Read events up to one that the fast path does not take; other threads may run meanwhile."""
 
     def counts(self) -> dict[int, int]:
         """Return how many events of each type `run` took."""

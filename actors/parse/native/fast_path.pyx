@@ -1,7 +1,7 @@
-"""FastPath: the usual events, one after the other, without a step of Python for each.
+"""FastPath: reads the usual events, one after the other, without a step of Python for each.
 
-`fast_path.pyi` says what callers see. Layout of an event's header: see `actors.parse.formats.events`; of bodies: where the
-grammar reads them, `actors.parse.grammar.transactions`.
+`fast_path.pyi` says what callers see. Layout of an event's header: see `actors.parse.formats.events`. Layouts of
+bodies: in the modules that the grammar reads them with, see `actors.parse.grammar.transactions`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -40,7 +40,7 @@ cdef enum:
     QUERY_HEAD = 13
     ARTIFICIAL = 0x20
     SECOND_US = 1000000
-    #: a file's place may jump by less
+    #: offsets in a file may jump forward by less than this
     GAP_END = <uint32_t>1 << 31
     #: from this many bytes on other threads run meanwhile; below, letting go of the lock would take longer
     UNLOCKED_BYTES = 16384
@@ -95,7 +95,7 @@ cdef class FastPath:
     #: how many events of each type `run` took
     cdef uint64_t passed[256]
     cdef Table* tables
-    #: what keeps versions and rows alive, by a table's place
+    #: references that keep versions and rows alive, by a table's slot
     cdef list versions
     cdef dict kept
     cdef Sources sources
@@ -206,7 +206,7 @@ cdef class FastPath:
         if arrived.end - arrived.at < UNLOCKED_BYTES:
             self._run(arrived)
         else:
-            arrived.exports += 1  # nobody moves the bytes meanwhile
+            arrived.exports += 1  # pins the bytes: the buffer cannot move meanwhile
             with nogil:
                 self._run(arrived)
             arrived.exports -= 1
@@ -235,7 +235,7 @@ cdef class FastPath:
             event = arrived.next_event(&size)
 
     cdef bint _take(self, const uint8_t* event, size_t size) noexcept nogil:
-        """Take an event; False, and nothing was changed, if it is not for the fast_path."""
+        """Take an event; return False, and change nothing, if it is not for the fast path."""
         cdef size_t end
         cdef int64_t begin
         cdef uint32_t gap
@@ -315,7 +315,7 @@ cdef class FastPath:
         return True
 
     cdef bint _end(self, int64_t end) noexcept nogil:
-        """End the transaction, unless the chunk would be full with its header."""
+        """End the transaction, unless its header would fill the chunk."""
         if self.accumulator.phase != INSIDE or <int64_t>self.accumulator.count + 1 >= self.accumulator.headers_max:
             return False
         if not self.accumulator.close_header(end, True):
@@ -324,7 +324,7 @@ cdef class FastPath:
         return True
 
     cdef bint _take_rows(self, int kind, const uint8_t* body, size_t size) noexcept nogil:
-        """Add an event's rows, unless the chunk would be full with them."""
+        """Add an event's rows, unless they would fill the chunk."""
         cdef Table* table = table_of(self.tables, body, size)
         if self.accumulator.phase != INSIDE or table == NULL or table.known == MAPPED:
             return False

@@ -3,12 +3,12 @@
 from actors.parse.native.receive_buffer import ReceiveBuffer
 
 class FileBuffer(ReceiveBuffer):
-    """Holds a part of a binlog file, behind its magic."""
+    """Holds a part of a binlog file, after its magic."""
 
     def __init__(self) -> None: ...
     def take(self) -> bytes | None:
-        """Return the next event; None: it is not whole yet.
+        """Return the next event; None if it has not arrived whole.
 
         Raises:
-            ValueError: it says a size that no event has.
+            ValueError: its header has an impossible size.
         """

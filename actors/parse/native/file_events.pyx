@@ -1,4 +1,4 @@
-"""File events: a file's bytes, and the events in them, which follow each other with nothing between.
+"""File events: a file's bytes, and the events in them, which follow each other without gaps.
 
 `file_events.pyi` says what callers see. Layout: an event's header, see `actors.parse.formats.events`.
 """

@@ -1,4 +1,4 @@
-"""GTIDs: what the usual GTID events say of the transaction behind them.
+"""GTIDs: what the usual GTID events say about the transaction that follows them.
 
 Layouts: see `actors.parse.formats.gtid_events`, which reads all of them. What is not usual is not read here: parts of
 XA transactions and of ALTERs, statements on their own, numbers that no GTID has.

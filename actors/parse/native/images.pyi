@@ -8,18 +8,18 @@ from typing_extensions import Buffer
 from actors.parse.native.shapes import ColumnPlan, SideBuffers
 
 class Layout:
-    """How the images of one table are stored. Immutable, shared by all that read its rows."""
+    """How the images of one table are stored. Immutable, shared by all readers of its rows."""
 
     columns: int
     def __init__(self, columns: Sequence[ColumnPlan]) -> None:
         """Prepare the decoding of a table.
 
         Raises:
-            ValueError: no column is stored so.
+            ValueError: a column's plan is invalid.
         """
 
 class Block(Buffer):
-    """Memory that a column's values stand in: bytes to read, freed with the last who holds them."""
+    """Read-only memory with a column's values; it is freed with the last reference."""
 
     def __len__(self) -> int: ...
 
@@ -29,10 +29,10 @@ FAULTS: dict[int, str]
 class RowBuffers:
     """The rows of one table, as columns. Not thread-safe.
 
-    Rows may be added until something is taken: what is taken is gone from here.
+    Rows may be added until the first `take_` method is called; what is taken is no longer held here.
     """
 
-    #: dates that had no place in their type in the rows gathered; they are null
+    #: dates in the gathered rows that do not fit their type and became null
     zero_dates: int
     layout: Layout
 
@@ -61,33 +61,33 @@ class RowBuffers:
         """
 
     def refusal(self, fault: str, offset: int) -> Exception:
-        """Return what to raise: `fault` is one of FAULTS, found at `offset` in the event's body."""
+        """Return the error to raise: `fault` is one of FAULTS, found at `offset` in the event's body."""
 
     def expect_as_many(self, other: RowBuffers) -> None:
-        """Make room at once for as many rows as another one of the same table gathered, and some more.
+        """Make room at once for as many rows as `other`, of the same table, has gathered, and some more.
 
-        Memory that grows with the rows is moved again and again, and leaves gaps behind that are too small
-        for it the next time.
+        Memory that grows with the rows would be moved again and again, and would leave gaps that are too
+        small to be used again.
 
         Raises:
             ValueError: rows were read already.
         """
 
     def discard(self, header: int) -> None:
-        """Take back the rows of a header that turned out not to have happened; it must be the last one."""
+        """Remove the rows of the last header, because its transaction was rolled back."""
 
     def take_absent(self) -> tuple[Block, Block] | None:
-        """Return which columns the images before and after do not have; None if every column is known.
+        """Return which columns the images before and after lack; None if every column is known.
 
         Rows by (columns + 7) // 8 bytes, a bit for each column, the lowest first; called once, before
         `take_heads`. A column that is known from a row's image before counts as known after it too.
         """
 
     def take_heads(self) -> tuple[Block, Block, Block]:
-        """Return per row its header (int32), ordinal (int64) and op (uint8); called after `take_side`."""
+        """Return each row's header (int32), ordinal (int64) and op (uint8); call it after `take_side`."""
 
     def take_side(self, after: bool) -> SideBuffers | None:
-        """Return the images before or after the change; None if no row has one. Each side once."""
+        """Return the images before or after the change; None if no row has one. Call it once per side."""
 
 def is_ascii(data: Block) -> bool:
     """Return whether all bytes are below 128."""
@@ -99,9 +99,9 @@ def converted(data: Block, offsets: Block, table: bytes) -> tuple[Block, Block] 
     """Return a column of single-byte text as UTF-8, and its offsets; None if a byte is undefined.
 
     Args:
-        data: the values, one behind the other.
-        offsets: where they begin and the last one ends, int32.
-        table: per byte a little-endian u32: its UTF-8, lowest byte first, and in the highest its length.
+        data: the values, one after the other.
+        offsets: where each begins, and where the last one ends, int32.
+        table: for each byte a little-endian u32: its UTF-8, lowest byte first, and in the highest its length.
 
     Raises:
         OverflowError: it has more than 2 GiB.

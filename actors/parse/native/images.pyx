@@ -1,4 +1,4 @@
-"""Images: the rows of one table, from rows events' bytes into column buffers.
+"""Images: decodes the rows of one table from rows events into column buffers.
 
 `images.pyi` says what callers see. Layout of a rows event: `Rows_event` in MySQL's
 libs/mysql/binlog/event/rows_event.h; version 1 has no extra data.
@@ -283,7 +283,7 @@ cdef class RowBuffers:
             self.is_whole &= p.note_present(&self.partial.after, reader.at, columns)
             reader.at += width
         if not self.partial.before.count + self.partial.after.count and remaining(reader):
-            return f.BAD_HEAD  # rows of no bytes: they have no end
+            return f.BAD_HEAD  # rows of zero bytes would never end
         return f.FINE
 
     cdef int _read_row(self, Reader* reader, int op, int header, int64_t ordinal) noexcept nogil:
@@ -307,7 +307,7 @@ cdef class RowBuffers:
         return f.FINE
 
     cdef int _read_side(self, Side* side, Reader* reader, const Side* before) noexcept nogil:
-        """Read an image; for the one after an update, `before` is where that row's other one was read to."""
+        """Read an image; for the image after an update, `before` has that row's image before."""
         cdef int fault = f.FINE
         if side.rows < self.rows:
             fault = c.fill_absent(self.layout.plans, side, self.rows)

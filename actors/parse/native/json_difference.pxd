@@ -1,12 +1,12 @@
-"""JSON differences: a document as a partial update leaves it, printed.
+"""JSON differences: prints a JSON document after a partial update.
 
 A difference is an operation (one byte), a path, and for all but REMOVE a value in binary JSON, path and value each
 with a packed length before it. Layout and meaning: `Json_diff_vector::read_binary` and `apply_json_diffs` in
 MySQL's sql/json_diff.cc; paths as `Json_path_leg::to_string` in sql/json_path.cc writes them.
 
-A document stays the bytes it is, but for what paths lead through: those objects and arrays become nodes, one for
-each of their values. Bytes are spent as in `json_text`, so that what points anywhere comes to an end. The names of
-what a path inserts may stand in it escaped; such a name is kept in `names`, which never has to move.
+A document stays as bytes, except for the objects and arrays that paths lead through: those become nodes, one for
+each of their values. Bytes are counted as in `json_text`, so that crafted offsets cannot print without end. A path
+may contain escaped names of inserted members; such a name is kept unescaped in `names`, which is never moved.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -60,7 +60,7 @@ cdef struct Node:
     #: OPEN: index of its first value, and how many it has; 0: none, as nothing holds the first node
     uint32_t first
     uint32_t count
-    #: index of the value behind it in the same container; 0: none
+    #: index of the value after it in the same container; 0: none
     uint32_t next
 
 
@@ -106,7 +106,7 @@ cdef inline bint is_object(const Node* node) noexcept nogil:
 
 
 cdef inline int take_packed(Span* span, size_t* value) noexcept nogil:
-    """Read a length: one byte up to 250, or 2, 3 or 8 bytes behind a 252, 253 or 254."""
+    """Read a length: one byte up to 250, or 2, 3 or 8 bytes after a 252, 253 or 254."""
     cdef size_t width
     if span.at == span.end:
         return BAD_DIFFERENCE
@@ -148,7 +148,7 @@ cdef inline int take_number(Span* path, size_t* number) noexcept nogil:
 
 
 cdef inline int take_cell(Span* path, Leg* leg) noexcept nogil:
-    """Read "[3]", "[last]" or "[last-3]" behind its bracket."""
+    """Read "[3]", "[last]" or "[last-3]" after its bracket."""
     cdef int fault = FINE
     leg.is_cell, leg.index, leg.name, leg.name_size = True, 0, NULL, 0
     leg.from_end = path.end - path.at > 4 and memcmp(path.at, b"last", 4) == 0
@@ -164,7 +164,7 @@ cdef inline int take_cell(Span* path, Leg* leg) noexcept nogil:
 
 
 cdef inline int hex_digit(uint8_t byte) noexcept nogil:
-    """Return a digit's value; 16 if it is none."""
+    """Return a digit's value; 16 if it is no digit."""
     if 48 <= byte <= 57:
         return byte - 48
     byte |= 0x20
@@ -232,7 +232,7 @@ cdef inline int unescape(Document* document, Span* name, Leg* leg) noexcept nogi
 
 
 cdef inline int take_member(Document* document, Span* path, Leg* leg) noexcept nogil:
-    """Read a member's name behind its dot, in quotes or without."""
+    """Read a member's name after its dot, in quotes or without."""
     cdef Span name
     cdef bint escaped = False, quoted = path.at < path.end and path.at[0] == 0x22
     path.at += quoted
@@ -406,7 +406,7 @@ cdef inline void remove(Document* document, uint32_t container, uint32_t before,
 
 
 cdef inline int apply(Document* document, int operation, Span* path, const Span* value) noexcept nogil:
-    """Change a document at a path. What must be there is, and what must not be is not, or it is refused."""
+    """Change a document at a path; refuse if a required value is missing, or one exists that must not."""
     cdef Leg leg
     cdef uint32_t container = 0, found = 0, before = 0
     cdef int fault

@@ -6,8 +6,8 @@ are printed the way `SELECT` prints them: decimals as numbers, dates and times a
 
 Layout: the comment at the top of MySQL's sql-common/json_binary.h. Nothing of it is read beyond the bytes given.
 
-Offsets inside a value could point anywhere, backwards too, and a few bytes could so print without end. The
-server never uses a byte twice: each part printed spends its bytes, and the value has only so many.
+Offsets inside a value could point anywhere, even backwards, so a few crafted bytes could print without end. The
+server never uses a byte twice. So each printed part is counted, and the total may not exceed the value's bytes.
 """
 
 from libc.math cimport isfinite
@@ -203,7 +203,7 @@ cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t siz
 
 
 cdef inline int put_decimal(Json* json, const uint8_t* data, size_t size) noexcept nogil:
-    """Print a packed DECIMAL behind its precision and scale, see `decimals`."""
+    """Print a packed DECIMAL, which follows its precision and scale, see `decimals`."""
     cdef uint8_t plain[PACKED_MAX]
     cdef char text[DIGITS_MAX + 4]
     cdef size_t precision, scale, whole, at = 0, used = 0, index, group, digits, groups, begin, first
@@ -225,7 +225,7 @@ cdef inline int put_decimal(Json* json, const uint8_t* data, size_t size) noexce
     first = whole // 9
     groups = first + scale // 9 + 2
     for group in range(groups):
-        # The leading part of a group, whole groups before and behind the point, the trailing part.
+        # The leading part of a group, whole groups before and after the point, the trailing part.
         digits = whole % 9 if group == 0 else scale % 9 if group == groups - 1 else 9
         value = <uint32_t>load_big(plain + at, group_size(digits))
         if value >= power10(digits):
@@ -435,7 +435,7 @@ cdef inline int put_container(Json* json, int kind, const uint8_t* data, size_t 
 
 
 cdef inline int put_json(Bytes* out, const uint8_t* data, size_t size) noexcept nogil:
-    """Append a JSON column's value as text; no bytes stand for JSON null, as in a non-strict insert."""
+    """Append a JSON column's value as text; an empty value is JSON null, as after a non-strict insert."""
     cdef Json json
     if not size:
         return append(out, b"null", 4)

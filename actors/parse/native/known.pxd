@@ -1,6 +1,6 @@
-"""Known: what the fast_path knows of tables and of GTID sources, because the grammar met them before.
+"""Known: the tables and GTID sources that the fast path has learned from the grammar.
 
-A table has its place by the low bits of its number; two that share a place push each other out.
+The low bits of a table's id give its slot; two tables that share a slot replace each other.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -28,7 +28,7 @@ cdef enum Known:
 
 cdef struct Table:
     uint64_t id
-    #: its table map behind id and flags; NULL: nothing is known here
+    #: its table map after id and flags; NULL: the slot is empty
     const uint8_t* version
     size_t version_size
     Known known
@@ -51,7 +51,7 @@ cdef struct Sources:
 
 
 cdef inline size_t place_of(const uint8_t* body) noexcept nogil:
-    """Return the place of the table whose id, 6 bytes, a body begins with."""
+    """Return the slot of the table whose id, 6 bytes, a body begins with."""
     return load_little(body, 2) % TABLES
 
 

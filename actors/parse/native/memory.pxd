@@ -14,7 +14,7 @@ cdef struct Bytes:
 
 
 cdef inline int reserve(Bytes* bytes_, size_t more) noexcept nogil:
-    """Make receive_buffer for `more` bytes behind `size`. At most 2 GiB - 1 in all: Arrow's offsets have 31 bits."""
+    """Make room for `more` bytes after `size`. At most 2 GiB - 1 in all: Arrow's offsets have 31 bits."""
     cdef size_t capacity
     cdef void* moved
     if more > <size_t>INT32_MAX - bytes_.size:

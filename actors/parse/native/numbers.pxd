@@ -1,4 +1,4 @@
-"""Numbers: bytes to integers. Callers have looked that the bytes are there."""
+"""Numbers: bytes to integers. Callers have checked that the bytes exist."""
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy

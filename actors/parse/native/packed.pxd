@@ -1,11 +1,11 @@
 """Packed values: MariaDB's compressed columns, unpacked.
 
-A value that is not empty begins with a byte: 0, and the value follows as it is; or 8 in the upper four bits,
-for zlib. Then bit 3 says that the stream has no header and no checksum of its own, and the lowest three bits
-say in how many bytes, the highest first, the size unpacked follows; then the stream. Layout:
-`compress_zlib` in MariaDB's sql/field_comp.cc.
+A value that is not empty begins with a byte. If it is 0, the value follows uncompressed. If its upper four bits
+are 8, the value is compressed with zlib: bit 3 says that the stream has no header and no checksum of its own, and
+the lowest three bits are the number of bytes of the unpacked size. That size follows, the highest byte first, then
+the stream. Layout: `compress_zlib` in MariaDB's sql/field_comp.cc.
 
-Python's zlib unpacks: it is there wherever Python is, and takes longer than the call.
+Python's zlib unpacks: it exists wherever Python does, and the call costs less than the unpacking.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -45,7 +45,7 @@ cdef inline int put_inflated(
 
     try:
         stream = decompressobj(-MAX_WBITS if raw else MAX_WBITS)
-        # One byte more than expected is asked for: a stream that goes on is seen, and not unpacked.
+        # Ask for one byte more than expected, to detect a longer stream without unpacking it.
         unpacked = stream.decompress((<const char*>packed)[:size], expected + 1)
         if len(unpacked) != expected or not stream.eof:
             return BAD_PACKED

@@ -3,7 +3,7 @@
 from actors.parse.native.receive_buffer import ReceiveBuffer
 
 class PacketBuffer(ReceiveBuffer):
-    """Holds what arrived of a stream of packets.
+    """Holds the bytes that have arrived of a stream of packets.
 
     Args:
         sequence: number of the first packet.
@@ -11,8 +11,8 @@ class PacketBuffer(ReceiveBuffer):
 
     def __init__(self, sequence: int = 1) -> None: ...
     def take(self) -> bytes | None:
-        """Return the next packet's payload, put together from its parts; None: it is not whole yet.
+        """Return the next packet's payload, joined from its parts; None if it has not arrived whole.
 
         Raises:
-            ValueError: its number is not the one that follows, and it holds no error.
+            ValueError: its number is out of sequence, and it holds no error.
         """

@@ -21,7 +21,7 @@ cdef struct Partial:
     Present after
     #: whether images after say which JSON columns are differences
     bint differences
-    #: bitmaps of the columns that are not known, one for each row that is there; of rows behind them all are
+    #: bitmaps of the unknown columns, one for each row up to the last with such; later rows have all columns
     Bytes absent_before
     Bytes absent_after
     #: for each column: where the last image before has its JSON; begin and end are NULL where it has none

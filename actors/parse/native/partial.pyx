@@ -1,9 +1,9 @@
 """Partial images: images that leave columns out, and JSON documents of which only the difference is stored.
 
-What an image after an update leaves out is as it was before: it is filled in where the image before has it. What no
-image has is null, with its bit set in `absent`.
+A column that the image after an update leaves out is unchanged: it is filled in from the image before, if that has
+it. A column that no image has is null, with its bit set in `absent`.
 
-It is compiled apart from `images`, so that whole images are read by as little code as can be.
+This module is compiled separately from `images`, so that whole images are read by as little code as possible.
 
 Layout: `Rows_log_event::print_verbose_one_row` in MySQL's sql/log_event.cc. A null bitmap has a bit for each column
 that is there; the bitmap of JSON columns that are differences has one for each of the table.
@@ -91,7 +91,7 @@ cdef inline int put_difference(
 
 
 cdef inline int read_options(const Plan* plans, size_t columns, Reader* reader, const uint8_t** changed) noexcept nogil:
-    """Read what stands before an image's null bitmap: `changed`, the JSON columns that are differences, or NULL."""
+    """Read what precedes an image's null bitmap: `changed`, the JSON columns that are differences, or NULL."""
     cdef Span span
     cdef size_t options = 0, documents = 0, index
     span.at, span.end = reader.at, reader.end
@@ -153,7 +153,7 @@ cdef int read_after(
     """Read an image after a change, or of a new row, into the next slot of every column.
 
     Args:
-        before: where the same row's image before it is; NULL: a new row has none.
+        before: where the image before of the same row is; NULL for a new row, which has none.
     """
     cdef const uint8_t* changed = NULL
     cdef const uint8_t* nulls

@@ -3,24 +3,24 @@
 from typing_extensions import Buffer
 
 class ReceiveBuffer(Buffer):
-    """Holds bytes that have arrived. As a buffer it is the room behind them: what `received` counts.
+    """Holds bytes that have arrived. Its buffer interface is the free space after them, to be written to.
 
-    It has room for 1 MiB, or for twice of what it holds where that is more, and for 1 GiB at most.
+    It has space for 1 MiB, or for twice what it holds if that is more, and for 1 GiB at most.
     """
 
     def __len__(self) -> int:
         """Return how many bytes are held."""
 
     def make_room(self) -> None:
-        """Make room for more bytes.
+        """Make free space for more bytes.
 
         Raises:
-            OverflowError: an event has more than 1 GiB.
-            MemoryError: there is none.
+            OverflowError: an event is larger than 1 GiB.
+            MemoryError: there is no memory.
         """
 
     def received(self, size: int) -> None:
-        """Take so many bytes that were written into the room."""
+        """Count `size` bytes that were written into the free space as held."""
 
     def take(self) -> bytes | None:
-        """Return the next event, or packet; None: it is not whole yet."""
+        """Return the next event or packet; None if it has not arrived whole."""

@@ -1,6 +1,6 @@
-"""Room: bytes that have arrived, which hold events.
+"""Receive buffer: bytes that have arrived, which hold events.
 
-`receive_buffer.pyi` says what callers see. How an event is found among the bytes is its subclasses' knowledge.
+`receive_buffer.pyi` says what callers see. Subclasses know how to find an event in the bytes.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -42,7 +42,7 @@ cdef class ReceiveBuffer:
         if self.at:
             memmove(self.data, self.data + self.at, held)
             self.at, self.end = 0, held
-        # Twice what is held, so that an event of many packets is moved few times.
+        # Allocate twice what is held, so that an event of many packets is moved only a few times.
         wanted = RECEIVE_BUFFER_BYTES if held < RECEIVE_BUFFER_BYTES // 2 else held * 2
         if wanted > BYTES_MAX:
             wanted = BYTES_MAX
@@ -61,8 +61,8 @@ cdef class ReceiveBuffer:
         self.end += size
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
-        """Return the next event; NULL: it is not whole, or something else comes."""
+        """Return the next event; NULL if it has not arrived whole, or the next thing is no event."""
         return NULL
 
     cdef void pass_event(self, size_t size) noexcept nogil:
-        """Pass over the event that `next_event` returned."""
+        """Skip the event that `next_event` returned."""

@@ -1,4 +1,4 @@
-"""Shapes: what goes into the compiled part and comes out of it, as tuples."""
+"""Shapes: the tuples that go into the compiled part and come out of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from actors.parse.native.images import Block
 #:     time_hires and the like          as in old MariaDB; size: digits of the fraction, likewise
 #:     year                            to int16
 #:     bit                             size: bits, to uint64
-#:     enum                            size in bytes, to int32; members: values, of which the count matters
+#:     enum                            size in bytes, to int32; members: values, only their count is used
 #:     set                             size in bytes, to text; members: its values in UTF-8
 #:     string                          size: bytes of the length before the value
 #:     binary                          likewise; scale: bytes it is padded to with zeros
@@ -30,5 +30,5 @@ ColumnPlan: TypeAlias = tuple[str, int, int, tuple[bytes, ...]]
 #: any size (None: fixed values). Text is as stored; a SET and JSON are UTF-8.
 ColumnBuffers: TypeAlias = tuple[Block | None, int, Block, Block | None]
 
-#: validity bitmap of the images (None: each row has one), how many rows have none, columns
+#: validity bitmap of the images (None: each row has an image), number of rows without an image, columns
 SideBuffers: TypeAlias = tuple[Block | None, int, list[ColumnBuffers]]

@@ -1,6 +1,6 @@
-"""Text: is a whole column of strings valid, and single-byte charsets to UTF-8.
+"""Text: checks whether a whole column of strings is valid, and converts single-byte charsets to UTF-8.
 
-A column's strings lie one behind the other, with offsets between them. The column is valid UTF-8 if all its
+A column's strings are stored one after the other, with separate offsets. The column is valid UTF-8 if all its
 bytes together are, and no string begins inside a character.
 """
 

@@ -1,10 +1,10 @@
 """Binlog stream: one connection that dumps one shard's binlog from a position on.
 
-What has arrived is offered to the fast path, all at once, and only what is not usual there is read event by
-event.
+The fast path reads everything that has arrived in one call. Only events that it does not handle are read one
+by one.
 
-The stream yields chunks, and promises when it has caught up (see `low_watermarks`). It does not reconnect:
-when the connection ends, so does the stream, and what was not yielded is read again by the next one.
+The stream yields chunks, and low watermarks when it has caught up (see `low_watermarks`). It does not
+reconnect: the stream ends with its connection, and the next stream reads again what was not yielded.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from merge.values.header import Flag
 from merge.values.position import Position
 
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
-#: a dump is asked for with an offset of 32 bits
+#: a dump request has an offset of 32 bits
 _OFFSET_MAX = (1 << 32) - 1
-#: chunks of a source that writes steadily go out so often at most, seconds: one costs as much as hundreds of
-#: rows. What comes after a pause goes out at once
+#: shortest time between two chunks of a source that writes steadily, seconds: a chunk costs as much as
+#: hundreds of rows. What arrives after a pause is yielded at once
 LINGER_S = 0.01
 
 
@@ -56,19 +56,19 @@ class BinlogStream:
 
     Args:
         address: the source.
-        start: where to begin: a transaction's beginning, or rows into it.
+        start: where to begin: at the beginning of a transaction, or after some of its rows.
         select: which tables to decode, under which name.
         limits: when a chunk is full.
-        server: identity of the server that must answer: that of the control connection, by which `start` was
-            judged and the clock is measured. Behind one address there may be several. Empty: anyone may.
+        server: identity of the server that must answer: the one of the control connection, on which `start`
+            was checked and the clock is measured. One address may lead to several servers. Empty: any server.
         measure: measures the source's clock; called at the beginning, and whenever the last measurement is
             old.
         margin_us: see `LowWatermarks`.
-        lead_in: the file whose beginning the dump begins at, to learn which XA transactions stand prepared at
-            `start`; None: at `start`.
-        by_gtid: whether to ask for what is not in the start's GTID set, wherever the source has it; `start`
-            is then a place of any server.
-        lookup: who is asked what the columns are that MariaDB's table maps leave open; None: they stay bytes.
+        lead_in: the file at whose beginning the dump begins, to learn which XA transactions are prepared at
+            `start`; None: the dump begins at `start`.
+        by_gtid: whether to request what is not in the start's GTID set, wherever the source has it; `start`
+            may then be a position of any server.
+        lookup: answers what MariaDB's table maps do not say about columns; None: those columns stay bytes.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -92,7 +92,7 @@ class BinlogStream:
         self._address = address
         self._start = start
         self._by_gtid = by_gtid
-        # By GTID the source says which file it begins with: the place is not known before.
+        # By GTID the source says which file it begins with; until then the position is unknown.
         place = Position("", len(MAGIC), rows_into_transaction=start.rows_into_transaction)
         self._place = place if by_gtid else start
         self._dump_at = _dump_at(self._place, lead_in)
@@ -115,14 +115,15 @@ class BinlogStream:
 
     @property
     def clock(self) -> SourceClock:
-        """The source's clock, as it was measured last."""
+        """The last measurement of the source's clock."""
         return self._low_watermarks.clock
 
     @property
     def place(self) -> tuple[str, int] | None:
-        """File and offset that the source has been read up to; None: it stands inside what is not whole.
+        """File and offset that the source has been read up to.
 
-        To be asked between two items. What is before it was yielded, or is not wanted.
+        None inside a transaction, before the start, or while a chunk is open. Ask for it between two items.
+        Everything before it was yielded, or is not wanted.
         """
         decoder = self._decoder
         if decoder.in_transaction or not decoder.passed_start or self._builder.gathers:
@@ -131,11 +132,11 @@ class BinlogStream:
 
     @property
     def created(self) -> Mapping[str, int]:
-        """When the files were created that the dump went through, see `BinlogDecoder.created`."""
+        """Creation times of the files that the dump went through, see `BinlogDecoder.created`."""
         return self._decoder.created
 
     def begin(self) -> None:
-        """Read up to the description of the file that the dump begins in.
+        """Read up to the format description of the file that the dump begins in.
 
         Raises:
             As the iteration.
@@ -158,18 +159,19 @@ class BinlogStream:
 
     @property
     def losses(self) -> Losses:
-        """What could not be handed on as it was, since the stream began."""
+        """What was lost or changed in decoding since the stream began."""
         return self._builder.losses
 
     def _require(self, server: str) -> ServerFacts:
-        """Ask who is at the other end, and whether it has all that was read before the start."""
+        """Return the server's facts, after checking that it is `server` and has all that was read before."""
         address = self._address
         facts = server_facts(address, self._connection)
         if server not in ("", facts.identity):
             raise SourceUnavailable(
-                f"Two servers answer for shard {address.name} at {address}: {server} to the first "
-                f"connection, {facts.identity} to the second, and a binlog is read from one. This passes "
-                "when one has just taken over; a balancer in front of the source has to keep to one server.",
+                f"Two servers answer for shard {address.name} at {address}: {server} on the first "
+                f"connection, {facts.identity} on the second. A binlog must be read from one server. This "
+                "ends by itself after a failover; a load balancer in front of the source must keep to one "
+                "server.",
                 shard=address.name,
             )
         if self._by_gtid:
@@ -186,7 +188,7 @@ class BinlogStream:
         return CHECKSUM_NONE if none else CHECKSUM_CRC32
 
     def _dump(self) -> PacketReader:
-        """Ask for the dump; what comes before `start` the decoder passes over."""
+        """Request the dump; the decoder skips what comes before `start`."""
         self._decoder.file, self._decoder.offset = self._dump_at
         request = self._request()
         for assignment in request.session:
@@ -202,7 +204,7 @@ class BinlogStream:
         return dump_from(*self._dump_at, self._address.server_id)
 
     def __iter__(self) -> Iterator[Chunk | CaughtUp]:
-        """Yield chunks and promises until the connection ends.
+        """Yield chunks and low watermarks until the connection ends.
 
         Raises:
             SourceUnavailable: the connection ended.
@@ -219,12 +221,12 @@ class BinlogStream:
                     yield from self._low_watermark()
                 continue
             if not decoder.in_transaction and not packets.readable(self._linger_s()):
-                # Nothing more is here: what is complete goes out now. The rest of an open transaction is on
-                # its way.
+                # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
+                # way, so no chunk is closed inside one.)
                 yield from self._flush()
                 if packets.empty:
                     moment_us = self.clock.now_us()
-                    # Bytes may have come while the chunk was handed over: only an empty socket counts.
+                    # Bytes may have arrived while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
                         self._low_watermarks.found_empty(moment_us)
             self._fill()
@@ -236,7 +238,7 @@ class BinlogStream:
         except SourceUnavailable as error:
             raise self._unavailable(error.message) from error
         except DataError as error:
-            raise self._decoder.located(error, "the event behind") from error
+            raise self._decoder.located(error, "the event after") from error
 
     def _read(self, event: bytes) -> Generator[Chunk, None, int]:
         """Read one event, yield the chunks it fills, and return its type.
@@ -260,7 +262,7 @@ class BinlogStream:
         return event_type
 
     def _stands_at(self, heartbeat: bytes) -> bool:
-        """Return whether the source has sent all that it had; go where it is, if it passed something over."""
+        """Return whether the source has sent all it had; if it skipped something, move to its offset."""
         if not self._by_gtid or self._decoder.in_transaction:
             return True
         passed_over = (parse_header(heartbeat).log_pos - self._decoder.offset) % (1 << 32)
@@ -286,7 +288,7 @@ class BinlogStream:
         return SourceUnavailable(f"{message} (shard {self._address.name})", shard=self._address.name)
 
     def _explained(self, error: DataError) -> DataError:
-        """Return a refusal with the position refused, and for a purged one the oldest file there is."""
+        """Return a refusal with the position that was refused; if purged, also with the oldest file."""
         place: dict[str, Detail] = {
             **error.details,
             "file": self._start.file,
@@ -301,7 +303,7 @@ class BinlogStream:
         oldest = oldest_file(self._address)
         return PositionPurged(
             f"{message} The oldest file available is {oldest or 'unknown'}.",
-            hint="Load the tables anew, or start at a later position knowing that changes are missing.",
+            hint="Load the tables again, or start at a later position and accept that changes are missing.",
             **{**place, "oldest_file": oldest},
         )
 
@@ -312,13 +314,13 @@ class BinlogStream:
             self._flushed_s = time.monotonic()
 
     def _linger_s(self) -> float:
-        """Return for how long more is waited for before what is complete goes out, seconds."""
+        """Return how long to wait for more events before a complete chunk is yielded, seconds."""
         return max(0.0, self._flushed_s + LINGER_S - time.monotonic())
 
     def _low_watermark(self) -> Iterator[Chunk | CaughtUp]:
         if self._decoder.in_transaction:
             return
-        # Before it promises, not after: what an old measurement says may be false by now.
+        # Measure before making the low watermark: an old measurement may be wrong by now.
         self.keep_time()
         low_watermark = self._low_watermarks.make(whole_seconds=self._decoder.whole_seconds)
         if low_watermark is not None:
@@ -337,9 +339,9 @@ class BinlogStream:
 
 
 def _dump_at(start: Position, lead_in: str | None) -> tuple[str, int]:
-    """Return the file and offset to ask for.
+    """Return the file and offset to request.
 
-    A place beyond 4 GiB cannot be asked for: its file's beginning is.
+    An offset beyond 4 GiB cannot be requested; the dump then begins at the beginning of the file.
     """
     if lead_in is not None or start.offset > _OFFSET_MAX:
         return lead_in or start.file, len(MAGIC)
@@ -347,7 +349,7 @@ def _dump_at(start: Position, lead_in: str | None) -> tuple[str, int]:
 
 
 def resume_after(chunk: Chunk) -> Position:
-    """Return where a stream goes on after a chunk: behind its last transaction, or rows into it."""
+    """Return where a stream continues after a chunk: after its last transaction, or after rows of it."""
     last = chunk.headers[-1]
     file = chunk.names[int(last["file"])]
     if int(last["flags"]) & Flag.END:

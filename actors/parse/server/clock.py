@@ -1,13 +1,13 @@
-"""Source clock: the source's time of day, known from here.
+"""Source clock: the source's time of day, measured from here.
 
-The distance between the source's clock and ours is measured by asking the source for its time: the answer was
-true at some moment of the round trip, so half of it bounds the error. Our clock is the steady one
-(`actors.process.clock`): nobody sets it, and it counts the time in which this machine slept. The time of day
-that this machine shows is used for people only, see `skew_us`.
+The offset between the source's clock and ours is measured by a query for the source's time. The answer was
+true at some moment of the round trip, so half of the round trip bounds the error. Our clock is the steady one
+(`actors.process.clock`): it is never set, and it counts the time in which this machine slept. This machine's
+time of day is only shown to people, see `skew_us`.
 
-Clocks drift, and a source's clock is set by others. So a measurement is good for moments that lie no further
-than `AGE_MAX_US` from it, in either direction; whoever relies on another moment measures again. Who reads on
-measures again much sooner, so that a clock that is set makes no false promise for long.
+Clocks drift, and operators set a source's clock. So a measurement is valid for moments at most `AGE_MAX_US`
+before or after it; any other moment needs a new measurement. A stream measures much more often, so that a
+clock that was set does not make false low watermarks for long.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import pymysql
 
 from actors.process.clock import clock_us as steady_us
 
-#: two clocks a hundred millionths apart drift by 1 ms in this time, microseconds
+#: two clocks whose rates differ by 100 ppm drift apart by 1 ms in this time, microseconds
 AGE_MAX_US: Final = 10_000_000
-#: a source's clock that somebody sets is noticed within this time, microseconds
+#: a change of the source's clock is noticed within this time, microseconds
 STALE_US: Final = 2_000_000
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - as naive as what the server answers, both UTC
@@ -32,12 +32,12 @@ _SAMPLES = 3
 
 
 class SourceClock:
-    """A source's clock, measured at the moment when this object is made.
+    """A source's clock, as measured when this object was made.
 
     Args:
         offset_us: source's time (microseconds since 1970 UTC) minus that of our steady clock.
-        uncertainty_us: how far `offset_us` may be off, in either direction.
-        clock_us: our steady clock, microseconds since any moment.
+        uncertainty_us: the largest error of `offset_us`, in either direction.
+        clock_us: our steady clock, microseconds since an arbitrary moment.
         skew_us: source's time minus the time of day that this machine shows, for people.
     """
 
@@ -87,7 +87,7 @@ class SourceClock:
         return cls(offset_us, uncertainty_us, clock_us, skew_us=skew_us)
 
     def now_us(self) -> int:
-        """Return our steady clock's time, microseconds: a moment that `source_us` understands."""
+        """Return our steady clock's time, microseconds: a moment to pass to `source_us`."""
         return self._clock_us()
 
     def source_us(self, moment_us: int) -> int:
@@ -99,10 +99,10 @@ class SourceClock:
         return self.source_us(self._clock_us())
 
     def knows(self, moment_us: int) -> bool:
-        """Return whether a moment of our steady clock lies so near to the measurement that it may be used."""
+        """Return whether the measurement is valid at a moment of our steady clock."""
         return abs(moment_us - self._measured_us) <= AGE_MAX_US
 
     @property
     def stale(self) -> bool:
-        """Whether it has to be measured again before it says anything of this moment."""
+        """Whether the clock must be measured again before it is used for the present moment."""
         return abs(self._clock_us() - self._measured_us) > STALE_US

@@ -1,6 +1,6 @@
-"""Described tables: the Arrow columns of a server's tables as they are now, before any row of them came.
+"""Described tables: the Arrow columns of a server's tables as they are now, before any row has arrived.
 
-What a table's rows become is said by `columns`, from their table maps. Here it is said from
+`columns` derives the Arrow types of rows from their table maps. This module derives them from
 `information_schema`, for readers that need a table's schema beforehand. Layout: "The INFORMATION_SCHEMA
 COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
 """
@@ -54,20 +54,20 @@ _SPATIAL = {*GEOMETRY_NAMES, "geomcollection"}
 def described(
     address: SourceAddress, select: Callable[[str, str], TableName | None], name: TableName
 ) -> pa.Schema | None:
-    """Return the columns of a table by the name that consumers know; None: the source has no such table.
+    """Return the columns of a table by the name that consumers know; None if the source has no such table.
 
-    Several of the source's tables may have that name: columns that only some have stand behind, and types are
-    widened as pyarrow's permissive promotion does it.
+    Several of the source's tables may be routed to that name. Columns that the first of them lacks come last,
+    and types are widened as pyarrow's permissive promotion does it.
 
     Args:
         address: the source.
-        select: says what consumers call the source's table, or None.
+        select: returns what consumers call a table of the source, or None.
         name: the table.
 
     Raises:
         SourceUnavailable: the source does not answer.
-        SourceUnfit: it refuses.
-        pa.ArrowException: the tables' columns cannot become one.
+        SourceUnfit: it refuses the connection or a query.
+        pa.ArrowException: the tables' columns cannot be unified.
     """
     with closing(connect(address)) as connection:
         tables = [
@@ -80,16 +80,16 @@ def described(
             quoted = {"schema": connection.literal(schema), "table": connection.literal(table)}
             columns = query(address, connection, _COLUMNS.format(**quoted))
             if not columns:
-                raise SourceUnavailable(f"{schema}.{table} of {address} went while it was looked at.")
+                raise SourceUnavailable(f"{schema}.{table} of {address} was dropped while it was read.")
             schemas.append(pa.schema([(str(row["name"]), arrow_type(row)) for row in columns]))
     return pa.unify_schemas(schemas, promote_options="permissive") if schemas else None
 
 
 def arrow_type(row: Mapping[str, Any]) -> Any:
-    """Return what a column's values become, as `columns.field_of` has it; ENUM's are plain text.
+    """Return the Arrow type of a column's values, as `columns.field_of` does; an ENUM becomes plain text.
 
     Args:
-        row: of `information_schema.COLUMNS`: `kind full_type digits scale`.
+        row: a row of `information_schema.COLUMNS`, with `kind full_type digits scale`.
     """
     kind = str(row["kind"]).lower()
     if kind in _SIGNED:

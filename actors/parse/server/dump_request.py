@@ -1,4 +1,4 @@
-"""Dump requests: how a replica asks a source for its binlog, from a place or behind a set of GTIDs.
+"""Dump requests: how a replica asks a source for its binlog, from an offset or after a set of GTIDs.
 
     COM_BINLOG_DUMP        a file and an offset, or on MariaDB what `@slave_connect_state` says
     COM_BINLOG_DUMP_GTID   on MySQL: everything that is not in a set of GTIDs
@@ -19,7 +19,7 @@ from actors.parse.formats.gtid_sets import encode_gtid_set
 from merge.errors import SourceUnfit
 from merge.values.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 
-#: the request's set of GTIDs counts, not its file and offset
+#: flag: the request's set of GTIDs is used, not its file and offset
 _THROUGH_GTID = 0x04
 _TAGS_SINCE = (8, 3)
 _SESSION_TIMEOUT_S = 7200
@@ -32,19 +32,22 @@ class DumpRequest:
     #: number of the command
     command: int
     payload: bytes
-    #: assignments of the session that it needs before
+    #: session variables to set before the request
     session: tuple[str, ...] = ()
 
 
 def dump_from(file: str, offset: int, server_id: int) -> DumpRequest:
-    """Return the request for everything from an offset of a file on; flags 0: wait for more, unannotated."""
+    """Return the request for everything from an offset of a file on.
+
+    Flags 0: the source waits for more at the end, and sends no annotations.
+    """
     return DumpRequest(COMMAND.COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + file.encode())
 
 
 def dump_behind(gtids: GtidSet, server_id: int) -> DumpRequest:
     """Return the request for every transaction that is not in `gtids`."""
     if isinstance(gtids, MariaDbGtidSet):
-        # A GTID that the source does not have, while it has later ones, is an error and no guess.
+        # Strict: a GTID that the source lacks, while it has later ones, is an error instead of a guess.
         session = (
             f"@slave_connect_state = '{gtids}'",
             "@slave_gtid_strict_mode = 1",
@@ -67,21 +70,21 @@ def require_readable(gtids: GtidSet, version: tuple[int, ...], shard: str) -> No
         raise SourceUnfit(
             f"The position of shard {shard} holds tagged GTIDs, which its source, MySQL "
             f"{'.'.join(map(str, version))}, does not know.",
-            hint="Go on at a server of MySQL 8.3 or later.",
+            hint="Continue on a server of MySQL 8.3 or later.",
             shard=shard,
         )
 
 
 def session(heartbeat_ms: int) -> tuple[str, ...]:
-    """Return what every dump's session sets before it asks for the dump."""
+    """Return the assignments that every session makes before it requests a dump."""
     heartbeat_ns = heartbeat_ms * 1_000_000
     return (
         "@master_binlog_checksum = @@global.binlog_checksum",
         "@source_binlog_checksum = @@global.binlog_checksum",
-        "@mariadb_slave_capability = 4",  # MariaDB: GTID events as they are, nothing replaced by fillers
+        "@mariadb_slave_capability = 4",  # MariaDB: send GTID events unchanged, replace nothing by fillers
         f"@master_heartbeat_period = {heartbeat_ns}",
         f"@source_heartbeat_period = {heartbeat_ns}",
-        # A consumer that is slow for an hour must not be cut off: the server waits for us to read.
+        # The server must not disconnect a consumer that is slow for an hour: it waits until we read.
         f"SESSION net_write_timeout = {_SESSION_TIMEOUT_S}",
         f"SESSION net_read_timeout = {_SESSION_TIMEOUT_S}",
         f"SESSION wait_timeout = {_SESSION_TIMEOUT_S}",

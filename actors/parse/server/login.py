@@ -1,10 +1,10 @@
-"""Login: what a server gets to see of a password, and whether TLS comes about.
+"""Login: what a server learns of a password, and whether the connection uses TLS.
 
-A server chooses the plugin by which it is logged in to, and some plugins show it the password itself: in
-clear, or encrypted by a key that it sends. Whoever answers in a server's place, or stands on the way to it,
-can ask for such a one. So the password is shown only to a server that is reached by TLS, or, encrypted, to
-one on this machine. Plugins that answer a challenge are free; but who is challenged by somebody in the middle
-lets that one in, so which server has which password is decided before (`conf.admission`).
+A server chooses the authentication plugin. Some plugins reveal the password to it: in clear text, or
+encrypted with a key that the server sends. An impostor, or a man in the middle, can request such a plugin. So
+the password is revealed only over TLS or, encrypted, to a server on this machine. Plugins that answer a
+challenge are always allowed. They still let a man in the middle log in, so `conf.admission` decides
+beforehand which server may be given which password.
 
 Layouts: "Connection Phase" in MySQL's client/server protocol; plugins: "Pluggable Authentication" in the
 manuals of both.
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
 else:
     _Driver = pymysql.Connection
 
-#: a scramble that anybody who sees it turns into the password; MySQL before 4.1
+#: a scramble from which anyone who sees it can compute the password; MySQL before 4.1
 _BROKEN = "mysql_old_password"
-#: the password as it is; PAM and LDAP need it
+#: the password in clear text; PAM and LDAP need it
 _CLEAR = {"mysql_clear_password", "dialog"}
 #: as sha256_password the password as it is within TLS, else encrypted by a key that the server sends; but a
 #: challenge first, which is enough for a server that has met the account before
 _CHALLENGE_FIRST = "caching_sha2_password"
-#: plugins that show nothing of the password
+#: plugins that reveal nothing of the password
 _CHALLENGES = {"mysql_native_password", "client_ed25519"}
 _FULL = b"\x01\x04"
 
 
 class LoginRefused(Exception):  # noqa: N818  it is refused by us
-    """We do not log in, as the server would have it.
+    """The client refuses to log in the way that the server asks for.
 
     Args:
-        what: it does, as a sentence goes on that begins with its name.
+        what: what the server does, as the rest of a sentence that begins with its name.
         hint: what to do about it.
     """
 
@@ -53,11 +53,13 @@ class LoginRefused(Exception):  # noqa: N818  it is refused by us
 
 
 def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return how to speak TLS.
+    """Return the TLS context for a connection.
+
+    PyMySQL is not left to make its own: without a `ca` it does not check the host, and where nothing is
+    verified it continues without TLS.
 
     Args:
-        files: `ca cert key verify_cert verify_identity`, as PyMySQL has them. What it makes of them itself
-            does not look at the host without a `ca`, and goes on without TLS where nothing is verified.
+        files: `ca cert key verify_cert verify_identity`, as PyMySQL names them.
 
     Raises:
         LoginRefused: a file cannot be used.
@@ -65,15 +67,15 @@ def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=files.get("ca"))
         if files.get("cert") is not None:
-            # An empty passphrase, or OpenSSL would ask for one at the terminal.
+            # Pass an empty passphrase, or OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(files["cert"], files.get("key"), "")
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or "no PEM"
         raise LoginRefused(
-            f"cannot be reached by TLS: a file of `ssl` cannot be used ({str(reason).lower()})",
-            "Expected PEM: authorities, and a certificate with the key that belongs to it.",
+            f"cannot be reached by TLS: a file in `ssl` cannot be used ({str(reason).lower()})",
+            "Expected PEM files: certificate authorities, and a certificate with its key.",
         ) from None
-    # Certificates that MySQL makes for itself are not strictly what RFC 5280 says.
+    # The certificates that MySQL generates do not follow RFC 5280 strictly.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = bool(files.get("verify_identity"))
     context.verify_mode = ssl.CERT_REQUIRED if files.get("verify_cert") else ssl.CERT_NONE
@@ -81,14 +83,14 @@ def tls_context(files: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 class GuardedConnection(_Driver):
-    """A connection that shows a password only to whom it may be shown.
+    """A connection that reveals a password only to a server that may see it.
 
     Args:
-        tls: how to speak TLS, which is spoken then or nothing; None: it is not spoken.
+        tls: TLS context; TLS is then required. None: no TLS.
         options: of PyMySQL's connection.
 
     Raises:
-        LoginRefused: the server asks for the password where it may not be shown, or does not speak TLS.
+        LoginRefused: the server asks for the password where it may not be revealed, or does not offer TLS.
         pymysql.Error: as PyMySQL.
     """
 
@@ -107,7 +109,7 @@ class GuardedConnection(_Driver):
             raise _no_tls()
 
     def _get_auth_plugin_handler(self, plugin_name: bytes) -> _Refusing | _Challenged | None:
-        """Return what answers a plugin's packets in the driver's place; None: the driver may."""
+        """Return what answers a plugin's packets instead of the driver; None if the driver may."""
         name = plugin_name.decode("ascii", "replace")
         if name in _CHALLENGES or not self.password:
             return None
@@ -116,21 +118,21 @@ class GuardedConnection(_Driver):
         return None if self._shows(name) else _Refusing(self, name)
 
     def _shows(self, plugin: str) -> bool:
-        """Return whether the password may be shown by a plugin."""
+        """Return whether a plugin may reveal the password."""
         if plugin == _BROKEN:
             return False
         return self._encrypted or (plugin not in _CLEAR and self._here)
 
     def refusal(self, plugin: str) -> LoginRefused:
-        """Return why a plugin is not played."""
+        """Return the error for a plugin that is refused."""
         if plugin == _BROKEN:
             return LoginRefused(
-                f"asks for {plugin}, by which anybody who listens learns the password",
+                f"asks for {plugin}, which lets any eavesdropper learn the password",
                 "Give the account another plugin: ALTER USER ... IDENTIFIED VIA mysql_native_password.",
             )
         return LoginRefused(
             f"asks for the password itself ({plugin}) without TLS",
-            "Set `ssl` for it: anybody on the way to it could ask the same.",
+            "Set `ssl` for the source: without TLS anyone in the middle could ask for the password.",
         )
 
     @property
@@ -146,7 +148,7 @@ class GuardedConnection(_Driver):
 
 
 class _Refusing:
-    """Refuses a plugin when the server asks for it; that its greeting names it is not enough."""
+    """Refuses a plugin when the server requests it; the name in the server's greeting is no request yet."""
 
     def __init__(self, connection: GuardedConnection, plugin: str) -> None:
         self._connection, self._plugin = connection, plugin
@@ -156,7 +158,7 @@ class _Refusing:
 
 
 class _Challenged:
-    """Answers the challenge of caching_sha2_password, and nothing that goes beyond it."""
+    """Answers the challenge of caching_sha2_password, and refuses to send the password itself."""
 
     def __init__(self, connection: GuardedConnection) -> None:
         self._connection = connection
@@ -176,6 +178,6 @@ class _Challenged:
 
 def _no_tls() -> LoginRefused:
     return LoginRefused(
-        "offers no TLS, which `ssl` asks for",
+        "offers no TLS, which `ssl` requires",
         "SHOW VARIABLES LIKE 'have_ssl'; on the source says why. Without `ssl` nothing is encrypted.",
     )

@@ -1,13 +1,13 @@
 """Packets: the bytes of a binlog dump, cut into the packets of the client/server protocol.
 
-Bytes are read in blocks into one buffer. The fast path takes events off it where they lie; only what is not
-usual becomes a payload of its own.
+Bytes are read in blocks into one buffer. The fast path reads the usual events in place; only other events are
+copied out as payloads.
 
-A packet has 4 bytes before it: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more
+A packet has a header of 4 bytes: its length in 3, and a running number. A payload of 16 MiB - 1 bytes or more
 comes in several packets, all but the last of the full length.
 
-The reader tells *dry* from *waiting*: it never blocks while it holds a whole packet, and it can say whether
-bytes have arrived without reading them. What a source may promise depends on that.
+The reader never blocks while it holds a whole packet, and it can tell whether bytes have arrived without
+reading them. Low watermarks depend on that: they need proof that the socket was empty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from merge.errors import SourceUnavailable, UnsupportedEvent
 
 
 class PacketReader:
-    """Reads packets off a socket, which it owns from the moment the dump was asked for.
+    """Reads packets from a socket, which it owns once the dump was requested.
 
     Not thread-safe, but `interrupt` may be called from any thread.
 
@@ -42,49 +42,49 @@ class PacketReader:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of a packet is held."""
+        """Whether the buffer holds no part of a packet."""
         return not len(self.buffer)
 
     def take(self) -> bytes | None:
-        """Return the next packet's payload if all of it is here, else None; never waits.
+        """Return the next packet's payload if all of it has arrived, else None; never wait.
 
         Raises:
-            SourceUnavailable: it is not the packet that follows.
+            SourceUnavailable: the packet is out of sequence.
         """
         try:
             return self.buffer.take()
         except ValueError as error:
-            raise SourceUnavailable(f"Packet {error}: the stream is out of step.") from error
+            raise SourceUnavailable(f"Packet {error}: the stream is out of sequence.") from error
 
     def readable(self, wait_s: float = 0.0) -> bool:
-        """Return whether bytes have arrived that were not read, or the connection has ended.
+        """Return whether there are unread bytes, or the connection has ended.
 
         Args:
-            wait_s: how long to wait for that; 0: not at all.
+            wait_s: how long to wait for that, seconds; 0: not at all.
         """
         if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
             return True
         return bool(self._poll.poll(wait_s * 1e3))
 
     def fill(self) -> None:
-        """Wait for bytes and read what is there.
+        """Wait for bytes and read what has arrived.
 
         Raises:
-            SourceUnavailable: none came in time, or the connection has ended.
-            UnsupportedEvent: an event has more than 1 GiB.
+            SourceUnavailable: no bytes arrived in time, or the connection has ended.
+            UnsupportedEvent: an event is larger than 1 GiB.
         """
         try:
             self.buffer.make_room()
         except OverflowError as error:
             raise UnsupportedEvent(
-                "An event of more than 1 GiB comes.",
-                hint="No server writes one: the stream is damaged, or what listens there is none.",
+                "The next event is larger than 1 GiB.",
+                hint="No server writes such an event: the stream is damaged, or is no binlog.",
             ) from error
         try:
             size = self._sock.recv_into(self.buffer)
         except TimeoutError as error:
             raise SourceUnavailable(
-                f"Nothing, not even a heartbeat, came for {self._timeout_s:g} s: the connection is dead."
+                f"Nothing arrived for {self._timeout_s:g} s, not even a heartbeat: the connection is dead."
             ) from error
         except (OSError, ValueError) as error:
             raise SourceUnavailable(f"The connection broke: {error}.") from error

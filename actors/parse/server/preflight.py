@@ -1,7 +1,7 @@
-"""Preflight: whether a source is fit to be followed, asked before every stream.
+"""Preflight: checks whether a source can be followed, before every stream.
 
-Each check says what was found and the statement that mends it. The checks read; they write nothing to the
-source. A setting that a server does not know does not exist there, and is fine, except for full row metadata.
+Each check says what was found, and names the statement that fixes it. The checks only read; they write
+nothing to the source. A setting that a server does not know passes, except for full row metadata.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SOME_COLUMN = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing a source must have."""
+    """The result of one check of a source."""
 
     name: str
     ok: bool
     #: what was found
     found: str
-    #: the statement or setting that mends it; with `ok` one that would make more possible; empty: none needed
+    #: the statement or setting that fixes it; with `ok`, one that enables more; empty if none is needed
     fix: str = ""
 
 
@@ -54,7 +54,7 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
         "SET GLOBAL binlog_row_value_options = '';",
     ),
 }
-#: variable -> value -> what it means to who reads the stream
+#: variable -> value -> what it means to a reader of the stream
 _MEANINGS = {
     "binlog_row_image": {
         "MINIMAL": "MINIMAL: columns that a change does not need are absent, not null",
@@ -63,7 +63,7 @@ _MEANINGS = {
 }
 
 
-#: from each of MySQL's modes the next one towards ON: a server refuses to leave one out
+#: from each of MySQL's modes the next one towards ON: a server refuses to skip one
 _GTID_STEPS = {"OFF": "OFF_PERMISSIVE", "OFF_PERMISSIVE": "ON_PERMISSIVE", "ON_PERMISSIVE": "ON"}
 
 
@@ -74,15 +74,15 @@ def preflight(
 
     Args:
         address: the source and the account that will read it.
-        allow: names of checks that may fail: they come back as fine, with what was found.
-        start_by: by what streams are asked for: `gtid` takes a source that writes GTIDs.
+        allow: names of checks that may fail: they are returned as passed, with what was found.
+        start_by: how streams are requested: `gtid` requires a source that writes GTIDs.
 
     Returns:
-        Every check, in the order in which they are best mended.
+        Every check, in the order in which an operator should fix them.
 
     Raises:
         SourceUnavailable: the source does not answer.
-        SourceUnfit: it does not let the account in.
+        SourceUnfit: the source does not let the account in.
     """
     connection = connect(address)
     try:
@@ -98,16 +98,16 @@ def preflight(
 
 
 def require(checks: Iterable[Check], shard: str = "") -> None:
-    """Return if every check is fine.
+    """Return if every check passed.
 
     Raises:
-        SourceUnfit: one is not; the first one's sentence, and as hint the statement that mends it.
+        SourceUnfit: a check failed. The error says what the first failure is; its hint says how to fix it.
     """
     for check in checks:
         if not check.ok:
             of_shard = f" of shard {shard}" if shard else ""
             raise SourceUnfit(
-                f"The source{of_shard} is not fit to be followed: {check.name} is {check.found}.",
+                f"The source{of_shard} cannot be followed: {check.name} is {check.found}.",
                 hint=check.fix,
                 shard=shard or None,
                 check=check.name,
@@ -123,7 +123,7 @@ def _setting(facts: ServerFacts, name: str) -> Check:
         return Check(name, not needed, "not known to this server", fix)
     image = (facts.variables.get("binlog_row_image") or "FULL").upper()
     if name == "binlog_row_value_options" and value.upper() == "PARTIAL_JSON" and image != "FULL":
-        found = f"PARTIAL_JSON with binlog_row_image {image}: changes in documents come without the documents"
+        found = f"PARTIAL_JSON with binlog_row_image {image}: changes of documents lack the documents"
         return Check(name, ok=False, found=found, fix=_SETTINGS["binlog_row_image"][1])
     ok = value.upper() in allowed
     found = _MEANINGS.get(name, {}).get(value.upper(), value or "empty")
@@ -170,9 +170,9 @@ def _privilege(name: str, ok: bool, account: str) -> Check:
 
 
 def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any]) -> Check:
-    """Say whether the account is told of tables' columns, which MariaDB's table maps leave open in part.
+    """Check whether the account may read tables' columns, which MariaDB's table maps describe only in part.
 
-    A stream goes without: it is never a reason not to follow a source.
+    A stream works without: this check never fails.
     """
     name = "SELECT or REFERENCES"
     if _granted(address, connection) & {"SELECT", "REFERENCES"}:
@@ -182,7 +182,7 @@ def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any]) -
     return Check(
         name,
         ok=True,
-        found="not granted: UUID, INET4 and INET6 columns come as bytes, times in the old format without "
+        found="not granted: UUID, INET4 and INET6 columns become bytes, times in the old format lose their "
         "fractions",
         fix=f"GRANT REFERENCES ON *.* TO {_account(address, connection)};",
     )
@@ -226,7 +226,7 @@ def register(connection: pymysql.Connection[Any], address: SourceAddress) -> Non
             address.server_id.to_bytes(4, "little"),
             bytes([len(name)]),
             name,
-            b"\0\0",  # user and password: nobody needs to know them
+            b"\0\0",  # user and password: only shown in the list of replicas, not needed
             b"\0\0",  # port
             b"\0\0\0\0",  # rank, unused
             b"\0\0\0\0",  # master id, filled in by the server
@@ -253,7 +253,7 @@ def _server_ids(
     try:
         replicas = query(address, connection, facts.replicas_statement)
     except SourceUnfit:
-        # MariaDB asks for REPLICATION MASTER ADMIN here, which a reader needs for nothing else.
+        # MariaDB requires REPLICATION MASTER ADMIN here, which a reader does not need otherwise.
         return [*checks, Check("other replicas", ok=True, found="unknown: the account may not list them")]
     others = {
         str(row.get("Host", ""))
@@ -272,7 +272,7 @@ def _server_ids(
 def _own_id(facts: ServerFacts, mine: int) -> Check:
     if not facts.server_id:
         fix = "Add server_id = 1 (or any other unique number) to the server's configuration and restart it."
-        return Check("server_id", ok=False, found="0, with which no server serves replicas", fix=fix)
+        return Check("server_id", ok=False, found="0, and a server with id 0 refuses replicas", fix=fix)
     if not mine or mine == facts.server_id:
         fix = f"Set a server_id other than 0 and {facts.server_id} for this shard's reader."
         return Check("server_id", ok=False, found=f"{facts.server_id}, ours is {mine}", fix=fix)

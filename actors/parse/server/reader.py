@@ -1,18 +1,18 @@
-"""Source reader: follows one shard for as long as it runs, across lost connections.
+"""Source reader: follows one shard until it is stopped, and reconnects when the connection is lost.
 
-A lost connection is followed by a new one from where the source had been read up to: each transaction
-reaches the listener once, whole or in fragments, in the order of the binlog. An error that no new
-connection mends is raised.
+After a lost connection the reader opens a new one at the position that it had read up to. Each transaction
+reaches the listener once, whole or in fragments, in the order of the binlog. The reader raises an error that
+a new connection cannot fix.
 
-A source that is idle rotates and purges its files all the same: its rotations and heartbeats move the
-place. A position whose file was purged nevertheless, because a cursor held it, goes on at the oldest file if
-nothing is missing between them; their GTIDs say that.
+An idle source still rotates and purges its files, so its rotations and heartbeats move the read position. If
+a cursor held a position whose file was purged, the reader continues at the oldest file, provided that the
+GTIDs prove that no transaction is missing in between.
 
-One reader reads one server. Where another one answers at a later connection, it ends with ShardUnavailable:
-whoever restarts it starts it at a transaction's end, from where a stream can go on by GTID.
+One reader reads one server. If another server answers a later connection, the reader raises
+ShardUnavailable. Its owner then restarts it at the end of a transaction, where a stream can continue by GTID.
 
-What is not promised: that the listener keeps what it was given. Whoever restarts a reader starts it at the
-position that was kept.
+Not guaranteed: that the listener keeps what it was given. The owner restarts a reader at the position that
+was stored.
 """
 
 from __future__ import annotations
@@ -54,44 +54,44 @@ _BACKOFF_MAX_S = 10.0
 
 
 class Listener(Protocol):
-    """Who is told what a reader reads; called from the thread that runs it, one call at a time."""
+    """Receives what a reader reads; called from the thread that runs the reader, one call at a time."""
 
     def opened(self, position: Position) -> None:
-        """Take note of where the stream begins; called once, before everything else."""
+        """Note where the stream begins; called once, before every other method."""
 
     def chunk_read(self, chunk: Chunk) -> None:
-        """Take a chunk. May block for as long as there is no room: the source waits."""
+        """Take a chunk. May block while there is no room; the source waits meanwhile."""
 
     def caught_up(self, frontier_us: int) -> None:
-        """Take a promise: no later transaction of the source will have a smaller commit time."""
+        """Take a low watermark: no later transaction of the source will have a smaller commit time."""
 
     def connected(self, skew_us: int, server_version: str) -> None:
-        """Take note that a stream is open; `skew_us` is the source's clock minus ours."""
+        """Note that a stream is open; `skew_us` is the source's clock minus ours."""
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
-        """Take note that the stream ended, or could not be opened; the next try comes in `retry_after_s`."""
+        """Note that the stream ended, or could not be opened; the reader retries after `retry_after_s`."""
 
 
 class Reader(Protocol):
-    """Who reads a source, of whatever kind, and tells a listener."""
+    """Reads a source of any kind and passes what it reads to a listener."""
 
     @property
     def server(self) -> str:
-        """Identity of the server whose binlog is read; empty: not known. It is set once."""
+        """Identity of the server whose binlog is read; empty if it is not known. It is set once."""
 
     @property
     def position(self) -> Position | None:
-        """Where to go on: behind what the listener took; None: not known yet."""
+        """Where to continue: after what the listener took. None if it is not known yet."""
 
     @property
     def created(self) -> Mapping[str, int]:
-        """When the files that were read were created, seconds since 1970; those of the chunks so far."""
+        """Creation times of the files that the chunks so far came from, seconds since 1970, by name."""
 
     def source_now_us(self) -> int | None:
-        """Return the time by the clock that stamps commits, microseconds since 1970 UTC; None: not known."""
+        """Return the time of the clock that stamps commits, microseconds since 1970 UTC; None if unknown."""
 
     def run(self, start: Position | None) -> None:
-        """Read from `start` on until `stop`; see `SourceReader.run`."""
+        """Read from `start` until `stop` is called; see `SourceReader.run`."""
 
     def stop(self) -> None:
         """End the run soon; see `SourceReader.stop`."""
@@ -104,16 +104,15 @@ class SourceReader:
 
     Args:
         address: the source.
-        select: which tables are decoded and under which name; None leaves a table out. Asked once per table
-        and
-            schema version, and for each definition statement (with an empty table name if it is about no
-            table).
+        select: which tables are decoded and under which name; None leaves a table out. Called once per table
+            and schema version, and for each definition statement (with an empty table name if the statement
+            concerns no table).
         limits: when a chunk is full.
-        listener: who is told.
+        listener: receives what is read.
         allow: preflight checks that may fail.
-        margin_us: how long a commit may take from its stamp to the binlog.
-        begin: where a run without a position begins: before the oldest change the source still has, or behind
-            the latest.
+        margin_us: how long a commit may take from its timestamp to the binlog.
+        begin: where a run without a position begins: before the oldest change that the source still has, or
+            after the latest.
         start_by: see `start`.
     """
 
@@ -140,19 +139,19 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._start_by = start_by
-        #: identity of the server that is read; empty: none was reached yet
+        #: identity of the server that is read; empty until one was reached
         self.server = ""
-        #: up to where the source was read and all was handed over: where to go on; None: not known yet
+        #: everything before this position was handed over: where to continue; None if it is not known yet
         self.position: Position | None = None
-        #: when the files that were read were created; an entry a file
+        #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
-        #: whether streams are asked for by GTID, once that is known: a server's order may differ from
-        #: another's
+        #: whether streams are requested by GTID; None until that is decided. It does not change afterwards,
+        #: because the order of transactions may differ between servers
         self._by_gtid: bool | None = None
-        #: from which file's beginning the next stream looks for rows prepared before the position
+        #: file from whose beginning the next stream looks for XA rows that were prepared before the position
         self._lead_in: str | None = None
         self._opened = False
-        #: as it was measured last; None: not yet
+        #: the last measurement; None before the first
         self._clock: SourceClock | None = None
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
@@ -161,12 +160,11 @@ class SourceReader:
         """Follow the source until `stop`.
 
         Args:
-            start: where to begin; None: where `begin` says.
+            start: where to begin; None: as `begin` says.
 
         Raises:
-            DataError: something only an operator can mend; see `merge.errors`. Everything before it was
-                handed over.
-            ShardUnavailable: another server answers; nothing of it was handed over.
+            DataError: only an operator can fix it; see `merge.errors`. Everything before it was handed over.
+            ShardUnavailable: another server answers; nothing from it was handed over.
         """
         self.position = start
         if start is not None:
@@ -184,7 +182,7 @@ class SourceReader:
                 self._stopped.wait(wait_s)
 
     def stop(self) -> None:
-        """End the run soon: a wait for the source ends at once, a call of the listener is waited for."""
+        """End the run soon: a wait for the source ends at once, a running call of the listener finishes."""
         self._stopped.set()
         with self._lock:
             if self._stream is not None:
@@ -201,7 +199,10 @@ class SourceReader:
             self._listener.opened(position)
 
     def _backoff_s(self) -> float:
-        """Return how long to wait: doubling from 0.1 s to 10 s, half of it by chance: readers spread."""
+        """Return how long to wait, seconds: a limit that doubles from 0.1 s to 10 s.
+
+        Half of it is random jitter, so that readers do not reconnect together.
+        """
         limit_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
         return limit_s * (0.5 + self._random.random() / 2)
@@ -230,7 +231,7 @@ class SourceReader:
                 by_gtid=by_gtid and lead_in is None,
                 lookup=ServerLookup(self._address, control),
             )
-            # Not before: now it is known who sends what comes.
+            # Only now is it known which server sends the stream.
             self.server, self._by_gtid = facts.identity, by_gtid
             try:
                 with self._lock:
@@ -258,11 +259,12 @@ class SourceReader:
         for item in stream:
             self._failures = 0
             if isinstance(item, CaughtUp):
-                # Less than before where the source's clock was set back: whoever merges knows what went out.
+                # It may be smaller than the one before, if the source's clock was set back. The merger knows
+                # what it has emitted, and handles that.
                 self._listener.caught_up(item.frontier_us)
                 self._move(stream)
             else:
-                # A source that is never silent promises nothing, and its clock is known all the same.
+                # A source that is never idle yields no low watermark; measure its clock nevertheless.
                 stream.keep_time()
                 self.created |= stream.created
                 self._listener.chunk_read(item)
@@ -272,7 +274,7 @@ class SourceReader:
                 return
 
     def _move(self, stream: BinlogStream) -> None:
-        """Go where the source stands, though nothing was handed over: files before may be purged."""
+        """Move the position to that of the source, although nothing was handed over: files may be purged."""
         position, place = self.position, stream.place
         assert position is not None, "it is known where the stream began"
         if place is None or place == (position.file, position.offset):
@@ -285,15 +287,16 @@ class SourceReader:
         return replace(position, created_s=stream.created.get(position.file, 0))
 
     def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
-        """Return from which file on the rows of an XA transaction are looked for that a stream lacked.
+        """Return the file from which to look for the rows of an XA transaction that a stream lacked.
 
-        First the file that the position is in; then one file further back than the stream began.
+        The first try is the file of the position; each further try goes one file further back.
 
         Raises:
             PositionPurged: `error`, if no older file is left.
         """
         position = self.position
-        # A place of another server leads nowhere on this one; by GTID nothing was handed over of it yet.
+        # A file and offset of another server mean nothing on this one. That happens by GTID, before anything
+        # of this server was handed over.
         if position is None or not position.is_of(self.server):
             raise error
         if lead_in is None:
@@ -310,24 +313,24 @@ class SourceReader:
         return self._clock
 
     def _require_same_source(self, facts: ServerFacts) -> None:
-        """Refuse another server than the one that this reader reads; it takes a new one to go on there."""
+        """Refuse a server other than the one that this reader reads; only a new reader may read that one."""
         if self.server and self.server != facts.identity:
             raise ShardUnavailable(
                 f"Another server answers for shard {self._address.name} at {self._address}: "
-                f"{facts.identity} instead of {self.server}.",
+                f"{facts.identity} instead of {self.server}. The reader is restarted.",
                 shard=self._address.name,
                 retry_after_s=0.1,
             )
 
 
 def behind(before: Position, chunk: Chunk, server: str, created: Mapping[str, int]) -> Position:
-    """Return where to go on after a chunk of a server, which follows `before`: with all GTIDs up to there.
+    """Return the position after a chunk that began at `before`, with the GTIDs of everything up to there.
 
     Args:
         before: where the chunk begins.
         chunk: what was read.
-        server: identity of the server; empty: not known.
-        created: when the files were created, by name.
+        server: identity of the server; empty if it is not known.
+        created: creation times of the files, by name.
     """
     ends = np.flatnonzero(chunk.headers["flags"] & Flag.END)
     gtids = gtids_after(before.gtid_set, chunk.headers, ends, chunk.names)

@@ -1,4 +1,4 @@
-"""A row of a server's answer: what it lacks, or says in another form, is an error of ours."""
+"""A row of a server's answer: a missing column or a value in another form raises an error of ours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Row(dict[str, Any]):
     """The values of one row, by column name.
 
     Args:
-        values: the same.
-        unfit: makes the error of what does not fit; is given what that is, as the end of a sentence.
+        values: the row as the driver returned it.
+        unfit: makes the error; its argument says what is wrong, as the end of a sentence.
     """
 
     def __init__(self, values: Mapping[str, Any], unfit: Callable[[str], CanalGroupError]) -> None:
@@ -24,13 +24,13 @@ class Row(dict[str, Any]):
         raise self._unfit(f"its answer has no column {column}")
 
     def number(self, column: str) -> int:
-        """Return a value that is a whole number.
+        """Return a value as a whole number.
 
         Raises:
-            CanalGroupError: it is none.
+            CanalGroupError: it is not a whole number.
         """
         value = self[column]
         try:
             return int(value)
         except (TypeError, ValueError):
-            raise self._unfit(f"its answer says {value!r} in column {column}, which is no number") from None
+            raise self._unfit(f"its answer has {value!r} in column {column}, not a number") from None

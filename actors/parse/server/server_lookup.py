@@ -1,7 +1,7 @@
-"""Server lookup: tables as a server's `information_schema` has them now.
+"""Server lookup: tables as a server's `information_schema` describes them now.
 
-What it says may be newer than the rows of a binlog: it is right for tables that were not altered since. A
-server shows the columns that the account has SELECT or REFERENCES on, and no others. Layout: "The
+The description may be newer than the rows of a binlog; it is right only for tables that were not altered
+since. A server shows only the columns on which the account has SELECT or REFERENCES. Layout: "The
 INFORMATION_SCHEMA COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
 """
 
@@ -27,7 +27,7 @@ _VALUE = re.compile(r"'((?:[^']|'')*)'")
 
 
 class ServerLookup:
-    """Asks a server for tables, each once between two changes of definitions.
+    """Queries a server for tables, each table once between two changes of definitions.
 
     Args:
         address: the server, for errors.
@@ -43,14 +43,14 @@ class ServerLookup:
         """Return a table's columns in order; None if the server has no such table, or does not show it.
 
         Raises:
-            SourceUnavailable, SourceUnfit: the server does not answer.
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
         if (schema, table) not in self._known:
             self._known[schema, table] = self._ask(schema, table)
         return self._known[schema, table]
 
     def forget(self) -> None:
-        """Ask anew from now on."""
+        """Forget the answers: query the server again from now on."""
         self._known.clear()
 
     def _ask(self, schema: str, table: str) -> list[ColumnFacts] | None:

@@ -1,7 +1,8 @@
-"""Sources: where a shard's server is, and connections to it whose errors are ours.
+"""Sources: the address of a shard's server, and connections to it whose errors are ours.
 
-A server that refuses, breaks off or does not answer is SourceUnavailable: wait. One that denies access is
-SourceUnfit: its operator must act. No other error of the driver leaves this package.
+A server that refuses a connection, breaks it or does not answer raises SourceUnavailable: retry later. A
+server that denies access raises SourceUnfit: its operator must act. No error of the driver leaves this
+package.
 """
 
 from __future__ import annotations
@@ -46,25 +47,25 @@ _SAME_ID = re.compile(r"same server_(uu)?id", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SourceAddress:
-    """Where a shard's server listens and who reads it."""
+    """Where a shard's server listens, and as which account and replica it is read."""
 
-    #: the shard's name within its group; empty: a server that is only asked for tables
+    #: the shard's name within its group; empty for a server that only answers lookups of tables
     name: str
     host: str
     port: int
     user: str
     password: str = field(repr=False)
-    #: our own, as a replica: unique among all replicas of the source
+    #: the reader's own id as a replica: unique among all replicas of the source
     server_id: int
     #: the destination this reader serves; part of the name under which the source lists it
     destination: str = ""
     connect_timeout_s: float = 10.0
-    #: heartbeats come every 100 ms: a source that is silent for so long is gone
+    #: heartbeats come every 100 ms: a source that is silent for this long counts as unavailable
     read_timeout_s: float = 5.0
-    #: how often an idle source says so
+    #: interval between the heartbeats of an idle source
     heartbeat_ms: int = 100
-    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS, or no
-    #: connection; None: no TLS
+    #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
+    #: required; None: no TLS
     ssl: Mapping[str, Any] | None = None
 
     @property
@@ -75,12 +76,12 @@ class SourceAddress:
 
     @property
     def title(self) -> str:
-        """The server at a sentence's begin."""
+        """The server as the subject of a sentence."""
         return f"The source of shard {self.name}" if self.name else "The server"
 
     @property
     def place(self) -> str:
-        """Where the server listens, for people."""
+        """Host and port of the server, for messages."""
         return f"{self.host}:{self.port}"
 
     def __str__(self) -> str:
@@ -108,22 +109,22 @@ def translated(address: SourceAddress) -> Iterator[None]:
             f"{address.title} at {address} broke the connection: {error}.", shard=address.name
         ) from error
     except (LookupError, RuntimeError, ValueError, struct.error) as error:
-        # What the driver meets with in packets that no server sends; a request for a file of ours is one.
+        # The driver raises these on packets that no server sends, such as a request for one of our files.
         raise _strange(address, str(error)) from error
 
 
 def _strange(address: SourceAddress, why: str) -> SourceUnfit:
     return SourceUnfit(
-        f"What answers as {address} does not keep to the protocol of MySQL and MariaDB: {why}.",
-        hint="Check host and port: something else listens there.",
+        f"What answers at {address} does not follow the protocol of MySQL and MariaDB: {why}.",
+        hint="Check host and port: another kind of server listens there.",
         shard=address.name,
     )
 
 
 def _not_trusted(address: SourceAddress, error: ssl.SSLCertVerificationError) -> SourceUnfit:
     return SourceUnfit(
-        f"{address.title} at {address} does not prove who it is: {error.verify_message}.",
-        hint="Check ssl.ca and the host name in the certificate; with ssl.verify: false anybody is trusted.",
+        f"{address.title} at {address} shows a certificate that is not trusted: {error.verify_message}.",
+        hint="Check ssl.ca and the host name in the certificate; ssl.verify: false trusts any server.",
         shard=address.name,
     )
 
@@ -141,13 +142,13 @@ def server_error(address: SourceAddress, code: int, text: str) -> CanalGroupErro
         return _binlog_error(address, text)
     if code in _NOT_UNDERSTOOD:
         return SourceUnfit(
-            f"{address.title} at {address} does not understand us: {text} ({code}).",
+            f"{address.title} at {address} does not understand a statement: {text} ({code}).",
             hint="Expected MySQL 5.7 or later, or MariaDB 10.5 or later.",
             shard=address.name,
             code=code,
         )
-    # Everything else a server answers to these few statements passes: shutting down, too many connections,
-    # killed, gone, still starting.
+    # Every other error that a server returns for these few statements is temporary: shutting down, too many
+    # connections, killed, gone, still starting.
     return SourceUnavailable(
         f"{address.title} at {address} is not available: {text} ({code}).",
         shard=address.name,
@@ -161,7 +162,7 @@ def _access_hint(address: SourceAddress, code: int) -> str:
     if code in _AUTH_PLUGIN:
         return (
             f"ALTER USER '{address.user}'@'%' IDENTIFIED WITH caching_sha2_password BY '<password>'; "
-            "gives it an authentication plugin that PyMySQL knows."
+            "gives the account an authentication plugin that PyMySQL knows."
         )
     return (
         f"CREATE USER '{address.user}'@'%' IDENTIFIED BY '<password>'; "
@@ -170,7 +171,7 @@ def _access_hint(address: SourceAddress, code: int) -> str:
 
 
 def _binlog_error(address: SourceAddress, text: str) -> DataError:
-    """Return our error for 1236, by which a server refuses a dump: the text alone says why."""
+    """Return our error for 1236, with which a server refuses a dump; only its text says why."""
     if _PURGED.search(text):
         return PositionPurged(f"{address.title} no longer has the position: {text}.", shard=address.name)
     if _SAME_ID.search(text):
@@ -182,7 +183,7 @@ def _binlog_error(address: SourceAddress, text: str) -> DataError:
         )
     return DataError(
         f"{address.title} cannot serve the position: {text}.",
-        hint="The position is not one of this source, or its binlog is damaged there.",
+        hint="The position belongs to another source, or the binlog is damaged there.",
         shard=address.name,
     )
 
@@ -191,8 +192,8 @@ def connect(address: SourceAddress, *, read_timeout_s: float | None = None) -> p
     """Open a connection to a source.
 
     Raises:
-        SourceUnavailable: nobody answers there, or it broke off.
-        SourceUnfit: access was denied, or the server asks for more than it may see.
+        SourceUnavailable: no server answers, or it broke the connection.
+        SourceUnfit: access was denied, or the server asks for the password where it may not be shown.
     """
     timeout_s = address.read_timeout_s if read_timeout_s is None else read_timeout_s
     with translated(address):
@@ -238,13 +239,12 @@ def query_one(address: SourceAddress, connection: pymysql.Connection[Any], sql: 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What a server says of itself."""
+    """What a server reports about itself."""
 
     version: str
     server_id: int
-    #: equal for as long as it is the same server: MySQL's uuid, or MariaDB's server id. Servers that know
-    #: nothing of each other may share that: what tells their binlogs apart is when a file was created (ADR
-    #: 19)
+    #: identifies the server: MySQL's uuid, or MariaDB's server id. Two unrelated MariaDB servers may share an
+    #: id; the creation time of a file then tells their binlogs apart (ADR 19)
     identity: str
     #: global variables by lower-case name
     variables: Mapping[str, str]
@@ -256,7 +256,7 @@ class ServerFacts:
 
     @property
     def gtids(self) -> bool:
-        """Whether every transaction has a GTID, and a stream can be asked for by them."""
+        """Whether every transaction has a GTID, so that a stream can be requested by GTID."""
         return self.mariadb or self.variables.get("gtid_mode", "").upper() == "ON"
 
     @property
@@ -267,7 +267,7 @@ class ServerFacts:
 
     @property
     def binlog_status_statement(self) -> str:
-        """The statement that shows the end of the binlog: renamed in MySQL 8.2, the old one gone in 8.4."""
+        """The statement that shows the end of the binlog: renamed in MySQL 8.2, the old name gone in 8.4."""
         if not self.mariadb and self.number >= (8, 2):
             return "SHOW BINARY LOG STATUS"
         return "SHOW MASTER STATUS"

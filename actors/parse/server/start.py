@@ -1,15 +1,14 @@
-"""Start: where a stream of a source begins, and whether that is told by a place or by GTIDs.
+"""Start: where a stream of a source begins, and whether it is requested by file and offset or by GTID.
 
-A place (file and offset) means something in one server's binlog only. After a failover another server
-answers: then the set of GTIDs read so far says what is missing, wherever the new server has it. So, by
-default:
+A file and offset are valid in one server's binlog only. After a failover another server answers; the set of
+GTIDs read so far then says what is missing, wherever the new server keeps it. So, by default:
 
-- on the server that a position is of, a stream goes on at its file and offset;
-- on any other one it goes on by GTID, and is refused where that cannot be. That server must have all that
-  was read before: it is asked on the connection that dumps. One that lacks some of it lags and is asked
-  again; one that has nothing in common with it is another shard's.
+- on the server that a position belongs to, a stream continues at its file and offset;
+- on any other server it continues by GTID, and is refused where that is impossible. That server must have
+  every transaction that was read before; the connection that dumps checks this. A server that lacks some of
+  them lags behind and is retried. A server that has none of their sources belongs to another shard.
 
-`gtid` goes on by GTID always, `file` never.
+With `start_by: gtid` a stream always continues by GTID, with `file` never.
 """
 
 from __future__ import annotations
@@ -30,14 +29,15 @@ from merge.values.position import Position, file_order
 
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
 
-_PURGED_HINT = "Load the tables anew, or start at a later position knowing that changes are missing."
+_PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
 
 
 def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position, start_by: StartBy) -> bool:
-    """Return whether a stream from `position` on is to be asked for by GTID, on the server that answers.
+    """Return whether to request a stream from `position` by GTID, on the server that answers.
 
     Raises:
-        SourceUnfit: the place is another server's and GTIDs cannot be used; or they must be and cannot.
+        SourceUnfit: the position is another server's and GTIDs cannot be used, or `start_by` requires GTIDs
+            and the server writes none.
     """
     same = position.is_of(facts.identity)
     if start_by == "gtid" and not facts.gtids:
@@ -53,7 +53,7 @@ def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position,
         raise SourceUnfit(
             f"Another server answers for shard {address.name} at {address}: {facts.identity} instead of "
             f"{position.server}, and {why_not}.",
-            hint="Positions are places in one server's binlog: start anew with one of this server.",
+            hint="A file and offset are valid on one server only: start again at a position of this server.",
             shard=address.name,
         )
     if not facts.mariadb:
@@ -62,7 +62,7 @@ def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position,
 
 
 def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
-    """Return why a position cannot be found on another server by GTID; empty: it can."""
+    """Return why a position cannot be found on another server by GTID; empty if it can."""
     if position.is_of(facts.identity):
         return ""
     gtids = position.gtid_set
@@ -70,8 +70,8 @@ def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
         "start_by is file": start_by == "file",
         "it writes no GTIDs": not facts.gtids,
         f"the position {position} has no GTIDs": not gtids,
-        f"it has no GTIDs such as {gtids}": isinstance(gtids, MariaDbGtidSet) != facts.mariadb,
-        f"the position {position} stands inside a transaction": position.rows_into_transaction > 0,
+        f"its GTIDs are not of the kind of {gtids}": isinstance(gtids, MariaDbGtidSet) != facts.mariadb,
+        f"the position {position} is inside a transaction": position.rows_into_transaction > 0,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -82,8 +82,8 @@ def require_contained(
     """Return if a server has all transactions before a position.
 
     Raises:
-        SourceUnavailable: it lacks some of them: it lags, or never gets them.
-        SourceUnfit: it has none of the sources whose transactions they are.
+        SourceUnavailable: it lacks some of them: it lags, or will never get them.
+        SourceUnfit: it has no transaction of any source in the position's GTID set.
     """
     gtids = position.gtid_set
     executed = _executed(address, connection, facts)
@@ -93,16 +93,17 @@ def require_contained(
         raise SourceUnfit(
             f"Server {facts.identity}, which answers for shard {address.name} at {address}, has nothing in "
             f"common with what was read: it executed {executed or 'nothing'}, the position is after {gtids}.",
-            hint="Check host and port: it may be another shard's server. A replica that has not begun to "
-            "replicate is read as soon as it has caught up.",
+            hint="Check host and port: this may be another shard's server. A replica that has not begun to "
+            "replicate can be read once it has caught up.",
             shard=address.name,
             executed=str(executed),
             gtid_set=str(gtids),
         )
     raise SourceUnavailable(
         f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks transactions "
-        f"that were read: it executed {executed}, the position is after {gtids}. The shard goes on when the "
-        "server has caught up. If a failover lost them, that is never: begin anew from a position there.",
+        f"that were read: it executed {executed}, the position is after {gtids}. The shard continues when "
+        "the server has caught up. If a failover lost them, it never will: start again at a position of the "
+        "server.",
         shard=address.name,
         executed=str(executed),
         gtid_set=str(gtids),
@@ -110,7 +111,7 @@ def require_contained(
 
 
 def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
-    """Return the transactions that a server has; on MariaDB its own and those it replicated."""
+    """Return the GTIDs of the transactions that a server has; on MariaDB its own and replicated ones."""
     if not facts.mariadb:
         return _gtids(query_one(address, connection, "SELECT @@global.gtid_executed AS gtids")["gtids"])
     asked = "SELECT @@global.gtid_binlog_pos AS written, @@global.gtid_slave_pos AS replicated"
@@ -119,7 +120,7 @@ def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts
 
 
 def _sources(gtids: GtidSet) -> set[str]:
-    """Return who numbered the transactions of a set: uuids, or MariaDB's "domain-server"."""
+    """Return which sources numbered the transactions of a set: uuids, or MariaDB's "domain-server"."""
     if isinstance(gtids, MySqlGtidSet):
         return {uuid for (uuid, _), _ in gtids.runs}
     if isinstance(gtids, MariaDbGtidSet):
@@ -130,7 +131,10 @@ def _sources(gtids: GtidSet) -> set[str]:
 def _known_sources(
     address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, executed: GtidSet
 ) -> set[str]:
-    """Return whose transactions a server has; MariaDB's set names the last one of a domain, its state all."""
+    """Return the sources whose transactions a server has.
+
+    MariaDB's GTID set names only the last server of each domain; its binlog state names all.
+    """
     if not facts.mariadb:
         return _sources(executed)
     state = query_one(address, connection, "SELECT @@global.gtid_binlog_state AS state")["state"] or ""
@@ -144,28 +148,28 @@ def past_purged(
     position: Position,
     error: PositionPurged,
 ) -> Position:
-    """Return from where to go on instead of a position of this server whose file it no longer has.
+    """Return where to continue when this server no longer has the file of a position.
 
-    That is the beginning of its oldest file, if every transaction before it is before the position too. A
-    source that only rotated and purged is such a one.
+    That is the beginning of its oldest file, provided that every transaction before it was read already. This
+    holds for an idle source that rotated and purged its files.
 
     Raises:
-        PositionPurged: `error`: transactions are missing, or GTIDs do not say that none is.
-        DataError: the file was not purged: it is newer than the oldest one, and was never there.
+        PositionPurged: `error`, because transactions are missing, or GTIDs do not prove that none is.
+        DataError: the file was not purged: it is newer than the oldest file, and was never there.
     """
     oldest = earliest_position(address, connection, facts)
     (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
     if base == oldest_base and number > oldest_number:
         raise DataError(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
-            f"{oldest.file}: its binary logs were reset, or another server answers.",
+            f"{oldest.file}: the binary logs were reset, or another server answers.",
             hint=_PURGED_HINT,
             shard=address.name,
             file=position.file,
             offset=position.offset,
             oldest_file=oldest.file,
         )
-    # Without a GTID of its own a position says nothing, but on MariaDB, where every transaction has one.
+    # A position without GTIDs proves nothing, except on MariaDB, where every transaction has a GTID.
     told = facts.gtids and (bool(position.gtid_set) or facts.mariadb)
     whole = told and position.gtid_set.contains(oldest.gtid_set) and not position.rows_into_transaction
     # After a reset the server lacks transactions that were read.
@@ -177,37 +181,37 @@ def past_purged(
 def explained_by_gtid(
     address: SourceAddress, error: DataError, position: Position, place: Mapping[str, Detail]
 ) -> DataError:
-    """Return a refusal of a stream by GTID, with the set refused, and of purged transactions their GTIDs.
+    """Return a refusal of a stream by GTID, with the set that was refused and the GTIDs that were purged.
 
     Args:
         address: the source.
         error: what it answered.
-        position: what was asked for.
+        position: what was requested.
         place: details of the error.
     """
     gtids = str(position.gtid_set)
-    message = f"{error.message} The position is behind {gtids}."
+    message = f"{error.message} The position is after {gtids}."
     if not isinstance(error, PositionPurged):
         hint = error.hint
         if isinstance(position.gtid_set, MariaDbGtidSet):
-            hint = "If the server is a replica that lags behind, the shard goes on when it has caught up."
+            hint = "If the server is a replica that lags, the shard continues when it has caught up."
         return type(error)(message, hint=hint, **{**place, "gtid_set": gtids})
     missing = _missing(address, position.gtid_set)
     return PositionPurged(
-        f"{message} Missing are {missing or 'transactions that cannot be told'}.",
+        f"{message} Missing are {missing or 'transactions that cannot be determined'}.",
         hint=_PURGED_HINT,
         **{**place, "gtid_set": gtids, "missing": missing},
     )
 
 
 def _missing(address: SourceAddress, gtids: GtidSet) -> str | None:
-    """Return which transactions behind `gtids` a source no longer has; None if it cannot be asked."""
+    """Return which transactions after `gtids` a source no longer has; None if it does not answer."""
     try:
         with contextlib.closing(connect(address)) as connection:
             facts = server_facts(address, connection)
             if facts.mariadb:
                 oldest = earliest_position(address, connection, facts)
-                return f"those behind {gtids}, up to {oldest.gtid_set}"
+                return f"those after {gtids}, up to {oldest.gtid_set}"
             asked = f"SELECT GTID_SUBTRACT(@@global.gtid_purged, '{gtids}') AS gtids"
             return str(_gtids(query_one(address, connection, asked)["gtids"])) or None
     except (SourceUnavailable, DataError):
@@ -219,7 +223,7 @@ def latest_position(
 ) -> Position:
     """Return the end of a source's binlog, with the GTID set of everything before it.
 
-    MySQL shows both in one row. MariaDB is asked for the GTIDs at just that place.
+    MySQL shows both in one row. MariaDB is queried for the GTIDs at that position.
 
     Raises:
         SourceUnfit: the source has no binlog.
@@ -256,7 +260,7 @@ def earliest_position(
 
 
 def oldest_file(address: SourceAddress) -> str | None:
-    """Return the name of the oldest binlog file of a source; None if it cannot be asked."""
+    """Return the name of the oldest binlog file of a source; None if it does not answer or has none."""
     try:
         with contextlib.closing(connect(address)) as connection:
             files = binlog_files(address, connection)
@@ -271,17 +275,18 @@ def binlog_files(address: SourceAddress, connection: pymysql.Connection[Any]) ->
 
 
 def gtids_at(address: SourceAddress, connection: pymysql.Connection[Any], file: str, offset: int) -> GtidSet:
-    """Return the GTIDs before a place of a MariaDB server.
+    """Return the GTIDs before an offset of a MariaDB server's binlog file.
 
     Raises:
-        SourceUnavailable: it does not say: beyond 4 GiB it cannot, and a purged file it has no more.
+        SourceUnavailable: the server cannot say: the offset is beyond 4 GiB, or the file was purged.
     """
     text = query_one(address, connection, f"SELECT BINLOG_GTID_POS('{file}', {offset}) AS gtids")["gtids"]
     if text is None:
         raise SourceUnavailable(
             f"The source of shard {address.name} does not say which GTIDs are before {file}:{offset}: "
-            "MariaDB cannot beyond 4 GiB of a file, nor in one that was purged meanwhile. It is asked again; "
-            "its next file begins after the transaction that is being written (FLUSH BINARY LOGS begins it).",
+            "MariaDB cannot beyond 4 GiB of a file, nor in a file that was purged meanwhile. The reader asks "
+            "again. The next file begins after the transaction that is being written (FLUSH BINARY LOGS "
+            "begins it).",
             shard=address.name,
             file=file,
             offset=offset,

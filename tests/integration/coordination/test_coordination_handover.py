@@ -34,7 +34,7 @@ def test_a_stop_is_seen_obeyed_and_outlives_the_servers(coordinate, switch):
     """
     first = coordinate("a")
     epoch = first.campaign()
-    with pytest.raises(CoordinatorUnavailable, match="not given it up"):
+    with pytest.raises(CoordinatorUnavailable, match="still serves it"):
         switch.stop(MARK, 0)
     eventually(lambda: first.stop_mark() == MARK, "the mark to be seen")
     first.check_active()

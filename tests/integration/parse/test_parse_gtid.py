@@ -181,7 +181,7 @@ def test_what_is_purged_is_named(make, source_address):
             uuid = str(before).partition(":")[0]
             assert missing == f"{uuid}:2-3"
         else:
-            assert missing == f"those behind {before}, up to {gtids(server)}"
+            assert missing == f"those after {before}, up to {gtids(server)}"
         assert missing in str(caught.value)
         assert caught.value.details["gtid_set"] == str(before)
 
@@ -218,7 +218,7 @@ def test_another_server_goes_on_by_gtid(make, source_address):
         for refused, options, why in (
             (position, {"start_by": "file"}, "start_by is file"),
             (replace(position, gtid_set=NO_GTIDS), {}, "has no GTIDs"),
-            (replace(position, rows_into_transaction=3), {}, "stands inside a transaction"),
+            (replace(position, rows_into_transaction=3), {}, "is inside a transaction"),
         ):
             with (
                 pytest.raises(SourceUnfit, match="Another server answers") as caught,

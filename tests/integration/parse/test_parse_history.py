@@ -155,7 +155,7 @@ def test_a_position_of_a_file_that_a_reset_took_is_no_purged_one(source_address)
             (position,) = recorder.of("opened")
         reset(server)
         insert(server, 101, 102)
-        with pytest.raises(DataError, match="its binary logs were reset"):
+        with pytest.raises(DataError, match="the binary logs were reset"):
             read_from(address, position)
 
 

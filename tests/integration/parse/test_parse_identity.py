@@ -99,7 +99,7 @@ def test_a_server_that_only_the_dump_reached_is_not_read(source_address):
         assert ids_of(recorder) == []
         first = recorder.of("disconnected")[0]
         assert isinstance(first, SourceUnavailable)
-        assert f"{one.server_id} to the first connection, {two.server_id} to the second" in str(first)
+        assert f"{one.server_id} on the first connection, {two.server_id} on the second" in str(first)
 
 
 def test_the_reader_goes_on_when_the_address_keeps_to_one_server(source_address):

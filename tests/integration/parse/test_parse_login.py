@@ -38,7 +38,7 @@ def test_a_mariadb_with_tls_is_read_by_tls_where_it_is_asked_for(tls_mariadb, so
     for ssl in (verified, BLIND):
         assert cipher(source_address(tls_mariadb, ssl=ssl))
     assert not cipher(source_address(tls_mariadb))
-    with pytest.raises(SourceUnfit, match="does not prove who it is"):
+    with pytest.raises(SourceUnfit, match="shows a certificate that is not trusted"):
         connect(source_address(tls_mariadb, ssl={**verified, "ca": None}))
 
 
@@ -70,5 +70,5 @@ def test_a_mariadb_without_tls_is_not_read_where_it_is_asked_for(mariadb, source
 def test_a_file_of_tls_that_cannot_be_used_is_named(mariadb, source_address, tmp_path):
     for file in (tmp_path / "missing", tmp_path / "junk"):
         (tmp_path / "junk").write_text("no PEM")
-        with pytest.raises(SourceUnfit, match="a file of `ssl` cannot be used"):
+        with pytest.raises(SourceUnfit, match="a file in `ssl` cannot be used"):
             connect(source_address(mariadb, ssl={**BLIND, "ca": str(file)}))

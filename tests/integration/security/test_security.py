@@ -268,7 +268,7 @@ def test_nodes_of_an_instance_are_its_users_alone_and_consumers_need_the_login(
                 canal_group.connect(**find, client_id="other", zookeeper_auth=wrong)
         by = ["--zookeeper", one_zookeeper.hosts, "--prefix", prefix]
         refused = run("stop", shop.destination, *by, status=1)
-        assert "refuses us, who name no user, access" in refused.stderr
+        assert "refuses a client without a user access" in refused.stderr
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ZOOKEEPER_AUTH", auth)
             by += ["--zookeeper-auth-env", "ZOOKEEPER_AUTH"]
@@ -291,7 +291,7 @@ def test_a_server_with_another_login_changes_nothing_and_says_so(
     assert first.campaign() == 1
     for wrong, sentence in (
         (ZooKeeperLogin("canal", "guessed"), "refuses user canal access"),
-        (ZooKeeperLogin(), "refuses us, who name no user, access"),
+        (ZooKeeperLogin(), "refuses a client without a user access"),
     ):
         second = coordinator(wrong)
         with pytest.raises(ConfigError, match=sentence) as caught:

@@ -214,7 +214,7 @@ def test_a_length_that_contradicts_its_place_in_a_file_in_use_is_a_failure(run, 
     status, lines, complaint = run(*options, path)
     assert status == 1
     assert sum('"@1"' in line for line in lines) == 1
-    assert complaint.startswith("CorruptEvent: The event says that it has 8")
+    assert complaint.startswith("CorruptEvent: The event's length of 8")
     assert f"mysql-bin.000001:{begin}" in complaint
 
 

@@ -54,7 +54,7 @@ class Planted:
     ids=lambda planted: planted[:8],
 )
 def test_a_cursor_that_is_none_is_refused(planted: bytes):
-    with pytest.raises(ConfigError, match="1001 holds no subscription of ours"):
+    with pytest.raises(ConfigError, match="1001 does not hold a subscription of canal-group"):
         ZooKeeperCursorStore(Planted(planted), TREE).load()
 
 
@@ -62,7 +62,7 @@ def test_a_cursor_that_becomes_more_than_any_is_not_unpacked():
     """A node holds 1 MB, which would be a gigabyte."""
     bomb = b"zlib\n" + zlib.compress(bytes(UNPACKED_BYTES_MAX + 1), 1)
     assert len(bomb) < 1_000_000
-    with pytest.raises(ConfigError, match="becomes more than 67,108,864 bytes"):
+    with pytest.raises(ConfigError, match="unpacks to more than 67,108,864 bytes"):
         ZooKeeperCursorStore(Planted(bomb), TREE).load()
 
 

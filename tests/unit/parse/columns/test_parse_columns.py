@@ -179,7 +179,7 @@ def test_types_that_few_servers_write():
 
 @pytest.mark.parametrize(
     ("column", "hint"),
-    [((0, b"\5"), "MySQL 4.1"), ((200, b""), "newer servers"), ((20, b"\3"), "newer servers")],
+    [((0, b"\5"), "MySQL 4.1"), ((200, b""), "newer than this"), ((20, b"\3"), "newer than this")],
 )
 def test_types_that_are_refused(column, hint):
     with pytest.raises(UnsupportedEvent) as caught:

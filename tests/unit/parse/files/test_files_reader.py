@@ -177,7 +177,7 @@ def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     for files in (empty, tmp_path / "nothing.*"):
-        with pytest.raises(SourceUnfit, match="are no source"):
+        with pytest.raises(SourceUnfit, match="cannot be used"):
             read_all(files)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

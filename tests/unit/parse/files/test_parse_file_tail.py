@@ -63,7 +63,7 @@ def test_a_length_that_contradicts_log_pos_ends_the_reading_after_the_rows_befor
     found, error = read([path, path])
     assert found == [0, 1]
     assert isinstance(error, CorruptEvent)
-    assert f"The event says that it has {len(events[-1]) + 8192} bytes" in error.message
+    assert f"The event's length of {len(events[-1]) + 8192} bytes" in error.message
     assert f"at mysql-bin.000009:{begins[-2]}" in error.message
     assert "damaged" in error.hint
 

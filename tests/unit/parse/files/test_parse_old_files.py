@@ -175,7 +175,7 @@ def test_headers_of_another_size_are_refused_as_such(tmp_path):
     path = tmp_path / "mysql-bin.000001"
     size_at = 4 + 19 + 2 + 50 + 4
     path.write_bytes(file.data[:size_at] + b"\x1b" + file.data[size_at + 1 :])
-    with pytest.raises(UnsupportedEvent, match="Event headers of 27 bytes are not read") as caught:
+    with pytest.raises(UnsupportedEvent, match="Event headers of 27 bytes are not supported") as caught:
         changes_of(path)
     assert "version" not in str(caught.value)
 

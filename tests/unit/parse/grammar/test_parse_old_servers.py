@@ -103,7 +103,7 @@ def test_transactions(folder):
 @old
 def test_statements_are_refused_by_a_stream_and_printed_by_the_tool(folder):
     path = folder / "statements.binlog"
-    with pytest.raises(UnsupportedEvent, match="changed by a statement") as caught:
+    with pytest.raises(UnsupportedEvent, match="A statement in the binlog changes rows") as caught:
         changes_of(path)
     assert caught.value.details["file"] == path.name
     assert "binlog_format=ROW" in caught.value.hint
@@ -229,7 +229,7 @@ def test_fractions_as_old_mariadbs_store_them():
 def test_without_a_lookup_addresses_are_bytes_and_fractions_an_error():
     """Nothing tells how long such times are: they are read as having no fraction, and do not fit."""
     chunks = []
-    with pytest.raises(CorruptEvent, match="that none has") as caught:
+    with pytest.raises(CorruptEvent, match="impossible digits") as caught:
         chunks.extend(BinlogFiles([TYPES], TableName))
     rows = [row["after"] for chunk in chunks for table in chunk.tables for row in table.rows.to_pylist()]
     assert "FORCE" in caught.value.hint

@@ -213,5 +213,5 @@ def test_table_maps_of_more_columns_than_a_byte_counts(tmp_path):
 def test_a_count_that_is_no_number_is_corrupt(tmp_path, first):
     body = (7).to_bytes(6, "little") + b"\1\0\3app\0\1t\0" + bytes([first]) + bytes(20)
     file = File("5.6.51", SIZES_5_6, checksum=True).query("BEGIN").add(EventType.TABLE_MAP, body)
-    with pytest.raises(CorruptEvent, match=f"No number begins with byte {first}"):
+    with pytest.raises(CorruptEvent, match=f"integer begins with byte {first}"):
         changes_of(file.write(tmp_path / "b.1"))

@@ -173,7 +173,7 @@ def test_what_holding_an_event_costs_beside_its_bytes_is_counted():
     xa.begin()
     for _ in range(996):
         xa.hold(rows_of(1))
-    with pytest.raises(UnsupportedEvent, match="XA transactions that are not decided"):
+    with pytest.raises(UnsupportedEvent, match="Undecided XA transactions"):
         xa.hold(rows_of(1))
 
 

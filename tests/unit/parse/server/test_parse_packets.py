@@ -185,7 +185,7 @@ def test_a_stream_out_of_step_ends(pair):
     reader, theirs = pair
     theirs.sendall(packet(7, b"?"))
     reader.fill()
-    with pytest.raises(SourceUnavailable, match="out of step"):
+    with pytest.raises(SourceUnavailable, match="out of sequence"):
         reader.take()
 
 

@@ -81,8 +81,8 @@ def test_by_place_on_its_own_server_by_gtid_on_another(facts, gtids, server, sta
         (MYSQL, "", "gtid", "the position bin.000001:4 has no GTIDs"),
         (ServerFacts("8.0.36", 1, "here", {"gtid_mode": "OFF"}), f"{UUID}:1", "auto", "it writes no GTIDs"),
         (ServerFacts("8.0.36", 1, "here", {"gtid_mode": "OFF"}), f"{UUID}:1", "gtid", "start_by is gtid"),
-        (MARIADB, f"{UUID}:1", "auto", f"it has no GTIDs such as {UUID}:1"),
-        (MYSQL, "0-1-5", "auto", "it has no GTIDs such as 0-1-5"),
+        (MARIADB, f"{UUID}:1", "auto", f"its GTIDs are not of the kind of {UUID}:1"),
+        (MYSQL, "0-1-5", "auto", "its GTIDs are not of the kind of 0-1-5"),
         (
             ServerFacts("8.2.0", 1, "here", {"gtid_mode": "ON"}),
             f"{UUID}:t:1",
