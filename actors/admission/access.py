@@ -47,7 +47,7 @@ class Grant:
             AccessDenied: it is not.
         """
         if self.destinations and destination not in self.destinations:
-            raise self._denied(f"{destination}", "destinations")
+            raise self._denied(f"destination {destination}", "destinations")
         if operation and not self.operate:
             raise self._denied(f"the operation {operation} on {destination}", "operate")
         if client_id is not None and self.client_ids and client_id not in self.client_ids:
@@ -60,14 +60,14 @@ class Grant:
     def _denied(self, what: str, setting: str) -> AccessDenied:
         if not self.shows:
             return AccessDenied(
-                f"Nobody who shows no token may do {what}.",
+                f"A token is needed for {what}.",
                 hint="Commands of the user that runs the server find its token in that user's "
                 "~/.cache/canal-group; others need a client with `operate` in its gateway.clients.",
                 client=self.name,
             )
         return AccessDenied(
-            f"The {self.shows} of {self.name} is not for {what}.",
-            hint=f"Use another one, or let the server's gateway.clients say so (`{setting}`).",
+            f"The {self.shows} of {self.name} does not allow {what}.",
+            hint=f"Use another one, or allow it in the server's gateway.clients (`{setting}`).",
             client=self.name,
         )
 

@@ -56,7 +56,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is unty
             raise _unknown()
         if self._counted is None:
             if not self._calls.begin(grant.name):
-                raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are being answered.")
+                raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are in progress.")
             self._counted = grant.name
         return grant
 

@@ -88,7 +88,7 @@ class ActorRegistry:
             except CanalGroupError as error:
                 _log.debug("actor registry: %s", error)
             except Exception:  # noqa: BLE001  the thread goes on: the next look may find the group well again
-                _log.exception("actor registry broke")
+                _log.exception("actor registry failed")
 
     def _tend(self) -> None:
         wanted, known, gone = self._ask("actor_registry")
@@ -122,7 +122,9 @@ class ActorRegistry:
         """
         group = self._ask("status", concurrency_group="status")
         if not group["active"]:
-            raise ServerUnavailable("This server stands by: its shards come and go when it is active.")
+            raise ServerUnavailable(
+                "This server stands by: shards can join and leave only while it is active."
+            )
         leaving = {shard["shard"] for shard in group["shards"] if shard["role"] == "leaving"}
         return leaving.union(group["retired"])
 

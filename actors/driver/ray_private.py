@@ -80,13 +80,13 @@ def require_token() -> None:
     # A file that the user named is the user's: who else reads it is a choice.
     if not named and _hide(file):
         _log.warning(
-            "%s could be read by other users of this machine, and cannot any more. If others are here, remove"
-            " it and start again: that makes a new token",
+            "%s was readable by other users of this machine, and is private now. If there are other users,"
+            " remove it and start again: that makes a new token",
             file,
         )
     else:
         _log.warning(
-            "%s can be read by other users of this machine: they can run code as this one through Ray", file
+            "%s is readable by other users of this machine: they can run code as this one through Ray", file
         )
 
 

@@ -65,7 +65,7 @@ class GatewayAddress:
         try:
             self._token.publish()
         except ConfigError as error:
-            _log.warning("nobody can operate the gateway at %s: %s", self.location, error)
+            _log.warning("the gateway at %s has no operator token: %s", self.location, error)
 
     def close(self) -> None:
         """Keep the port no longer."""

@@ -47,7 +47,9 @@ class DeliveryLease:
         self._asked_at_s, self._answer = clock_s(), self._ask()
         self._hear()
         if clock_s() >= self._until_s:
-            raise ServerUnavailable("The server's answer came too late to go by.", retry_after_s=0.5)
+            raise ServerUnavailable(
+                "The group's delivery lease expired before it arrived.", retry_after_s=0.5
+            )
 
     def _hear(self) -> None:
         self._until_s = self._asked_at_s + min(self._wait(self._answer), DELIVERY_LEASE_S)

@@ -140,7 +140,7 @@ class Requests:
         TableFilter.of_reader(table_filter)
         resume = body.get("resume")
         if resume not in (None, *Resume):
-            raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
+            raise UsageError(f"resume is {resume!r}.", hint="Expected 'cursor' or 'now'.")
         try:
             epoch, cursor = self._group.call(
                 "subscribe",
@@ -165,7 +165,7 @@ class Requests:
             return error
         why = {shard["shard"]: shard["error"] for shard in self.status()["shards"]}.get(group["held_by"])
         return ServerUnavailable(
-            f"{self._destination} waits for shard {group['held_by']} to tell where it stands.",
+            f"{self._destination} waits for shard {group['held_by']} to report its position.",
             hint=why or "",
             retry_after_s=error.retry_after_s,
         )
@@ -220,16 +220,16 @@ class Requests:
         found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
         if not found:
             raise UsageError(
-                f"No shard of {self._destination} has a table that is called {name}.",
-                hint="Name it as consumers see it, after filter and routes. An account that may not SELECT"
-                " from it sees it with its first row; until then say what its columns are: .schema(...).",
+                f"No shard of {self._destination} has a table {name}.",
+                hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
+                " from it, it is known from its first row on; until then pass its columns: .schema(...).",
             )
         try:
             together = pa.unify_schemas(found, promote_options="permissive")
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"The columns of {name} in the shards cannot become one: {error}.",
-                hint="Bring the shards to one definition, or read the envelope format.",
+                f"The columns of {name} in the shards cannot be merged: {error}.",
+                hint="Give the table the same definition in all shards, or read the envelope format.",
                 table=name,
             ) from error
         return b64encode(together.serialize().to_pybytes()).decode()
@@ -238,7 +238,7 @@ class Requests:
         """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
         where = body["where"]
         if where not in ("earliest", "latest"):
-            raise UsageError(f"where is {where!r}.", hint="Say 'earliest' or 'latest'.")
+            raise UsageError(f"where is {where!r}.", hint="Expected 'earliest' or 'latest'.")
         return GroupPosition(self._ask_shards("locate", where)).to_json()
 
     def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Requests:
         group = self._group.status()
         if not group.get("active"):
             raise ServerUnavailable(
-                f"The group of {self._destination} does not say which shards it has: "
+                f"The group of {self._destination} does not report its shards: "
                 f"{group.get('error', 'another server is active')}",
                 retry_after_s=0.5,
             )

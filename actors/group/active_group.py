@@ -146,7 +146,7 @@ class ActiveGroup:
             UsageError: that is no time to wait: NaN would stop every timer of the loop.
         """
         if not 0 <= timeout_s <= WAIT_MAX_S:
-            raise UsageError(f"Nobody waits {timeout_s} seconds; expected 0 to {WAIT_MAX_S:g}.")
+            raise UsageError(f"timeout_s is {timeout_s}, not a number of seconds from 0 to {WAIT_MAX_S:g}.")
         self.check_active()
         call, answer = self._request(make)
         done, _ = await asyncio.wait([answer], timeout=timeout_s)

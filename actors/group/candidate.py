@@ -144,12 +144,12 @@ class Candidate:
             await asyncio.sleep(1.0)
             self._end()
         except ConfigError as error:
-            # An operator's matter, such as a password that ZooKeeper refuses: a sentence, not a traceback.
+            # For the operator, such as a password that ZooKeeper refuses: log a sentence, not a traceback.
             _log.error("destination=%s cannot be served: %s", self._destination, error)
             await asyncio.sleep(1.0)
             await self._leave()
         except Exception:  # the process ends: nothing may end silently, whatever it was
-            _log.exception("destination=%s group broke", self._destination)
+            _log.exception("destination=%s group failed", self._destination)
             await self._leave()
 
     async def _leave(self) -> NoReturn:
@@ -169,7 +169,7 @@ class Candidate:
 
     def _broke(self, error: BaseException) -> None:
         """Let the process end: something broke that nobody waits for."""
-        _log.error("destination=%s group broke", self._destination, exc_info=error)
+        _log.error("destination=%s group failed", self._destination, exc_info=error)
         if isinstance(error, FencedError):
             self._end()
         self._main.cancel()

@@ -66,7 +66,7 @@ class ShardRegistration:
             try:
                 found.append((shard, self._directory.find(shard.name)))
             except ShardUnavailable as error:
-                _log.warning("destination=%s goes on without it: %s", self.settings.destination, error)
+                _log.warning("destination=%s continues without a shard: %s", self.settings.destination, error)
         self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
         return [(shard.name, channel) for shard, channel in found]
 
@@ -90,8 +90,8 @@ class ShardRegistration:
         done, _ = await asyncio.wait([waiting], timeout=REGISTRATION_WAIT_S)
         if not done:
             raise ServerUnavailable(
-                f"The process that launched {self.settings.destination} makes no actor for {wanted.name}.",
-                hint="Is `canal-group serve` still running? The shard joins when it answers.",
+                f"The process that launched {self.settings.destination} has made no actor for {wanted.name}.",
+                hint="Check that `canal-group serve` is running. The shard joins once it answers.",
             )
         outcome: dict[str, Any] | UsageError = await waiting
         if isinstance(outcome, UsageError):

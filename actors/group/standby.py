@@ -31,14 +31,14 @@ class Standby:
         active = self.coordinator.active_address() if self.coordinator is not None else ""
         return ServerUnavailable(
             f"The server of {self.destination} at {self.address} is not the active one"
-            + (f"; {active} is." if active and active != self.address else "."),
+            + (f"; {active} is active." if active and active != self.address else "."),
             retry_after_s=0.5,
         )
 
     def deposed(self) -> ServerUnavailable:
         """Return what a caller is told whose call met the end of this server's epoch."""
         return ServerUnavailable(
-            f"The server of {self.destination} at {self.address} is active no more.", retry_after_s=0.5
+            f"The server of {self.destination} at {self.address} is no longer active.", retry_after_s=0.5
         )
 
     def describe(self) -> dict[str, Any]:

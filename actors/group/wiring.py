@@ -78,7 +78,9 @@ def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> Cursor
     if isinstance(chosen, MemoryCursorSettings):
         return MemoryCursorStore()
     if not isinstance(elected_by, ZooKeeperCoordinator):
-        raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")
+        raise ConfigError(
+            "Cursors in ZooKeeper need coordination by ZooKeeper.", hint="Set coordination, or cursor.kind."
+        )
     return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
 
 
@@ -92,7 +94,7 @@ def switch(settings: InstanceSettings) -> Switch:
     if isinstance(chosen, LocalSettings):
         if chosen.folder is None:
             raise ConfigError(
-                f"{destination} is coordinated in memory: there is no place for a mark.",
+                f"{destination} is coordinated in memory, where a stop mark cannot be stored.",
                 hint="Stop its server, or set coordination.folder.",
             )
         return LocalSwitch(chosen.folder, destination)

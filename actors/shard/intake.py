@@ -224,7 +224,7 @@ class Intake:
             except CanalGroupError as error:
                 self._stop_at(error)
             except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
-                _log.exception("shard=%s reader broke", self._shard)
+                _log.exception("shard=%s reader failed", self._shard)
                 self._stop_at(
                     DataError(
                         f"Shard {self._shard} stopped: {type(error).__name__}: {error}",

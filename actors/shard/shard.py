@@ -157,7 +157,7 @@ class Shard:
         with self._opening:
             if (epoch, generation) < self._term:
                 raise FencedError(
-                    f"Shard {self._name} obeys epoch {self._term[0]}.",
+                    f"Shard {self._name} already serves epoch {self._term[0]}, generation {self._term[1]}.",
                     our_epoch=epoch,
                     current_epoch=self._term[0],
                 )
@@ -207,7 +207,7 @@ class Shard:
                 continue
             with self._opening:
                 if self._held is not None and self._silent():
-                    _log.warning("shard=%s leaves its source: its group is silent", self._name)
+                    _log.warning("shard=%s closes its source: its group sends no requests", self._name)
                     self._leave()
             self._pause.wait(WATCH_S)
 
@@ -332,8 +332,8 @@ class Shard:
             found = described(address, self._sink.select, name) if address is not None else None
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"The tables of shard {self._name} that are called {name} cannot become one: {error}.",
-                hint="Bring them to one definition, or read the envelope format.",
+                f"The tables {name} of shard {self._name} cannot be merged: {error}.",
+                hint="Give them the same definition, or read the envelope format.",
             ) from error
         if found is None and name in self._tables:
             # The account may follow the binlog, and not see the table.
@@ -350,7 +350,7 @@ class Shard:
         source = self._wiring.source
         if isinstance(source, FilesSource):
             raise UsageError(
-                f"Shard {self._name} is files, which do not say what is {begin} in them.",
+                f"Shard {self._name} reads files, which have no {begin} position.",
                 hint="Begin at the cursor, or at a position.",
             )
         find = earliest_position if begin == "earliest" else latest_position

@@ -29,10 +29,10 @@ def translated(whom: str) -> Iterator[None]:
             raise error.cause from None
         # Ray's is of the class of its cause as well, with a traceback for its words: it would be taken for an
         # error of the caller's, and shown.
-        raise RuntimeError(f"{whom} met an error: {type(error.cause).__name__}") from error
+        raise RuntimeError(f"{whom} failed: {type(error.cause).__name__}") from error
     except RayActorError as error:
         raise ServerUnavailable(
-            f"{whom} is away or restarting ({type(error).__name__}).", retry_after_s=0.3
+            f"{whom} is unavailable or restarting ({type(error).__name__}).", retry_after_s=0.3
         ) from error
     except TimeoutError as error:  # Ray's own, or that of a future of an answer
         raise ServerUnavailable(f"{whom} did not answer in time.", retry_after_s=1.0) from error

@@ -61,7 +61,7 @@ class RowClient:
         except _Shut as error:
             self._leave(way)
             raise ShardUnavailable(
-                f"Shard {self._name} hands out no rows: {error}.", retry_after_s=0.3
+                f"Shard {self._name} does not serve rows: {error}.", retry_after_s=0.3
             ) from error
 
     def _reach(self) -> _Way:
@@ -98,7 +98,7 @@ class _Way:
             try:
                 self._near = NearClient(address.near, FETCH_TIMEOUT_S)
             except OSError as error:
-                _log.info("rows of %s come by its far door: %s", address.location, error)
+                _log.info("rows of %s come by Flight, not by shared memory: %s", address.location, error)
 
     def fetch(self, ticket: RowTicket) -> ShardRows:
         """Return the rows that a ticket names.

@@ -80,7 +80,7 @@ def connect(
         login = ZooKeeperLogin.parse(zookeeper_auth, *(None if file is None else str(file) for file in files))
         directory = Directory(zookeeper, destination, prefix, login=login)
     elif uri is None:
-        raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
+        raise ConfigError("No gateway is named.", hint="Pass its address, or `zookeeper`.")
     where = uri if uri is not None or directory is None else directory.gateways
     assert where is not None
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))

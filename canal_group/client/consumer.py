@@ -205,9 +205,9 @@ class Consumer:
         if lost:
             self._unfinished.forget()
             raise RolledBack(
-                f"Another server was elected: {len(lost)} batches of the one before, from {lost[0]} on, are"
-                " unknown to it.",
-                hint="Forget what you did not finish and get again.",
+                f"Another server was elected. It does not know {len(lost)} batches of the previous server,"
+                f" from batch {lost[0]} on.",
+                hint="Discard what you have not finished, and get again.",
                 batch_id=lost[0],
             )
 

@@ -40,7 +40,7 @@ class _Taken:
     def read(cls, value: Mapping[str, Any]) -> Self:
         lease_s = float(value["lease_s"])
         if not lease_s > 0:
-            raise ValueError(f"{lease_s} seconds are no lease")
+            raise ValueError(f"a lease of {lease_s} seconds is not positive")
         return cls(int(value["epoch"]), lease_s, GroupPosition.from_json(value["cursor"]))
 
 
@@ -134,8 +134,8 @@ class Lease:
             raise NotSubscribed(f"Client {self.client_id} is not subscribed.", hint="Subscribe again.")
         if lease_state.epoch != self.epoch:
             raise FencedError(
-                f"Epoch {self.epoch} of client {self.client_id} is over.",
-                hint="Another consumer took over. Stop this one.",
+                f"Epoch {self.epoch} of client {self.client_id} has ended: another consumer took over.",
+                hint="Stop this consumer.",
                 our_epoch=self.epoch,
                 current_epoch=lease_state.epoch,
             )

@@ -97,9 +97,9 @@ class RangeRows:
                 self._check_order(order)
                 return batch_id
             late = ServerUnavailable(
-                f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
-                f" {self.retry_s:g} seconds.",
-                hint="Look at `canal-group status`: it names the shard that the group waits for.",
+                f"The offset range that ends at row {GroupPosition.from_json(self.end).sequence} was not"
+                f" available again within {self.retry_s:g} seconds.",
+                hint="Run `canal-group status`: it names the shard that the group waits for.",
                 retry_after_s=0.0,
             )
             _pause(late, deadline_s)
@@ -108,9 +108,9 @@ class RangeRows:
         if order != self.order:
             row = GroupPosition.from_json(self.end).sequence
             raise RolledBack(
-                f"What ends at row {row} stands in another order by now: another server of a source took"
-                " over, which stamped its transactions otherwise.",
-                hint="Read all parts of the offset range again; a query that is started again does so.",
+                f"The order of the offset range that ends at row {row} has changed: another server of a"
+                " source took over, whose commit times differ.",
+                hint="Read all parts of the offset range again; a query does so when it is restarted.",
             )
 
 

@@ -86,7 +86,7 @@ def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress
     """
     match = _SERVER.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} names no server.", hint="Expected user@host:port.")
+        raise UsageError(f"{text!r} does not name a server.", hint="Expected user@host:port.")
     host = match["host"].strip("[]")
     port = int(match["port"] or 3306)
     ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
@@ -98,7 +98,7 @@ def _files_of(folder: Path) -> list[Path]:
     gap = gap_in(files)
     if gap is not None:
         raise UsageError(
-            f"{folder} lacks what lies between {files[gap - 1].name} and {files[gap].name}.",
+            f"{folder} lacks the files between {files[gap - 1].name} and {files[gap].name}.",
             hint="Put the missing files back, or name the files to print instead of their folder.",
         )
     return files
@@ -135,9 +135,9 @@ def _notes(source: BinlogFiles, unended: str) -> Iterator[str]:
         (losses.zero_dates, "zero or impossible dates are printed as null."),
         (
             losses.invalid_text,
-            "strings have bytes that their charset does not have: each is printed as \ufffd.",
+            "strings have bytes that are invalid in their charset: each is printed as \ufffd.",
         ),
-        (losses.ignored_events, "events of unknown types are ignored, as their server says they may be."),
+        (losses.ignored_events, "events of unknown types are ignored: their server marks them as ignorable."),
         (source.prepared, "XA transactions are left prepared: their rows are printed where they commit."),
     ):
         if count:

@@ -15,10 +15,10 @@ TokenEnv = Annotated[
 ]
 TlsCa = Annotated[
     Path | None,
-    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; it is reached by TLS."),
+    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; enables TLS."),
 ]
 TlsCert = Annotated[
-    Path | None, typer.Option("--tls-cert", help="Our certificate, where the gateway asks for one.")
+    Path | None, typer.Option("--tls-cert", help="Client certificate, if the gateway requires one.")
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="That certificate's key.")]
 ZookeeperAuthEnv = Annotated[
@@ -27,12 +27,10 @@ ZookeeperAuthEnv = Annotated[
 ]
 ZookeeperCa = Annotated[
     Path | None,
-    typer.Option(
-        "--zookeeper-ca", help="Authorities that sign ZooKeeper's certificates; it is reached by TLS."
-    ),
+    typer.Option("--zookeeper-ca", help="Authorities that sign ZooKeeper's certificates; enables TLS."),
 ]
 ZookeeperCert = Annotated[
-    Path | None, typer.Option("--zookeeper-cert", help="Our certificate, where ZooKeeper asks for one.")
+    Path | None, typer.Option("--zookeeper-cert", help="Client certificate, if ZooKeeper requires one.")
 ]
 ZookeeperKey = Annotated[Path | None, typer.Option("--zookeeper-key", help="That certificate's key.")]
 

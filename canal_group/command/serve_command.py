@@ -37,13 +37,14 @@ def serve(
         typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
     ] = None,
     scan_s: Annotated[
-        float, typer.Option("--scan", min=0.1, help="Seconds between two looks at the files.")
+        float, typer.Option("--scan", min=0.1, help="Seconds between two scans of the files.")
     ] = 5.0,
 ) -> None:
-    """Serve instances until SIGTERM or Ctrl-C, saying when each becomes active, stands by or is stopped.
+    """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
 
-    Shards that a file gains or loses join and leave while its instance runs; any other change restarts it.
-    In a folder, files that come and go start and stop theirs. A broken file is named, and changes nothing.
+    A shard that is added to a file joins its running instance, and one that is removed leaves it; any other
+    change restarts the instance. In a folder, a new file starts an instance, and a removed file stops its
+    instance. A broken file is reported and changes nothing.
     """
     from actors.driver.server import Server
     from conf.folder import Found

@@ -82,15 +82,15 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
 def _why_not_served(group: dict[str, Any]) -> str:
     if group.get("stopped"):
         return f"not served: {group['stopped']}"
-    elsewhere = f"; {group['active_server']} is" if group.get("active_server") else ""
-    return f"not active at this server{elsewhere}. {group.get('error', '')}".rstrip()
+    elsewhere = f"; {group['active_server']} is active" if group.get("active_server") else ""
+    return f"not active on this server{elsewhere}. {group.get('error', '')}".rstrip()
 
 
 def _print_client(out: Console, client: dict[str, Any]) -> None:
     outstanding = ", ".join(f"{batch['batch_id']} ({batch['rows']} rows)" for batch in client["outstanding"])
     said = (
         f"  consumer {client['holder'] or 'none'}"
-        f"{', dropped: it was away too long' if client.get('dropped') else ''}"
+        f"{', dropped: it was inactive for too long' if client.get('dropped') else ''}"
         f"{', set aside: ' + client['error'] if client.get('error') else ''}"
         f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
     )
@@ -188,7 +188,7 @@ def _notes(merged: dict[str, Any]) -> str:
     elif merged.get("skipped"):
         words.append("skipped")
     if merged.get("policy"):
-        words.append(f"{merged['policy']} given {merged['policy_since_s']:.0f} s ago")
+        words.append(f"{merged['policy']} set {merged['policy_since_s']:.0f} s ago")
     if merged.get("late"):
         words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
     if merged.get("future"):

@@ -80,7 +80,9 @@ class Directory:
                 **login.client_options(),
             )
         except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
+            raise ConfigError(
+                f"{hosts!r} is not a list of ZooKeeper hosts ({error}).", hint="Expected host:port,host:port."
+            ) from error
         self._started = False
 
     def gateways(self) -> list[str]:
@@ -122,7 +124,7 @@ class Directory:
             self._check_ours(client_id, path)
         identity = self._client.client_id
         if identity is None:
-            raise self._unavailable("has just ended our session")
+            raise self._unavailable("has just ended this session")
         return hex(identity[0])
 
     def let_go(self, client_id: str) -> None:
@@ -146,8 +148,8 @@ class Directory:
     def _gateway(self, address: str) -> str:
         if not is_place(address):
             raise ServerUnavailable(
-                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is no host:port.",
-                hint="Look at who may write to ZooKeeper (coordination.user), and at gateway.advertise.",
+                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is not host:port.",
+                hint="Check who may write to ZooKeeper (coordination.user), and check gateway.advertise.",
                 retry_after_s=0.5,
             )
         return f"grpc://{address}"
@@ -164,7 +166,7 @@ class Directory:
         name = _address(self._read(path) or b"") or "another consumer"
         raise ConsumerActive(
             f"Client {client_id} is held by {name}.",
-            hint="Wait until it goes or its session ends, or use another client id.",
+            hint="Wait until it is closed or its session ends, or use another client id.",
             holder=name,
             retry_after_s=0.3,
         )
@@ -196,7 +198,7 @@ class Directory:
             yield
         except (NoAuthError, AuthFailedError) as error:
             raise ConfigError(
-                f"ZooKeeper at {self._hosts} refuses us access.",
+                f"ZooKeeper at {self._hosts} refuses access.",
                 hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
             ) from error
         except (NoNodeError, NodeExistsError):
@@ -205,7 +207,7 @@ class Directory:
             raise self._unavailable(f"did not answer ({type(error).__name__})") from error
 
     def _unavailable(self, what: str) -> CoordinatorUnavailable:
-        return CoordinatorUnavailable(f"ZooKeeper at {self._hosts}: {what}.", retry_after_s=0.5)
+        return CoordinatorUnavailable(f"ZooKeeper at {self._hosts} {what}.", retry_after_s=0.5)
 
 
 def _address(state: bytes) -> str:

@@ -58,7 +58,7 @@ def fields(value: Any) -> dict[str, Any]:
         TypeError: it is none.
     """
     if not isinstance(value, dict):
-        raise TypeError(f"a {type(value).__name__} is no object")
+        raise TypeError(f"expected a JSON object, not a {type(value).__name__}")
     return value
 
 
@@ -105,7 +105,7 @@ class GatewayClient:
         if isinstance(token, str) and not is_header_text(token):
             raise ConfigError(
                 "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
-                hint="A line end of its file, perhaps.",
+                hint="Remove them. The token may end in the line end of the file that it was read from.",
             )
         self._token = token
 
@@ -188,8 +188,8 @@ class GatewayClient:
             self._move_on(self._uri)
         if not self._uri:
             raise ServerUnavailable(
-                f"No server of {self._destination} is known to ZooKeeper.",
-                hint="Start one, or check the destination's name.",
+                f"No server of {self._destination} is registered in ZooKeeper.",
+                hint="Start a server, or check the destination's name.",
                 retry_after_s=0.5,
             )
         return self._uri
@@ -250,8 +250,8 @@ def _as_it_is(value: Any) -> Any:
 
 def _not_understood(uri: str, error: Exception) -> ServerUnavailable:
     return ServerUnavailable(
-        f"What answers at {uri} is not understood ({type(error).__name__}).",
-        hint="Look whether it is a gateway, and of which version.",
+        f"The answer from {uri} cannot be read ({type(error).__name__}).",
+        hint="Check that a gateway listens there, and its version.",
         retry_after_s=0.5,
     )
 
@@ -263,6 +263,6 @@ def _translated(error: Exception) -> CanalGroupError:
     sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, flight.FlightUnauthenticatedError):
         return AccessDenied(
-            "The gateway refuses us: its token is missing or wrong.", hint="Pass connect(..., token=...)."
+            "The gateway refuses access: the token is missing or wrong.", hint="Pass connect(..., token=...)."
         )
     return ServerUnavailable(f"The gateway does not answer: {sentence}.", retry_after_s=0.5)

@@ -54,4 +54,6 @@ def split_uris(text: str) -> list[str]:
 
 
 def _no_address(uri: str) -> ConfigError:
-    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port, or grpc+tls://.")
+    return ConfigError(
+        f"{uri!r} is not a gateway address.", hint="Expected grpc://host:port or grpc+tls://host:port."
+    )

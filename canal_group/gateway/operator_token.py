@@ -115,7 +115,7 @@ def _folders() -> list[Path]:
 
 
 def _folder_to_write() -> Path:
-    why = "there is neither a home nor XDG_RUNTIME_DIR"
+    why = "neither a home folder nor XDG_RUNTIME_DIR is set"
     for folder in _folders():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _check(folder: Path) -> None:
 
 def _check_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
     if not is_kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(1, "is not this user's alone (chmod 700, and no link)")
+        raise PermissionError(1, "is not private to this user (chmod 700, and no link)")
 
 
 def _read(file: Path) -> str:

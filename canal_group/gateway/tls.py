@@ -82,8 +82,8 @@ class Tls:
                 context.load_cert_chain(self.cert, self.key, "")
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{place} cannot be reached by TLS: our files cannot be used ({_reason(error)}).",
-                hint="Expected PEM: authorities, and a certificate with the key that belongs to it.",
+                f"{place} cannot be reached by TLS: this client's files cannot be used ({_reason(error)}).",
+                hint="Expected PEM: authorities, and a certificate with its key.",
             ) from None
         return context
 
@@ -137,26 +137,26 @@ def _greets(encrypted: ssl.SSLSocket) -> bool:
 def _explained(place: str, met: Exception) -> ConfigError | None:
     if isinstance(met, ssl.SSLCertVerificationError):
         return ConfigError(
-            f"{place} does not prove who it is: {met.verify_message}.",
-            hint="Pass tls_ca, and the host by the name that is in its certificate.",
+            f"{place} has a certificate that cannot be verified: {met.verify_message}.",
+            hint="Pass tls_ca, and name the host as its certificate does.",
         )
     if isinstance(met, _NotWelcome):
         return ConfigError(
-            f"{place} asks for a certificate that it trusts.",
+            f"{place} requires a client certificate that it trusts.",
             hint="Pass tls_cert and tls_key, signed by its gateway.ssl.client_ca.",
         )
     if isinstance(met, ssl.SSLError) and not isinstance(met, ssl.SSLEOFError):
         return ConfigError(
-            f"{place} does not speak TLS as we do ({_reason(met)}).",
-            hint="If it has no gateway.ssl, write grpc:// and leave tls_ca out.",
+            f"{place} failed the TLS handshake ({_reason(met)}).",
+            hint="If the gateway has no gateway.ssl, use grpc:// without tls_ca.",
         )
     return None
 
 
 def _speaks_tls(place: str) -> ConfigError:
     return ConfigError(
-        f"{place} speaks TLS only.",
-        hint="Write grpc+tls://, and pass tls_ca if no public authority signed it.",
+        f"{place} accepts TLS only.",
+        hint="Use grpc+tls://. Pass tls_ca if no public authority signed its certificate.",
     )
 
 

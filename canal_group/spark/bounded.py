@@ -60,7 +60,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
         now_us, ending = session.now_us(), options.ending_position
         moment = now_us + 1 if ending == LATEST else moment_us(ending)
         if moment is not None and moment > now_us + 1:
-            raise ConfigError(f"endingPosition, {ending}, is in the future.", hint="End at latest.")
+            raise ConfigError(f"endingPosition, {ending}, is in the future.", hint="Set it to latest.")
         if moment is not None:
             return cls(session.begin().to_json(), "", (Stretch(moment - 1, None),))
         _check_there(GroupPosition.from_json(ending), session)
@@ -143,13 +143,13 @@ def _check_there(ending: GroupPosition, session: Session) -> None:
     unknown = ending.shards.keys() - latest.shards.keys()
     if unknown:
         raise UsageError(
-            f"{', '.join(sorted(unknown))}: no such shard in the group.",
-            hint="A shard was taken out of the instance, or endingPosition is of another one.",
+            f"endingPosition names shards that the group does not have: {', '.join(sorted(unknown))}.",
+            hint="A shard was removed from the instance, or endingPosition is of another instance.",
         )
     if not reached(ending, latest):
         raise ConfigError(
-            "endingPosition is behind where the sources' binlogs end now.",
-            hint="End at latest; or it is of a server that another one without GTIDs has replaced.",
+            "endingPosition is past the current end of the sources' binlogs.",
+            hint="Set it to latest. It may also be of a server that was replaced by one without GTIDs.",
         )
 
 
@@ -166,7 +166,7 @@ def bounded(options: Options, beside: frozenset[str] = frozenset()) -> Iterator[
     """
     if options.starting_position == CURSOR:
         raise ConfigError(
-            "A bounded read does not begin at a cursor: its client id lasts as long as the read.",
+            "A bounded read cannot begin at a cursor: its client id exists only during the read.",
             hint="Set startingPosition to earliest, a time or a group position.",
         )
     session = Session(replace(options, starting_position=options.starting_position or EARLIEST), beside)

@@ -109,27 +109,30 @@ class Options:
         """
         if (self.format == "typed") != bool(self.table):
             raise ConfigError(
-                "The typed format reads one table."
+                "The typed format needs the option table."
                 if not self.table
-                else f"The {self.format} format has all tables.",
+                else f"The {self.format} format does not take the option table: it has all tables.",
                 hint="Set the option table (schema.table, as consumers see it), or another format."
                 if not self.table
                 else "Set the option filter instead of table.",
             )
         if self.table and (not all(self.table.partition(".")) or self.filter):
             raise ConfigError(
-                f"{self.table!r} is no table's name." if not self.filter else "A table needs no filter.",
+                f"{self.table!r} is not a table name."
+                if not self.filter
+                else "The options table and filter exclude each other.",
                 hint="Expected schema.table, as consumers see it, and no option filter.",
             )
         if self.columns and not self.table:
             raise ConfigError(
-                f"The {self.format} format has all columns.", hint="Set the option columns with a table only."
+                f"The {self.format} format does not take the option columns: it has all columns.",
+                hint="Set the option columns only together with table.",
             )
         if self.min_rows_per_batch > self.max_rows_per_batch:
             raise ConfigError(
                 f"minRowsPerBatch, {self.min_rows_per_batch}, is above maxRowsPerBatch,"
                 f" {self.max_rows_per_batch}.",
-                hint="A micro-batch would wait for rows that it may not have.",
+                hint="Lower minRowsPerBatch: a micro-batch would wait for rows that it may not have.",
             )
 
     def gateway_client(self) -> GatewayClient:
@@ -174,7 +177,7 @@ def _seconds(option: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected seconds.")
+        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected a number of seconds.")
     return seconds
 
 
@@ -186,7 +189,7 @@ def _names(option: str, text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise ConfigError(
-            f"The option {option} cannot be {text!r}.", hint="Expected names of columns, parted by commas."
+            f"The option {option} cannot be {text!r}.", hint="Expected column names, separated by commas."
         )
     return names
 

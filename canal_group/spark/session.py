@@ -85,7 +85,7 @@ class Session:
         if moment_us > now_us:
             raise ConfigError(
                 f"startingPosition, {self._options.starting_position}, is in the future.",
-                hint="Begin at latest.",
+                hint="Set it to latest.",
             )
         consumer = self._connected()
         place = consumer.cursor
@@ -163,7 +163,7 @@ class Session:
             # Shards that were opened again meanwhile, perhaps by this very look, have nothing out yet.
             if self._target_us is None or (passed is not None and passed == self._passed()):
                 return None
-            self._check_time(deadline_s, "what was committed before the query ends", start)
+            self._check_time(deadline_s, "the rows that were committed before the query's end", start)
 
     def _rows_min(self) -> int:
         """Return how many rows the next offset range waits for; a query that ends waits for none."""
@@ -182,7 +182,7 @@ class Session:
             if found is not None:
                 self._planned = [found]
                 return self._connected().epoch, found
-            self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before", start)
+            self._check_time(deadline_s, f"the planned offset range that ends at row {end.sequence}", start)
 
     def give_up(self) -> None:
         """Give up the client id, with its cursor."""
@@ -276,8 +276,8 @@ class Session:
             return
         group = self._connected().status()["group"]
         raise ServerUnavailable(
-            f"{self._options.destination} did not bring {what} within {self._options.retry_s:g} seconds.",
+            f"{self._options.destination} did not deliver {what} within {self._options.retry_s:g} seconds.",
             hint=f"It waits for shard {group['held_by']}."
             if group.get("held_by")
-            else "Look at `canal-group status`; rings smaller than when it was planned cannot hold it.",
+            else "Run `canal-group status`. Rings that were made smaller after the planning cannot hold it.",
         )

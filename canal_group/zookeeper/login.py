@@ -43,12 +43,12 @@ class ZooKeeperLogin:
         """
         if (cert is None) != (key is None) or (cert is not None and ca is None):
             raise ConfigError(
-                "A certificate for ZooKeeper needs its key, and the authorities of ZooKeeper's own.",
-                hint="Give all three files.",
+                "A client certificate for ZooKeeper needs its key, and the authorities of ZooKeeper's own.",
+                hint="Pass all three files.",
             )
         user, separator, password = (credential or "").partition(":")
         if credential is not None and not (user and separator and password):
-            raise ConfigError("What is given for ZooKeeper is no credential.", hint="Expected user:password.")
+            raise ConfigError("The ZooKeeper credential is malformed.", hint="Expected user:password.")
         return cls(user, password, tls=ca is not None, ca=ca, cert=cert, key=key)
 
     def client_options(self) -> dict[str, Any]:

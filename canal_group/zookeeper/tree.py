@@ -41,12 +41,12 @@ class Tree:
     def __init__(self, destination: str, prefix: str = "/otter/canal") -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
-                f"{destination!r} is no destination name.",
+                f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",
             )
         if not _PATH.fullmatch(prefix):
             raise ConfigError(
-                f"{prefix!r} is no ZooKeeper path.", hint="Expected a path such as /otter/canal."
+                f"{prefix!r} is not a ZooKeeper path.", hint="Expected a path such as /otter/canal."
             )
         self.prefix = prefix
         #: everything of this destination
@@ -78,8 +78,8 @@ class Tree:
         if not self.is_client(client_id):
             taken = ", ".join(sorted(RESERVED))
             raise UsageError(
-                f"{client_id!r} is no client id.",
-                hint=f"Use letters, digits, dots, hyphens and underscores, but none of {taken}.",
+                f"{client_id!r} is not a client id.",
+                hint=f"Use letters, digits, dots, hyphens and underscores; {taken} are reserved.",
             )
         return f"{self.destination}/{client_id}"
 
