@@ -1,4 +1,4 @@
-"""Address options of the command line: which instance a command is about, and how to reach it."""
+"""Address options of the command line: the instance that a command is for, and how to reach it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-#: the gateway that is asked if none is named
+#: the default gateway
 GATEWAY = "grpc://127.0.0.1:11113"
 
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]

@@ -52,7 +52,7 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.
 
 
 def main() -> None:
-    """Run the command line; an error of ours is a sentence and exit status 1 (2 for bad usage)."""
+    """Run the command line; an error of ours prints a sentence and exits with 1 (2 for bad usage)."""
     try:
         app()
     except CanalGroupError as error:
@@ -74,7 +74,7 @@ def check(
         bool, typer.Option("--settings", help="Print every setting in effect, presets included.")
     ] = False,
 ) -> None:
-    """Check an instance file and each source's settings and grants; a line each."""
+    """Check an instance file, and the settings and grants of each source; print a line for each check."""
     from actors.parse.files.files_reader import FilesSource, listed
     from actors.parse.server.preflight import preflight
     from actors.shard.wiring import shard_source
@@ -113,7 +113,7 @@ def check(
 
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
-    """Say what an operator should have thought of; return whether the gateway's certificate can be used."""
+    """Print warnings for the operator; return whether the gateway's certificate can be used."""
     from actors.group.wiring import gateway_tls
     from conf.cautions import cautions
 
@@ -233,7 +233,7 @@ def status(
             else:
                 print_status(state, wide=wide)
 
-        # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
+        # Printed while it is read, so that an unexpected state is reported as an error of the gateway.
         gateway_client.ask_for("status", show)
 
 
@@ -256,7 +256,7 @@ def binlog(
         typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; requires TLS."),
     ] = None,
 ) -> None:
-    """Print what binlog files hold: transactions, row changes, definitions, and counts."""
+    """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
     from canal_group.command.binlog_tool import server_at, show
     from canal_group.malloc_tuning import tune_malloc
 
@@ -309,7 +309,7 @@ def demo(
 def _gateways(
     gateway: str, destination: str, zookeeper: str | None, login: ZooKeeperLogin
 ) -> Iterator[str | Callable[[], Sequence[str]]]:
-    """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
+    """Yield the gateways to call: the named one, or a function that asks ZooKeeper for the active one."""
     if zookeeper is None:
         yield gateway
         return
@@ -324,13 +324,13 @@ def _gateways(
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Let Ctrl-C and a closed pipe end a command without a traceback."""
+    """End a command without a traceback on Ctrl-C or a closed pipe."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
+        # Otherwise Python reports the closed pipe again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Login options of the command line: they name where secrets are, so that no list of processes shows one."""
+"""Login options of the command line: they name where secrets are, so that a process list shows none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ZookeeperKey = Annotated[Path | None, typer.Option("--zookeeper-key", help="That
 
 
 def secret(variable: str | None, option: str) -> str | None:
-    """Return what an environment variable holds that an option names; None: the option is not given."""
+    """Return the value of the environment variable that an option names; None if the option is not given."""
     if variable is None:
         return None
     value = os.environ.get(variable)
@@ -46,6 +46,6 @@ def secret(variable: str | None, option: str) -> str | None:
 
 
 def zookeeper_login(auth_env: str | None, *files: Path | None) -> ZooKeeperLogin:
-    """Return how to log in at ZooKeeper, as options say: authorities, our certificate, its key."""
+    """Return the ZooKeeper login of the options; `files` are the authorities, our certificate, its key."""
     given = (None if file is None else str(file) for file in files)
     return ZooKeeperLogin.parse(secret(auth_env, "--zookeeper-auth-env"), *given)

@@ -93,7 +93,7 @@ def remove(
 
 
 def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:
-    """Return a shard as an instance file defines it, without its secrets, and where it begins."""
+    """Return a shard as an instance file defines it, without its secrets, and its start position."""
     from conf.load import load_instance
 
     settings = load_instance(config, secrets=())  # the server reads them

@@ -1,8 +1,8 @@
-"""The status page: an instance's state for people, for 80 columns or as wide as it is.
+"""The status page: an instance's state for people, in 80 columns or without a limit.
 
-In 80 columns a shard has its state, lag, frontier and position, and below them what else an operator has to
-know of it. Where a name or a position is too long for a table, these stand below the shard's name. Nothing is
-ever cut: what is too long goes on in the next line. The wide page has all there is, a shard in one line.
+In 80 columns a shard has its state, lag, frontier and position, and below them notes for the operator. If a
+name or a position is too long for a table, these are printed below the shard's name. Nothing is cut: long
+text continues on the next line. The wide page has every column, with one line for each shard.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _INDENT = 2
 
 
 class _Shard(NamedTuple):
-    """A shard as the page has it, all of it text."""
+    """A shard's fields as text."""
 
     name: str
     source: str
-    #: what its reader does
+    #: what its reader is doing
     state: str
-    #: what it is to the group, and what is out of the ordinary
+    #: its role in the group, and anything unusual
     notes: str
     position: str
     acked: str
@@ -42,7 +42,7 @@ def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
 
     Args:
         state: as a gateway answers.
-        wide: whether all columns are printed, on lines as long as they are.
+        wide: whether to print all columns, on lines of any length.
     """
     out = Console(highlight=False, markup=False, emoji=False, soft_wrap=wide)
     group = state["group"]
@@ -145,7 +145,7 @@ def _print_below(out: Console, line: str, style: str = "") -> None:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines, their columns below each other."""
+    """Return rows as lines with aligned columns."""
     widths = [max(map(cell_len, column)) + _GAP for column in zip(*rows, strict=True)]
     return [
         "".join(
@@ -159,9 +159,9 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
     """Return a shard's line.
 
     Args:
-        shard: as the shard tells of itself.
-        merged: as its group tells of it; empty: it does not.
-        now_us: microseconds of the gateway's clock.
+        shard: the state that the shard reports.
+        merged: the state that its group reports; empty if it reports none.
+        now_us: time of the gateway's clock, microseconds.
     """
     frontier_us, ring = merged.get("frontier_us"), shard.get("ring")
     return _Shard(
@@ -179,7 +179,7 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
 
 
 def _notes(merged: dict[str, Any]) -> str:
-    """Return what a shard is to the group, whether the group waits for it, and what came at a wrong time."""
+    """Return a shard's role, whether the group waits for it, and counts of mistimed transactions."""
     words = []
     if merged.get("role", "member") != "member":
         words.append(merged["role"])

@@ -1,4 +1,4 @@
-"""`canal-group stop` and `start`: a destination is taken out of service, on all servers, and back."""
+"""`canal-group stop` and `start`: take a destination out of service on all servers, and put it back."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _switch(
     if config is None:
         assert zookeeper is not None
         return ZooKeeperSwitch(zookeeper, destination, prefix, login)
-    # The mark is in the tree: who can log in there needs no password of a source, and no client's token.
+    # The mark is in ZooKeeper or a folder: setting it needs no password of a source and no client's token.
     settings = load_instance(config, secrets={Owner.COORDINATION})
     if settings.destination != destination:
         raise ConfigError(f"{config} is the instance file of {settings.destination}, not of {destination}.")
