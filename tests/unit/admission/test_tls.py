@@ -172,7 +172,7 @@ def test_a_gateway_that_wants_a_certificate_says_so(gateway, authority, other):
     server = gateway(tls_of(authority.pair("server"), authority.ca))
     ours, foreign = authority.pair("ours"), other.pair("foreign")
     assert asked(server.encrypted, Tls(authority.ca, ours.cert, ours.key)) == "everybody"
-    with pytest.raises(ConfigError, match="speaks TLS only"):
+    with pytest.raises(ConfigError, match="accepts TLS only"):
         asked(server.plain)
     for tls in (Tls(authority.ca), Tls(authority.ca, foreign.cert, foreign.key)):
         with pytest.raises(ConfigError, match=r"requires a client certificate that it trusts.*tls_cert"):
