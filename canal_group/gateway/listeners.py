@@ -1,5 +1,4 @@
-"""Listeners: find the users whose sockets accept connections to an address of this machine, as Linux lists
-them.
+"""Listeners: find the users whose sockets listen on an address of this machine, as Linux lists them.
 
 Format: "proc_net_tcp" in the kernel's documentation. An address is printed as 32-bit words, each in the
 machine's byte order.

@@ -102,7 +102,7 @@ def test_a_client_reads_what_its_token_is_for_and_nothing_else(
         foreign = Authority(tmp_path, "foreign")
         plain = instance.uri.replace("grpc+tls", "grpc")
         for uri, tls_ca, sentence in (
-            (plain, None, "speaks TLS only"),
+            (plain, None, "accepts TLS only"),
             (instance.uri, None, "does not prove who it is"),
             (instance.uri, foreign.ca, "does not prove who it is"),
             (instance.uri.replace("127.0.0.1", "localhost"), authority.ca, r"(?i)hostname mismatch"),
