@@ -1,9 +1,9 @@
-"""Closes connections of a Flight server that bring too much, or nothing, before it is known whose they are.
+"""Close connections of a Flight server that send too much, or nothing, before they are authenticated.
 
-Flight takes messages of any size, and has read the whole of a request before it shows its headers to anybody:
-there is no option for it, and middleware comes too late. So this looks at the server's own sockets, every few
-milliseconds: the kernel says how much each has brought, and the server's handlers say which of them brought a
-call that was let in. A socket is shut down, never closed: that is for whom it belongs to.
+Flight accepts messages of any size, and reads a whole request before it passes on the headers: there is no
+option for it, and middleware comes too late. So this checks the server's own sockets every few milliseconds.
+The kernel tells how many bytes each has received, and the server's handlers tell which of them made a call
+that was admitted. A socket is shut down, never closed: its owner closes it.
 """
 
 from __future__ import annotations

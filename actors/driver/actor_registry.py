@@ -1,10 +1,10 @@
-"""The actor registry: sees to it that the shards a group wants have an actor.
+"""The actor registry: make and end the actors of a group's shards.
 
-A Ray actor belongs to the process that made it, and ends with it. Shards are the driver's, so that a group
-actor that dies takes none with it. So whoever wants one more shard tells the group, and the driver, which
-asks the group each while, makes its actor; and it ends the actor of a shard that left once no cursor holds
-it. A group actor that was restarted knows only the shards of its launch: it is told of those that joined
-since.
+A Ray actor belongs to the process that made it, and ends with it. Shards belong to the driver, so that they
+survive the group actor. A request for a new shard goes to the group. The driver polls the group, makes the
+actors of new shards, and ends the actor of a shard that left once no cursor has it. A restarted group actor
+knows only the shards of its
+launch: the driver registers those that joined later.
 """
 
 from __future__ import annotations

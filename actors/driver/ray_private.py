@@ -1,7 +1,7 @@
-"""What a Ray of our own keeps to itself: its folder, and the token that opens it.
+"""The private folder and the token of a Ray that we start.
 
-Whoever has the token runs code as the user whose Ray it is. Ray itself lets every user of the machine read
-the file that it writes it to, and write into its folder, where sockets and logs are.
+The token allows running code as the user who owns Ray. By default Ray lets every user of the machine read the
+token's file, and write into its folder, where sockets and logs are.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The requests of consumers and operators: JSON in, what the group and the shards answer as JSON out.
+"""Answer the requests of consumers and operators, in JSON, with the help of the group and the shards.
 
-Nothing is kept here that matters: the filter of a subscription saves a question, and the group has it.
+There is no durable state here: a subscription's filter is only cached, and the group has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from merge.rows.table_filter import TableFilter
 from merge.values.offset_range import OffsetRange, order_of
 from merge.values.position import GroupPosition, Position
 
-#: requests that change nothing of what is served to others; whatever else there is, or will be, operates
+#: requests that need no operator's grant; all others do
 READING = frozenset(
     {
         "subscribe",
@@ -113,7 +113,7 @@ class Requests:
         return handle(body)
 
     def filter_of(self, client_id: str, epoch: int) -> str:
-        """Return a subscription's filter, from the group if it was made at a gateway before this one."""
+        """Return a subscription's filter; ask the group if an earlier gateway made the subscription."""
         known = self._filters.get((client_id, epoch))
         if known is not None:
             return known
@@ -159,7 +159,7 @@ class Requests:
         return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
 
     def _explained(self, error: ServerUnavailable) -> ServerUnavailable:
-        """Say which shard a subscription waits for: until each has told where it stands, nobody can begin."""
+        """Return an error that names the shard whose position a subscription waits for."""
         group = self._group.status()
         if not group.get("active") or group["merging"]:
             return error
@@ -295,12 +295,12 @@ class Requests:
 
 
 def _key(body: dict[str, Any]) -> tuple[str, int]:
-    """Return whose request it is; the client id was looked at by whoever knows what its caller may do."""
+    """Return the client id, which was checked against the caller's grant, and the epoch of a request."""
     return body["client_id"], whole(body, "epoch")
 
 
 def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:
-    """Return what a caller sees of an instance's state: of the client ids, those that its token is for."""
+    """Return the part of an instance's state that a caller may see: only client ids that its grant allows."""
     group = status["group"]
     if "clients" not in group:
         return status

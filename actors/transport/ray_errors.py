@@ -1,4 +1,4 @@
-"""Ray's errors become ours at the door they come in by."""
+"""Translate Ray's errors to ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def translated(whom: str) -> Iterator[None]:
 
     Raises:
         CanalGroupError: the actor's own.
-        ServerUnavailable: the actor is away or restarting, or did not answer in time.
+        ServerUnavailable: the actor is unavailable or restarting, or did not answer in time.
         RuntimeError: the actor's call met an error that is not ours.
     """
     try:

@@ -1,4 +1,4 @@
-"""The gateway's end of the shards' row doors."""
+"""The gateway's client of the shards' row servers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FETCH_TIMEOUT_S = 30.0
 class RowClient:
     """Fetches rows of one shard; safe to use from several threads.
 
-    A shard that came back has another door: whoever finds the old one shut asks for the new one, and tries
-    there once. Fetching changes nothing, so that it may be repeated.
+    A restarted shard has another row server. If the old one does not answer, the client asks for the new
+    address and tries once more. Fetching changes nothing, so it may be repeated.
 
     Args:
         name: of the shard.
-        ask: asks the shard where its door is.
+        ask: asks the shard for the address of its row server.
     """
 
     def __init__(self, name: str, ask: Callable[[], RowAddress]) -> None:
@@ -78,11 +78,11 @@ class RowClient:
 
 
 class _Shut(Exception):  # noqa: N818  a door is no error
-    """Nobody of ours answers there."""
+    """The row server does not answer."""
 
 
 class _Way:
-    """The way to one incarnation of a shard: its near door if that is on this machine, else the other."""
+    """The connection to one incarnation of a shard: by shared memory on this machine, else by Flight."""
 
     def __init__(self, address: RowAddress) -> None:
         self._secret = address.secret

@@ -103,8 +103,8 @@ def test_a_client_reads_what_its_token_is_for_and_nothing_else(
         plain = instance.uri.replace("grpc+tls", "grpc")
         for uri, tls_ca, sentence in (
             (plain, None, "accepts TLS only"),
-            (instance.uri, None, "does not prove who it is"),
-            (instance.uri, foreign.ca, "does not prove who it is"),
+            (instance.uri, None, "cannot be verified"),
+            (instance.uri, foreign.ca, "cannot be verified"),
             (instance.uri.replace("127.0.0.1", "localhost"), authority.ca, r"(?i)hostname mismatch"),
         ):
             with pytest.raises(ConfigError, match=sentence) as mistaken:
@@ -159,7 +159,7 @@ def test_a_gateway_may_ask_consumers_for_certificates(
     ours = consumers.pair("ours")
     with shop.serve(gateway=gateway_of(authority, client_ca=str(consumers.ca))) as instance:
         options = {"token": secrets["READER_TOKEN"], "tls_ca": authority.ca}
-        with pytest.raises(ConfigError, match="asks for a certificate"):
+        with pytest.raises(ConfigError, match="requires a client certificate"):
             shop.connect(instance, **options)
         with shop.connect(instance, **options, tls_cert=ours.cert, tls_key=ours.key) as consumer:
             assert consumer.status()["destination"] == shop.destination
