@@ -1,8 +1,8 @@
-"""The proof: what a consumer got, held against what the writers did and what the servers hold.
+"""Verification: compare what a consumer received with what the writers did and what the servers hold.
 
-The stream to judge is the first occurrence of each `(shard, file, pos, row)` in the order of delivery: what
-an at-least-once consumer keeps. Besides, every delivery counts: also what was given back later must have come
-whole and in order.
+The stream to verify is the first occurrence of each `(shard, file, pos, row)` in the order of delivery: what
+an at-least-once consumer keeps. Every delivery is checked too: even rows that were rolled back later must
+have been delivered completely and in order.
 """
 
 from __future__ import annotations
