@@ -1,8 +1,8 @@
-"""Ports: what the group and its shards need of the world, whoever provides it.
+"""Ports: the interfaces that the group and its shards need from their environment.
 
-`actors.coordination` and `actors.meta` hold the adapters of coordinator and cursor store, whose calls block:
-the group makes them by `Host.blocking`. `actors.process.host` is the host. A shard's ports are in
-`actors.shard.ports`.
+`actors.coordination` has the adapters of the coordinator, and `actors.meta` those of the cursor store. Their
+calls block, so the group makes them by `Host.blocking`. `actors.process.host` is the host. The ports of
+shards are in `actors.shard.ports`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Lock(Protocol):
     """Lets one thread in at a time."""
 
     def __enter__(self) -> bool:
-        """Wait until nobody else is in."""
+        """Wait until no other thread is in."""
 
     def __exit__(
         self,
@@ -30,20 +30,20 @@ class Lock(Protocol):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let the next one in."""
+        """Let the next thread in."""
 
 
 class Condition(Protocol):
-    """Lets threads wait under a lock that they hold, until one of them says that something changed."""
+    """Lets threads wait under a lock that they hold, until another thread notifies them."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds to be notified; return whether that happened."""
+        """Wait at most this many seconds for a notification; return whether it came."""
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait so many seconds until `predicate` holds; return whether it does."""
+        """Wait at most this many seconds until `predicate` is true; return whether it is."""
 
     def notify_all(self) -> None:
-        """Wake everybody who waits."""
+        """Wake all threads that wait."""
 
 
 class ThreadEvent(Protocol):
@@ -53,20 +53,20 @@ class ThreadEvent(Protocol):
         """Return whether it is set."""
 
     def set(self) -> None:
-        """Set it and wake everybody who waits."""
+        """Set it and wake all threads that wait."""
 
     def clear(self) -> None:
-        """Take it back."""
+        """Reset it."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait so many seconds until it is set; return whether it is."""
+        """Wait at most this many seconds until it is set; return whether it is."""
 
 
 class Thread(Protocol):
     """A thread that runs."""
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait so many seconds until it has ended."""
+        """Wait at most this many seconds until it has ended."""
 
 
 class Host(Protocol):
@@ -76,7 +76,7 @@ class Host(Protocol):
         """Return microseconds on the clock that the group's events carry; it never steps back."""
 
     def clock_s(self) -> float:
-        """Return seconds on the clock of what must not act late; it never steps back."""
+        """Return seconds on the clock for deadlines; it never steps back."""
 
     def lock(self) -> Lock:
         """Return a lock that is free."""
@@ -88,52 +88,52 @@ class Host(Protocol):
         """Return an event that is not set."""
 
     def start(self, run: Callable[[], None], name: str) -> Thread:
-        """Run `run` on a thread of its own, which does not keep the process from ending."""
+        """Run `run` on a daemon thread."""
 
     async def blocking(self, run: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `run` returns, which blocks a thread and not the loop."""
+        """Return the result of `run`, which blocks a thread and not the loop."""
 
     def end(self) -> NoReturn:
-        """End the process at once; whoever started it starts it again."""
+        """End the process at once; its parent starts it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLease:
-    """Who holds a client id, as far as the coordinator remembers."""
+    """The holder of a client id, as the coordinator stores it."""
 
     client_id: str
-    #: name of the holder for people: host, process, whatever it called itself
+    #: the holder's name for people: host, process, or any other name that it chose
     holder: str
     #: fencing epoch of the holder; every call of the consumer carries it
     epoch: int
-    #: the ZooKeeper session by which the holder keeps its running node itself, as `hex` writes it; empty: the
-    #: server keeps the node for it
+    #: the ZooKeeper session with which the holder keeps its running node itself, as `hex` writes it; empty:
+    #: the server keeps the node for it
     session: str = ""
 
 
 class Coordinator(Protocol):
-    """Who is active: one server for a destination, one consumer for a client id."""
+    """Decides which server of a destination and which consumer of a client id is active."""
 
     def campaign(self) -> int:
-        """Wait until this server is the active one of its destination and return its fencing epoch.
+        """Wait until this server is the active one of its destination; return its fencing epoch.
 
-        Epochs grow with each election, for ever.
+        Epochs grow with each election.
         """
 
     def check_active(self) -> float:
-        """Return for how many seconds this server can know that it is the active one.
+        """Return for how many seconds this server is certain to be the active one.
 
-        Cheap: asks no server. Called before every delivery.
+        Cheap: makes no request. Called before every delivery.
 
         Raises:
-            CoordinatorUnavailable: cut off for so long that somebody else may be active.
-            FencedError: somebody else is.
+            CoordinatorUnavailable: disconnected for so long that another server may be active.
+            FencedError: another server is active.
         """
 
     def stop_mark(self) -> StopMark | None:
-        """Return an operator's mark that nobody shall serve the destination; None: there is none.
+        """Return the operator's mark that stops the destination; None if there is none.
 
-        Cheap, as `check_active`. While the mark stands, `campaign` waits.
+        Cheap, as `check_active`. While the mark exists, `campaign` waits.
         """
 
     def release_asked(self) -> bool:
@@ -143,36 +143,36 @@ class Coordinator(Protocol):
         """
 
     def active_address(self) -> str:
-        """Return "host:port" of the active server as it was last seen; empty: none, or unknown."""
+        """Return "host:port" of the last known active server; empty if there is none or it is unknown."""
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:
         """Make `holder` the active consumer of `client_id`, with a new and higher epoch.
 
         The caller has made sure that no other consumer is alive. With `session`, the consumer keeps its
-        running node itself, by that session.
+        running node itself, with that session.
         """
 
     def keep_consumer(self, client_id: str, holder: str) -> None:
-        """Keep the running node of a consumer that an earlier server leased to, unless somebody keeps it."""
+        """Keep the running node of a consumer that an earlier server leased to, unless it is kept already."""
 
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
-        """Return the last holder if it is known to be gone: the node that it kept is now that of `session`.
+        """Return the last holder if it is known to be gone: `session` now keeps the node that it kept.
 
         Raises:
             ConsumerActive: the running node does not belong to `session`.
         """
 
     def release_consumer(self, client_id: str, session: str = "") -> None:
-        """Take away the running node that the server, or the consumer's `session`, keeps; its epoch stays."""
+        """Remove the running node that the server or the consumer's `session` keeps; the epoch stays."""
 
     def consumers(self) -> list[ConsumerLease]:
-        """Return the last holder of each client id, with its epoch, as it is remembered across restarts."""
+        """Return the last holder of each client id with its epoch, which are stored across restarts."""
 
     def resign(self) -> None:
-        """Give up activity in good order: the next server can take over at once. May campaign again."""
+        """Resign in an orderly way, so that the next server can take over at once. May campaign again."""
 
     def close(self) -> None:
-        """Give up activity in good order, for good."""
+        """Resign in an orderly way, for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +184,19 @@ class Subscription:
     filter: str
     #: None until the first position is known
     cursor: GroupPosition | None
-    #: whether it was away for too long, and its rows are not held
+    #: whether it was inactive for too long, so that its rows are no longer kept
     dropped: bool = False
 
 
 class CursorStore(Protocol):
-    """Cursors and subscriptions of one destination, durable as far as the adapter's name promises."""
+    """Cursors and subscriptions of one destination; how durable they are depends on the adapter."""
 
     def claim(self, epoch: int) -> None:
-        """Take note that `epoch` is the server's current one; older ones can write no more.
+        """Record that `epoch` is the server's current one; older epochs can no longer write.
 
         Raises:
             FencedError: a newer epoch has been seen.
-            CoordinatorUnavailable: it is unknown.
+            CoordinatorUnavailable: it is unknown whether that was recorded.
         """
 
     def load(self) -> list[Subscription]:
@@ -214,10 +214,10 @@ class CursorStore(Protocol):
         """Remove a subscription and its cursor, under the same condition."""
 
     def flush(self, epoch: int) -> None:
-        """Make durable what `save` took and has not written yet; called before the activity is handed over.
+        """Write what `save` accepted and has not written yet; called before the server hands over.
 
         Raises as `save`.
         """
 
     def close(self) -> None:
-        """Write what is not written yet; there is no use of it after this."""
+        """Write what is not written yet; the store is not used after this."""

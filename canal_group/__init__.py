@@ -1,4 +1,4 @@
-"""The face of canal-group: what a consumer imports.
+"""The public interface of canal-group: what a consumer imports.
 
 import canal_group
 

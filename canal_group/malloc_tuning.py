@@ -1,10 +1,10 @@
-"""Pages: memory that was touched once stays with the process.
+"""malloc tuning: memory that was touched once stays with the process.
 
-Rows come and go in blocks of megabytes. An allocator that hands a freed block back to the kernel has the next
-one filled with zeros page by page, which costs several times what copying rows into it costs; on a virtual
-machine it was a third of the whole pipeline. So freed blocks are kept, up to a bound, in one heap for all
-threads, and Arrow allocates where everybody else in the process does: what gRPC freed holds what Arrow makes
-next.
+Rows use blocks of megabytes that are soon freed. If the allocator returns a freed block to the kernel, the
+kernel fills the next one with zeros page by page. That costs several times as much as copying rows into it;
+on a virtual machine it took a third of the whole pipeline's time. So freed blocks are kept, up to a limit, in
+one heap for all threads. Arrow allocates from the same heap as the rest of the process, so that it reuses
+what gRPC freed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-#: what may lie free at the end of the heap before it goes back to the kernel, bytes
+#: free bytes at the end of the heap above which they are returned to the kernel
 KEEP_BYTES_MAX = 128 << 20
-#: blocks of more bytes than this go back to the kernel at once
+#: blocks of more bytes than this are returned to the kernel at once
 BLOCK_BYTES_MAX = 32 << 20
-#: what the heap grows by, and what stays of its free end when that goes back, bytes: without it all of that
-#: end goes, and a process whose blocks come and go around the bound touches every page anew each time
+#: bytes by which the heap grows, and that stay free at its end when the rest is returned. Without it the
+#: whole free end is returned, and a process whose use varies around the limit touches every page again each
+#: time
 PAD_BYTES = 64 << 20
 
-#: for a process that is about to start; glibc and Arrow read it, others pass over it
+#: environment of a process that is about to start; glibc and Arrow read it
 ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TRIM_THRESHOLD_": str(KEEP_BYTES_MAX),
@@ -38,7 +39,7 @@ _M_ARENA_MAX, _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -8, -1, -2, -3
 
 @contextmanager
 def inherited() -> Iterator[None]:
-    """Give `ENVIRONMENT` to the processes that are started meanwhile; what is set already stays as it is."""
+    """Add `ENVIRONMENT` to the environment of child processes; variables that are set already stay."""
     added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -49,9 +50,9 @@ def inherited() -> Iterator[None]:
 
 
 def tune_malloc() -> None:
-    """Do the same in this process, which must not have more than one thread yet.
+    """Tune malloc in this process, which must still have only one thread.
 
-    Where the C library is not glibc nothing changes.
+    Does nothing if the C library has no `mallopt`.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,4 +1,4 @@
-"""An operator's calls: which shards a running instance has, and which of them it waits for."""
+"""An operator's calls: change which shards a running instance has, and which of them it waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable
 from merge.values.position import Position
 
-#: how often it is looked whether something has come about, seconds
+#: polling interval while waiting for a change to complete, seconds
 LOOK_EVERY_S = 0.3
 
 
@@ -22,9 +22,9 @@ class Operator:
     Args:
         uri: the gateway, "grpc://host:port" or "grpc+tls://host:port".
         destination: the logical instance.
-        token: of a client that may operate; None: the one that `serve` keeps for its own user on this
-            machine, where its settings name nobody.
-        tls: whom we trust, and who we are.
+        token: of a client that may operate; None: the one that `serve` stores for its own user on this
+            machine, if its settings name no clients.
+        tls: the authorities that we trust, and our certificate.
     """
 
     def __init__(self, uri: str, destination: str, token: str | None = None, tls: Tls = UNSAID) -> None:
@@ -32,9 +32,9 @@ class Operator:
         self._gateway_client = GatewayClient(uri, destination, find_token if token is None else token, tls)
 
     def hold(self, shard: str) -> dict[str, Any]:
-        """Wait for a shard that brings nothing, whatever the settings say; return its state.
+        """Let the group wait for a shard that is silent, whatever the settings say; return its state.
 
-        Holds, as `skip` does, until another word or until the server changes.
+        This holds, as `skip` does, until another call changes it or another server is elected.
 
         Raises:
             UsageError: there is no such shard.
@@ -42,44 +42,45 @@ class Operator:
         return self._policy(shard, "hold")
 
     def skip(self, shard: str) -> dict[str, Any]:
-        """Go on without a shard; what it brings meanwhile is flagged late. Return its state.
+        """Let the group go on without a shard; its rows may then be flagged late. Return its state.
 
-        If a transaction of it is out in part, that is taken back: consumers hear RolledBack, and it comes
-        again whole.
+        If one of its transactions was delivered in part, it is rolled back: consumers get RolledBack, and the
+        transaction is delivered again as a whole.
 
         Raises:
-            UsageError: there is no such shard, or nobody would be left.
+            UsageError: there is no such shard, or no other shard would be left.
         """
         return self._policy(shard, "skip")
 
     def resume(self, shard: str) -> dict[str, Any]:
-        """Treat a shard as the settings say again; return its state."""
+        """Apply the settings to a shard again, after `hold` or `skip`; return its state."""
         return self._policy(shard, "resume")
 
     def add(self, shard: Mapping[str, Any], start: Position | None = None) -> dict[str, Any]:
-        """Let one more shard join the stream that goes on; return its state.
+        """Add a shard to the running stream; return its state.
 
-        It has joined, for good, when `joined` says so; what it begins with is raised to what is out already.
+        It has joined for good when `joined` returns True. Keys of its first rows are raised to those that
+        were delivered already.
 
         Args:
             shard: as an entry of `shards` in an instance file; the server reads its secrets.
-            start: where it begins; None: where `shard` says.
+            start: its start position; None: as `shard` says.
 
         Raises:
-            ConfigError: the definition cannot hold.
-            UsageError: the name belongs to a shard that is there, or that left.
+            ConfigError: the definition is invalid.
+            UsageError: the name belongs to an existing shard, or to one that left.
         """
         begin = None if start is None else start.to_dict()
         return self._gateway_client.ask_for("shard_add", fields, wait_s=20, shard=dict(shard), start=begin)
 
     def remove(self, shard: str, *, now: bool = False) -> dict[str, Any]:
-        """Let a shard leave, and return its state, or what was dropped.
+        """Remove a shard; return its state, or what was dropped.
 
         Args:
-            shard: its name; it is not given again.
-            now: drop what is not acknowledged (`rows_dropped` of them had been read, `left_at` says where
-                each cursor stood); consumers hear RolledBack. Otherwise it leaves when what it has committed
-                by now is acknowledged, and `left` says so.
+            shard: its name, which cannot be used again.
+            now: drop the rows that are not acknowledged; consumers get RolledBack. `rows_dropped` of them had
+                been read, and `left_at` is the position of each cursor. Otherwise the shard leaves when
+                everything that it has committed by now is acknowledged; `left` waits for that.
 
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
@@ -87,11 +88,11 @@ class Operator:
         return self._gateway_client.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
 
     def joined(self, shard: str, timeout_s: float) -> bool:
-        """Wait until a shard is a member that every cursor holds; return whether it is one in time."""
+        """Wait until a shard is a member that every cursor has; return whether that happened in time."""
         return self._became(shard, "member", timeout_s)
 
     def left(self, shard: str, timeout_s: float) -> bool:
-        """Wait until no cursor holds a shard that is to leave; return whether that is so in time."""
+        """Wait until no cursor has a shard that is leaving; return whether that happened in time."""
         return self._became(shard, "left", timeout_s)
 
     def close(self) -> None:
@@ -130,6 +131,6 @@ def _dropped(value: Any) -> dict[str, Any]:
 
 
 def _roles(value: Mapping[str, Any]) -> tuple[bool, dict[str, str]]:
-    """Return whether an instance's group is settled, and the roles of its shards."""
+    """Return whether an instance's group is reconciled, and the roles of its shards."""
     group = value["group"]
     return bool(group.get("reconciled")), {one["shard"]: one["role"] for one in group.get("shards", [])}

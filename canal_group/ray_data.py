@@ -1,4 +1,4 @@
-"""Merged rows as a dataset of Ray Data: its tasks read the parts of a range straight from the gateway.
+"""Merged rows as a Ray Data dataset: its tasks read the parts of an offset range from the gateway.
 
     with canal_group.connect("grpc://...", destination="shop", client_id="lake") as consumer:
         offset_range = consumer.offset_range(consumer.cursor, rows_max=1_000_000)
@@ -23,7 +23,7 @@ from canal_group.client.consumer import Consumer
 from canal_group.client.range_rows import RangeRows
 from merge.errors import UsageError
 
-#: rows of a part where nobody says how many parts there are
+#: rows of a part if the number of parts is not given
 PART_ROWS = 65_536
 
 
@@ -35,28 +35,28 @@ def dataset(
     before: bool = False,
     parts: int | None = None,
 ) -> ray.data.Dataset:
-    """Return an offset range's rows as a dataset, read when it is used, again each time.
+    """Return an offset range's rows as a dataset, which reads them each time that it is used.
 
-    The consumer has to stay, and the offset range unacknowledged, until the dataset was used. Tasks wait for
-    a gateway or a shard that is away; rows that were lost with one are read again from the sources, and are
-    the same. They are in merged order where the dataset keeps its order (`preserve_order` of Ray Data's
-    `execution_options`), else sort by `_seq` (`seq` of the envelope).
+    Until the dataset was used, the consumer must stay open and the offset range unacknowledged. Tasks wait
+    for a gateway or a shard that is unavailable; rows that were lost with one are read again from the sources
+    and are the same. Rows are in merged order if the dataset keeps its order (`preserve_order` of Ray Data's
+    `execution_options`); otherwise sort by `_seq` (`seq` of the envelope).
 
     Args:
-        consumer: whose offset range it is. Its token and the names of its certificates' files travel to the
-            tasks.
-        offset_range: what `Consumer.offset_range` returned.
+        consumer: the consumer of the offset range. Its token and the names of its certificate files are sent
+            to the tasks.
+        offset_range: the result of `Consumer.offset_range`.
         table: "schema.table", after routes: its own typed columns, see `Batch.table`; None: all tables, see
             `Batch.envelope`.
         before: add the before image of a table's rows as a struct `_before`.
-        parts: how many tasks read it, each a contiguous run of the merged order; None: one for each 65,536
-            rows.
+        parts: number of tasks, each of which reads a contiguous run of the merged order; None: one for each
+            65,536 rows.
 
     Raises:
         UsageError: `parts` is less than 1.
 
-    Using it raises, inside of Ray's own errors, FencedError (another consumer took over) and RetryableError
-    (no server answered for the consumer's `retry_s`).
+    Using the dataset raises, inside Ray's own errors, FencedError (another consumer took over) and
+    RetryableError (no server answered within the consumer's `retry_s`).
     """
     count = parts if parts is not None else max(1, -(-offset_range.rows // PART_ROWS))
     if count < 1:
@@ -69,10 +69,10 @@ def dataset(
 
 
 class RangeDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
-    """An offset range for `ray.data.read_datasource`; `dataset` is the friendlier way.
+    """An offset range for `ray.data.read_datasource`; prefer `dataset`.
 
     Args:
-        rows: of which offset range and table.
+        rows: the offset range and table to read.
     """
 
     def __init__(self, rows: RangeRows) -> None:
@@ -80,15 +80,16 @@ class RangeDatasource(Datasource):  # type: ignore[misc]  # ray is not followed
         self._rows = rows
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return None: how wide rows are is not known before they are read."""
+        """Return None: the size of rows is unknown before they are read."""
         return None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
     ) -> list[ReadTask]:
-        """Return as many parts."""
+        """Return one task for each of `parallelism` parts."""
         del data_context
-        # An upper bound would be taken for the number itself: a table's rows are some of the offset range's.
+        # Ray would take an upper limit for the exact number: a table's rows are only some of the offset
+        # range's.
         unknown = BlockMetadata(num_rows=None, size_bytes=None, exec_stats=None, input_files=None)
         return [
             ReadTask(_Part(self._rows, index, parallelism), unknown, per_task_row_limit=per_task_row_limit)
@@ -109,7 +110,7 @@ class _Part:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Return rows without dictionaries, which would differ from part to part."""
+    """Return rows without dictionary encoding, because dictionaries differ from part to part."""
     plain = [
         pa.field(each.name, each.type.value_type if pa.types.is_dictionary(each.type) else each.type)
         for each in rows.schema

@@ -1,1 +1,1 @@
-"""Admission: who is let in by a listener, with how much, before anything is answered."""
+"""Admission: which callers a listener accepts, and with which limits, before it answers anything."""

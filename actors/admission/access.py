@@ -1,6 +1,6 @@
-"""Who may do what: the tokens and certificates that open a gateway, and what each of them allows.
+"""Access control: the tokens and certificates of a gateway's clients, and what each of them allows.
 
-A token is kept as its digest only, and is compared in a time that says nothing of it.
+Only a token's digest is kept, and it is compared in constant time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from merge.errors import AccessDenied
 class Grant:
     """What one client may do."""
 
-    #: what refusals call it
+    #: its name in error messages
     name: str
     #: what it may read; empty: everything
     destinations: frozenset[str] = frozenset()
@@ -36,7 +36,7 @@ class Grant:
         return self.rewind or self.operate
 
     def check(self, destination: str, client_id: str | None = None, *, operation: str = "") -> None:
-        """Return if this is allowed.
+        """Check that this is allowed.
 
         Args:
             destination: what is read or operated.
@@ -47,7 +47,7 @@ class Grant:
             AccessDenied: it is not.
         """
         if self.destinations and destination not in self.destinations:
-            raise self._denied(f"{destination}", "destinations")
+            raise self._denied(f"destination {destination}", "destinations")
         if operation and not self.operate:
             raise self._denied(f"the operation {operation} on {destination}", "operate")
         if client_id is not None and self.client_ids and client_id not in self.client_ids:
@@ -60,25 +60,25 @@ class Grant:
     def _denied(self, what: str, setting: str) -> AccessDenied:
         if not self.shows:
             return AccessDenied(
-                f"Nobody who shows no token may do {what}.",
+                f"A token is needed for {what}.",
                 hint="Commands of the user that runs the server find its token in that user's "
                 "~/.cache/canal-group; others need a client with `operate` in its gateway.clients.",
                 client=self.name,
             )
         return AccessDenied(
-            f"The {self.shows} of {self.name} is not for {what}.",
-            hint=f"Use another one, or let the server's gateway.clients say so (`{setting}`).",
+            f"The {self.shows} of {self.name} does not allow {what}.",
+            hint=f"Use another one, or allow it in the server's gateway.clients (`{setting}`).",
             client=self.name,
         )
 
 
-#: of a gateway that asks for no token: everything may be read. Other clients may be rolled back for that;
-#: nothing else is changed
+#: grant of a gateway without tokens: everything may be read, and other clients may be rolled back for that;
+#: nothing else may be changed
 READER = Grant("everybody", rewind=True, shows="")
 
 
 def token_digest(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the digest of a token."""
     return sha256(token.encode()).digest()
 
 
@@ -110,14 +110,14 @@ class Grants:
             certificate: the name in the certificate that it has proved to be its own; empty: it has none.
         """
         digest, found = token_digest(token), None
-        # All are compared, whichever fits: how long it takes tells nothing.
+        # Compare all of them, so that the time does not depend on which one fits.
         for kept, beside, grant in self.known:
             if compare_digest(kept, digest) and beside in {"", certificate}:
                 found = grant
         if found is not None:
             return found
         if token and self.anybody is None:
-            # A wrong token is no lesser one.
+            # A wrong token must not get the grant of callers without one.
             return None
         return dict(self.certificates).get(certificate, self.anybody) if certificate else self.anybody
 

@@ -1,9 +1,9 @@
-"""Closes connections of a Flight server that bring too much, or nothing, before it is known whose they are.
+"""Close connections of a Flight server that send too much, or nothing, before they are authenticated.
 
-Flight takes messages of any size, and has read the whole of a request before it shows its headers to anybody:
-there is no option for it, and middleware comes too late. So this looks at the server's own sockets, every few
-milliseconds: the kernel says how much each has brought, and the server's handlers say which of them brought a
-call that was let in. A socket is shut down, never closed: that is for whom it belongs to.
+Flight accepts messages of any size, and reads a whole request before it passes on the headers: there is no
+option for it, and middleware comes too late. So this checks the server's own sockets every few milliseconds.
+The kernel tells how many bytes each has received, and the server's handlers tell which of them made a call
+that was admitted. A socket is shut down, never closed: its owner closes it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class ConnectionGuard:
             try:
                 self._look(port)
             except Exception:  # noqa: BLE001  without it the server would not be watched at all
-                _log.exception("connections of port %s are not watched for a moment", port)
+                _log.exception("checking the connections of port %s failed; it is tried again", port)
             took_s = time.thread_time() - began_s
 
     def _look(self, port: int) -> None:
@@ -148,7 +148,7 @@ class ConnectionGuard:
         self._refuse([each for each in connections if each.name is None])
         for connection in connections:
             if connection.name is not None and connection.open_bytes > self._limits.request_bytes_max:
-                self._shut(connection, "brought a request that is too large")
+                self._shut(connection, "sent a request that is too large")
 
     def _drained(self) -> list[_Heard]:
         return [self._heard.popleft() for _ in range(len(self._heard))]
@@ -157,24 +157,26 @@ class ConnectionGuard:
         if connection.name is None and not connection.shut:
             connection.name = name
             self._unauthenticated.remove(connection.inode)
-            self._shut_one(self._authenticated.add(connection.inode, name), "was the oldest of its name")
+            self._shut_one(
+                self._authenticated.add(connection.inode, name), "was the oldest of a client with too many"
+            )
 
     def _refuse(self, waiting: list[_Connection]) -> None:
         """Shut those of the unauthenticated connections that are too many, too old, or brought too much."""
         for connection in waiting:
             if not connection.shut and connection.inode not in self._unauthenticated:
                 evicted = self._unauthenticated.add(connection.inode, connection.peer[0])
-                self._shut_one(evicted, "was the oldest of many")
+                self._shut_one(evicted, "was the oldest of too many unauthenticated")
         now_s, limits = clock_s(), self._limits
         for connection in waiting:
             if now_s - connection.since_s > limits.unauthenticated_s:
-                self._shut(connection, "brought no call that was let in")
+                self._shut(connection, "made no call that was admitted")
         while True:
             left = [each for each in waiting if not each.shut]
             if sum(each.open_bytes for each in left) <= limits.unauthenticated_bytes_max:
                 return
             greatest = max(left, key=lambda each: each.open_bytes)
-            self._shut(greatest, "brought too much before any call was let in")
+            self._shut(greatest, "sent too much before any call was admitted")
 
     def _connections(self, port: int) -> Iterator[_Connection]:
         """Yield the port's connections, with what they have brought; forget those that are gone."""

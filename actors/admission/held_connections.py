@@ -1,6 +1,7 @@
-"""Connections of one listener, by whose they are: how many are held, and which is closed for one more.
+"""Connections of one listener, by owner: limit their number, and choose the one to close for a new one.
 
-The bound is of all together, and who has the most of them gives way: a crowd of one owner keeps no other out.
+The limit is for all together. The owner with the most connections loses one, so that no owner can keep others
+out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who calls: the tokens of a Flight server's callers, looked at before anything else of a call.
+"""Authentication: check the tokens of a Flight server's callers before anything else of a call.
 
-Flight tells of a caller's certificate later than of its headers: what a caller may do is known when the
-call's own method begins, and every method asks for it first.
+Flight makes a caller's certificate available later than its headers. So a caller's grant is known only when
+the call's own method begins, and every method asks for it first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is unty
             raise _unknown()
         if self._counted is None:
             if not self._calls.begin(grant.name):
-                raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are being answered.")
+                raise flight.FlightUnavailableError(f"Too many calls of {grant.name} are in progress.")
             self._counted = grant.name
         return grant
 
@@ -67,7 +67,7 @@ class _Caller(flight.ServerMiddleware):  # type: ignore[misc]  # pyarrow is unty
 
 
 class TokenMiddleware(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow is untyped
-    """Lets in who shows a known token, whatever is asked for, and remembers what it allows.
+    """Admits callers with a known token, whatever they request, and stores what the token allows.
 
     Args:
         grants: of tokens and certificates.

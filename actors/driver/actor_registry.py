@@ -1,10 +1,10 @@
-"""The actor registry: sees to it that the shards a group wants have an actor.
+"""The actor registry: make and end the actors of a group's shards.
 
-A Ray actor belongs to the process that made it, and ends with it. Shards are the driver's, so that a group
-actor that dies takes none with it. So whoever wants one more shard tells the group, and the driver, which
-asks the group each while, makes its actor; and it ends the actor of a shard that left once no cursor holds
-it. A group actor that was restarted knows only the shards of its launch: it is told of those that joined
-since.
+A Ray actor belongs to the process that made it, and ends with it. Shards belong to the driver, so that they
+survive the group actor. A request for a new shard goes to the group. The driver polls the group, makes the
+actors of new shards, and ends the actor of a shard that left once no cursor has it. A restarted group actor
+knows only the shards of its
+launch: the driver registers those that joined later.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ActorRegistry:
             except CanalGroupError as error:
                 _log.debug("actor registry: %s", error)
             except Exception:  # noqa: BLE001  the thread goes on: the next look may find the group well again
-                _log.exception("actor registry broke")
+                _log.exception("actor registry failed")
 
     def _tend(self) -> None:
         wanted, known, gone = self._ask("actor_registry")
@@ -122,7 +122,9 @@ class ActorRegistry:
         """
         group = self._ask("status", concurrency_group="status")
         if not group["active"]:
-            raise ServerUnavailable("This server stands by: its shards come and go when it is active.")
+            raise ServerUnavailable(
+                "This server stands by: shards can join and leave only while it is active."
+            )
         leaving = {shard["shard"] for shard in group["shards"] if shard["role"] == "leaving"}
         return leaving.union(group["retired"])
 

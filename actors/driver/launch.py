@@ -29,7 +29,7 @@ from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
-#: CPUs that a shard's place reserves: as little as Ray can count by, so that any number of shards fits
+#: CPUs that a shard's bundle reserves: nearly nothing, so that any number of shards fits
 PLACE_CPUS = 0.001
 #: how long the places may take to be found, seconds
 PLACES_TIMEOUT_S = 30

@@ -1,7 +1,7 @@
-"""What a Ray of our own keeps to itself: its folder, and the token that opens it.
+"""The private folder and the token of a Ray that we start.
 
-Whoever has the token runs code as the user whose Ray it is. Ray itself lets every user of the machine read
-the file that it writes it to, and write into its folder, where sockets and logs are.
+The token allows running code as the user who owns Ray. By default Ray lets every user of the machine read the
+token's file, and write into its folder, where sockets and logs are.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def require_token() -> None:
     # A file that the user named is the user's: who else reads it is a choice.
     if not named and _hide(file):
         _log.warning(
-            "%s could be read by other users of this machine, and cannot any more. If others are here, remove"
-            " it and start again: that makes a new token",
+            "%s was readable by other users of this machine, and is private now. If there are other users,"
+            " remove it and start again: that makes a new token",
             file,
         )
     else:
         _log.warning(
-            "%s can be read by other users of this machine: they can run code as this one through Ray", file
+            "%s is readable by other users of this machine: they can run code as this one through Ray", file
         )
 
 

@@ -83,7 +83,7 @@ class Server:
                 # What an operator's command made of it cannot become this while it runs.
                 restart[file] = settings
             except (CanalGroupError, ray.exceptions.RayError) as error:
-                refused[file] = ConfigError(f"{file} cannot be followed: {error}")
+                refused[file] = ConfigError(f"{file} cannot be applied: {error}")
         for file in (*todo.stop, *restart):
             self._say(f"stopping {self._served[file].destination} ({file.name})")
             self.stop(file)
@@ -106,7 +106,7 @@ class Server:
         sentences = {file: str(error) for file, error in refused.items()}
         for file, sentence in sentences.items():
             if self._complaints.get(file) != sentence:
-                still = " What it said before is still served." if file in self._instances else ""
+                still = " It is still served with its earlier settings." if file in self._instances else ""
                 self._say(f"{sentence}{still}")
         self._complaints = sentences
 
@@ -150,8 +150,8 @@ class Server:
             self._ray = settings
         elif self._ray.ray != settings.ray:
             raise ConfigError(
-                f"{file}: `ray` should be the same in all files of one server.",
-                hint=f"{self._ray.destination} says otherwise; restart the server to change it for all.",
+                f"{file}: `ray` must be the same in all files of one server.",
+                hint=f"It differs from {self._ray.destination}'s; restart the server to change it for all.",
             )
 
 
@@ -163,4 +163,4 @@ def _role(settings: InstanceSettings, uri: str, state: Mapping[str, Any]) -> str
     if state["stopped"]:
         return f"not serving {what}: {state['stopped']}"
     active = state["active_server"]
-    return f"standing by for {what}" + (f": {active} serves" if active else "")
+    return f"standing by for {what}" + (f": {active} is active" if active else "")

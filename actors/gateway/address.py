@@ -1,9 +1,9 @@
-"""Where a gateway listens, and under which address others reach it.
+"""The address of a gateway: where it listens, and the address under which others reach it.
 
-The port is chosen before the gateway's process starts and kept for it until the instance ends: a gateway that
-is restarted has the address that consumers know, and nobody takes its place meanwhile. What keeps it is a
-socket that is bound and never listens: the kernel gives the port to nobody by chance, and lets the gateway's
-own socket have it.
+The port is chosen before the gateway's process starts and reserved until the instance ends. So a restarted
+gateway has the address that consumers know, and no other process takes the port in between. A socket that is
+bound and never listens reserves it: the kernel does not assign the port to others, and lets the gateway's own
+socket bind it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _log = logging.getLogger(__name__)
 class GatewayAddress:
     """The address of one gateway; a context manager, which leaves the port to others.
 
-    Where the settings name nobody, it has a token that operates; commands of this user find it by the address
-    once it is published.
+    If the settings name no clients, it has an operator token. Commands of this user find the token by the
+    address once it is published.
 
     Args:
         settings: of the gateway.
 
     Raises:
-        ConfigError: somebody listens there.
+        ConfigError: the gateway cannot listen there.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -55,20 +55,20 @@ class GatewayAddress:
 
     @property
     def operator_token(self) -> str | None:
-        """The token that operates, beside what the settings say; None: there is none."""
+        """The operator token, which is not in the settings; None if there is none."""
         return None if self._token is None else self._token.token
 
     def publish_operator_token(self) -> None:
-        """Let commands of this user find the token, if there is one: the gateway listens."""
+        """Publish the token, if there is one, to this user's commands; call it once the gateway listens."""
         if self._token is None:
             return
         try:
             self._token.publish()
         except ConfigError as error:
-            _log.warning("nobody can operate the gateway at %s: %s", self.location, error)
+            _log.warning("the gateway at %s has no operator token: %s", self.location, error)
 
     def close(self) -> None:
-        """Keep the port no longer."""
+        """Release the port."""
         if self._token is not None:
             self._token.close()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Reads the rows of delivered batches: from all shards at once, put in merged order."""
+"""Read the rows of delivered batches from all shards at once, in merged order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from merge.rows.typed import typed
 from merge.values.chunk import TableName
 from merge.values.header import Flag, Headers
 
-#: batches whose headers are kept at hand, so that their rows need no second question
+#: batches whose headers are cached, so that reading their rows needs no request to the group
 PLANS_MAX = 128
 #: shards that are asked for rows at once
 FETCHES_MAX = 32
@@ -35,10 +35,10 @@ FETCHES_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of several contiguous runs that a batch is parted into, of about equally many rows.
+    """One of several contiguous runs of a batch, with about equally many rows.
 
-    A part ends where a transaction does, so that parts of an offset range that is read again are the same
-    ones, however its transactions came in fragments.
+    A part ends where a transaction ends, so that an offset range that is read again has the same parts,
+    however its transactions were fragmented.
 
     Raises:
         UsageError: there is no such part.
@@ -52,7 +52,7 @@ class Part:
             raise UsageError(f"There is no part {self.index} of {self.count}.")
 
     def of(self, headers: Headers) -> slice:
-        """Return which of a batch's headers belong to it; none may."""
+        """Return the slice of a batch's headers that belongs to this part; it may be empty."""
         if self.count == 1:
             return slice(0, len(headers))
         ends = np.flatnonzero(headers["flags"] & Flag.END) + 1
@@ -91,14 +91,14 @@ class BatchReader:
         self._lock = threading.Lock()
 
     def remember(self, client_id: str, epoch: int, batch: Batch) -> None:
-        """Keep a batch's headers at hand."""
+        """Cache a batch's headers."""
         with self._lock:
             self._plans[client_id, epoch, batch.batch_id] = batch
             while len(self._plans) > PLANS_MAX:
                 self._plans.popitem(last=False)
 
     def forget(self, client_id: str, epoch: int, batch_id: int | None = None) -> None:
-        """Ask the group again before rows of a batch (None: of any of the client's) are read."""
+        """Drop the cached headers of a batch (None: of all batches of the client)."""
         with self._lock:
             mine = [key for key in self._plans if key[:2] == (client_id, epoch)]
             for key in mine if batch_id is None else [(client_id, epoch, batch_id)]:
@@ -146,7 +146,8 @@ class BatchReader:
         try:
             return self._fetch(batch, wanted, part)
         except CanalGroupError:
-            # The rings moved on: the group knows whether the batch was acknowledged or taken back.
+            # The rings may have dropped the rows: ask the group whether the batch was acknowledged or rolled
+            # back.
             self._plan(client_id, epoch, batch_id)
             raise
 
@@ -168,7 +169,7 @@ class BatchReader:
             for shard, other in zip(shards, others, strict=False):
                 rows[shard] = other.result()
         except CanalGroupError:
-            # The error remembers this frame: what the other shards lent would stay lent for as long.
+            # The error keeps this frame alive, and with it the memory that the other shards lent.
             rows.clear()
             others.clear()
             raise

@@ -1,12 +1,12 @@
-"""The gateway actor: an Arrow Flight server, the door that consumers come in by.
+"""The gateway actor: the Arrow Flight server for consumers and operators.
 
 Requests are Flight actions with a JSON object as body, each answered with one JSON object: `{"value": ...}`
 or `{"error": ...}`. Rows are Flight streams: `do_get` with a JSON ticket names an outstanding batch and the
 format. An error of a stream travels as JSON in the Flight error's `extra_info`.
 
-The gateway keeps nothing that matters: batches and cursors are the group's, rows are the shards'. It may be
-killed at any time, and it may wake from a long pause: no message of rows leaves without the group's word that
-its server is the active one.
+The gateway has no durable state: batches and cursors belong to the group, rows to the shards. It may be
+killed at any time, and it may wake from a long pause: no message of rows is sent without a delivery lease,
+the group's confirmation that its server is the active one.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from merge.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class GatewayWiring:
-    """What a gateway is made of."""
+    """The settings of a gateway."""
 
     #: where to listen, "grpc://host:port", or "grpc+tls://host:port" with TLS
     location: str
-    #: the only one it serves
+    #: the one destination that it serves
     destination: str
-    #: who may come in, and for what
+    #: the clients and their rights
     grants: Grants
     #: None: connections are not encrypted
     tls: GatewayTls | None
@@ -112,13 +112,13 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         return [json.dumps(answer).encode()]
 
     def _caller(self, context: Any) -> Grant:
-        """Return what a caller may do; its connection is one of those that are known from now on."""
+        """Return a caller's grant; its connection counts as authenticated from now on."""
         grant = grant_of(context)
         self._guard.let_in(context.peer(), grant.name)
         return grant
 
     def _check_allowed(self, grant: Grant, body: Mapping[str, Any], operation: str = "") -> None:
-        """Return if a request is for this gateway, and its caller may make it.
+        """Check that a request is for this gateway, and that its caller may make it.
 
         Raises:
             AccessDenied: its caller may not.
@@ -154,7 +154,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         return Offer([Payload(None, batches)], delivery_lease.check)
 
     def _leaving(self, ticket: Mapping[str, Any]) -> tuple[DeliveryLease, pa.Table, list[pa.RecordBatch]]:
-        """Return the rows that a ticket names, in messages of `reply_bytes_max`, and what lets them out."""
+        """Return the delivery lease and the rows of a ticket: a table, and messages of `reply_bytes_max`."""
         delivery_lease = self._group.delivery_lease(*_key(ticket))
         table = self._table(ticket).unify_dictionaries()
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
@@ -177,7 +177,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
 
 
 class Gateway:
-    """The door in an actor of its own; a plain class that `actors.driver.launch` turns into one."""
+    """The Flight server in an actor of its own; a plain class that `actors.driver.launch` makes an actor."""
 
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
         freeze_imports()
@@ -200,7 +200,7 @@ def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         for batch in batches:
             yield pa.Table.from_batches([batch])
     except Exception as error:
-        # A stream of Arrow's own would show its reader our traceback.
+        # A stream of Arrow's own would send our traceback to the reader.
         raise flight_error(refusal(error, "The ticket")) from error
 
 

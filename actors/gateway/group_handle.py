@@ -1,4 +1,4 @@
-"""The group actor as the gateway sees it: calls that end, with errors that consumers understand."""
+"""The gateway's client of the group actor: calls with timeouts, and errors that consumers understand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CALL_TIMEOUT_S = 10.0
 class GroupHandle:
     """Calls the group actor. Safe to use from several threads.
 
-    It keeps a line to the group open from the moment it is made, so that the group knows that consumers can
+    It keeps an RPC connection to the group open from the start, so that the group knows that consumers can
     reach it.
 
     Args:
@@ -45,12 +45,12 @@ class GroupHandle:
             named: its arguments by name.
 
         Raises:
-            CanalGroupError: the group's, or that it is away.
+            CanalGroupError: the group's error, or ServerUnavailable.
         """
         return _answer(self._loop.run(self._line.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
 
     def status(self) -> dict[str, Any]:
-        """Return the group's state as a JSON object; one that is away has an error in it."""
+        """Return the group's state as a JSON object; if it is unavailable, with an error."""
         ask = self._actor.status.options(concurrency_group="status")
         try:
             with translated("The group"):
@@ -60,7 +60,7 @@ class GroupHandle:
         return status
 
     def delivery_lease(self, client_id: str, epoch: int, batch_id: int) -> DeliveryLease:
-        """Return the group's word that the rows of an outstanding batch may leave."""
+        """Return a delivery lease for the rows of an outstanding batch."""
 
         def ask() -> Future[float]:
             return self._loop.run(self._line.ask("confirm", client_id, epoch, batch_id))

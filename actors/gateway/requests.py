@@ -1,6 +1,6 @@
-"""The requests of consumers and operators: JSON in, what the group and the shards answer as JSON out.
+"""Answer the requests of consumers and operators, in JSON, with the help of the group and the shards.
 
-Nothing is kept here that matters: the filter of a subscription saves a question, and the group has it.
+There is no durable state here: a subscription's filter is only cached, and the group has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from merge.rows.table_filter import TableFilter
 from merge.values.offset_range import OffsetRange, order_of
 from merge.values.position import GroupPosition, Position
 
-#: requests that change nothing of what is served to others; whatever else there is, or will be, operates
+#: requests that need no operator's grant; all others do
 READING = frozenset(
     {
         "subscribe",
@@ -113,7 +113,7 @@ class Requests:
         return handle(body)
 
     def filter_of(self, client_id: str, epoch: int) -> str:
-        """Return a subscription's filter, from the group if it was made at a gateway before this one."""
+        """Return a subscription's filter; ask the group if an earlier gateway made the subscription."""
         known = self._filters.get((client_id, epoch))
         if known is not None:
             return known
@@ -140,7 +140,7 @@ class Requests:
         TableFilter.of_reader(table_filter)
         resume = body.get("resume")
         if resume not in (None, *Resume):
-            raise UsageError(f"resume is {resume!r}.", hint="Say 'cursor' or 'now'.")
+            raise UsageError(f"resume is {resume!r}.", hint="Expected 'cursor' or 'now'.")
         try:
             epoch, cursor = self._group.call(
                 "subscribe",
@@ -159,13 +159,13 @@ class Requests:
         return {"epoch": epoch, "cursor": cursor.to_json(), "lease_s": self._lease_s}
 
     def _explained(self, error: ServerUnavailable) -> ServerUnavailable:
-        """Say which shard a subscription waits for: until each has told where it stands, nobody can begin."""
+        """Return an error that names the shard whose position a subscription waits for."""
         group = self._group.status()
         if not group.get("active") or group["merging"]:
             return error
         why = {shard["shard"]: shard["error"] for shard in self.status()["shards"]}.get(group["held_by"])
         return ServerUnavailable(
-            f"{self._destination} waits for shard {group['held_by']} to tell where it stands.",
+            f"{self._destination} waits for shard {group['held_by']} to report its position.",
             hint=why or "",
             retry_after_s=error.retry_after_s,
         )
@@ -220,16 +220,16 @@ class Requests:
         found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
         if not found:
             raise UsageError(
-                f"No shard of {self._destination} has a table that is called {name}.",
-                hint="Name it as consumers see it, after filter and routes. An account that may not SELECT"
-                " from it sees it with its first row; until then say what its columns are: .schema(...).",
+                f"No shard of {self._destination} has a table {name}.",
+                hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
+                " from it, it is known from its first row on; until then pass its columns: .schema(...).",
             )
         try:
             together = pa.unify_schemas(found, promote_options="permissive")
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"The columns of {name} in the shards cannot become one: {error}.",
-                hint="Bring the shards to one definition, or read the envelope format.",
+                f"The columns of {name} in the shards cannot be merged: {error}.",
+                hint="Give the table the same definition in all shards, or read the envelope format.",
                 table=name,
             ) from error
         return b64encode(together.serialize().to_pybytes()).decode()
@@ -238,7 +238,7 @@ class Requests:
         """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
         where = body["where"]
         if where not in ("earliest", "latest"):
-            raise UsageError(f"where is {where!r}.", hint="Say 'earliest' or 'latest'.")
+            raise UsageError(f"where is {where!r}.", hint="Expected 'earliest' or 'latest'.")
         return GroupPosition(self._ask_shards("locate", where)).to_json()
 
     def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Requests:
         group = self._group.status()
         if not group.get("active"):
             raise ServerUnavailable(
-                f"The group of {self._destination} does not say which shards it has: "
+                f"The group of {self._destination} does not report its shards: "
                 f"{group.get('error', 'another server is active')}",
                 retry_after_s=0.5,
             )
@@ -295,12 +295,12 @@ class Requests:
 
 
 def _key(body: dict[str, Any]) -> tuple[str, int]:
-    """Return whose request it is; the client id was looked at by whoever knows what its caller may do."""
+    """Return the client id, which was checked against the caller's grant, and the epoch of a request."""
     return body["client_id"], whole(body, "epoch")
 
 
 def seen_by(grant: Grant, status: dict[str, Any]) -> dict[str, Any]:
-    """Return what a caller sees of an instance's state: of the client ids, those that its token is for."""
+    """Return the part of an instance's state that a caller may see: only client ids that its grant allows."""
     group = status["group"]
     if "clients" not in group:
         return status

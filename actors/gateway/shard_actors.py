@@ -1,4 +1,4 @@
-"""The shard actors as the gateway sees them: by the names of their shards, which come and go."""
+"""The gateway's client of the shard actors, which it finds by the names of their shards."""
 
 from __future__ import annotations
 

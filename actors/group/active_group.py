@@ -1,12 +1,13 @@
-"""An active group: what one server serves from its election on until its epoch ends.
+"""An active group: serves a destination from a server's election until its epoch ends.
 
-It runs the group's machine, which decides everything: what the shards report and consumers ask for is told as
-events, and what the machine says is done. One asyncio loop owns the machine, so an event is handled as a
-whole before the next. What blocks (ZooKeeper, files) runs on threads, and its outcome comes back as an event.
+It runs the group's state machine, which makes all decisions. Reports of shards and requests of consumers are
+its events, and its instructions are carried out here. One asyncio loop owns the machine, so each event is
+handled completely before the next. Blocking work (ZooKeeper, files) runs on threads, and its result is
+another event.
 
-Whether the server is still the active one is asked before a call is heard, and again before it is answered:
-the process may have been paused in between. A consumer is then told that this server is away, never that the
-consumer itself is fenced.
+Before a call is processed, and again before it is answered, the group checks that the server is still active,
+because the process may have been paused in between. If it is not, the consumer gets ServerUnavailable, never
+FencedError, which would mean that the consumer itself is fenced.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ _log = logging.getLogger(__name__)
 
 
 class ActiveGroup:
-    """The group of one destination under one epoch; its methods run on one loop. Once over, it stays over.
+    """The group of one destination under one epoch; its methods run on one loop. It cannot be restarted.
 
     Args:
-        machine: the group, with the epoch that was won; nothing was told to it.
-        shards: name of each of its shards and the way to it, by shard_index.
+        machine: the group's state machine, with the epoch of the election; it has had no event yet.
+        shards: the name of each shard and the channel to it, by shard_index.
         coordinator: knows whether the server is still the active one.
-        store: of the cursors, claimed for the epoch.
-        leases: of the consumers.
-        standby: says what callers are told once it is over.
-        broke: called with the reason when work broke that nobody waits for.
-        host: has the clock that events carry, and waits for what blocks.
+        store: the cursor store, claimed for the epoch.
+        leases: the leases of the consumers.
+        standby: makes the error for callers once the group has ended.
+        broke: called with the error when background work failed.
+        host: has the clock that events carry, and runs blocking work.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class ActiveGroup:
     ) -> None:
         self.machine = machine
         self.leases = leases
-        #: the state as of the last tick, for who must not wait for the loop; None: before the first, or over
+        #: the state as of the last tick, for other threads; None before the first tick and after the end
         self.snapshot: dict[str, Any] | None = None
         self._coordinator = coordinator
         self._store = store
@@ -69,9 +70,9 @@ class ActiveGroup:
         self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, host)
         self._calls = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        #: in the order of their start
+        #: background tasks, in the order of their start
         self._chores: dict[asyncio.Task[None], None] = {}
-        #: why this server may not go on, learnt from a refused write
+        #: why this server may not continue, from a refused write
         self._fenced: FencedError | None = None
         self._over = False
         self._loop = asyncio.get_running_loop()
@@ -79,11 +80,11 @@ class ActiveGroup:
     # ---- how long it lasts -----------------------------------------------------------------------------
 
     def tick(self, *, reachable: bool) -> None:
-        """Let time pass, in which consumers could reach us or not.
+        """Tell the machine the time, and whether consumers could reach this server since the last tick.
 
         Raises:
-            FencedError: somebody else was elected.
-            CoordinatorUnavailable: somebody else may have been elected.
+            FencedError: another server was elected.
+            CoordinatorUnavailable: another server may have been elected.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -92,7 +93,7 @@ class ActiveGroup:
         self.publish()
 
     def publish(self) -> None:
-        """Make the state of now the `snapshot`."""
+        """Store the current state as `snapshot`."""
         if not self._over:
             self.snapshot = self.machine.describe(self._host.now_us())
 
@@ -100,8 +101,8 @@ class ActiveGroup:
         """Return for how many seconds this server may deliver.
 
         Raises:
-            ServerUnavailable: it is over, or somebody else was elected.
-            CoordinatorUnavailable: somebody else may have been elected.
+            ServerUnavailable: the group has ended, or another server was elected.
+            CoordinatorUnavailable: another server may have been elected.
         """
         if self._over:
             raise self._standby.refusal()
@@ -113,7 +114,7 @@ class ActiveGroup:
             raise self._deposed(error) from error
 
     def end(self) -> None:
-        """Stop serving: whoever waits is told to come again."""
+        """Stop serving: calls that wait raise ServerUnavailable."""
         self._over = True
         self.snapshot = None
         for task in list(self._chores):
@@ -124,13 +125,13 @@ class ActiveGroup:
         self._answers.clear()
 
     def close_shards(self) -> None:
-        """Let the shards leave their sources, after the end."""
+        """Let the shards close their sources, after `end`."""
         self._shards.close_all()
 
     # ---- calls -----------------------------------------------------------------------------------------
 
     async def ask(self, make: Callable[[int], ev.Event]) -> Any:
-        """Hand a request to the machine and wait for its answer; raises as `check_active` too."""
+        """Pass a request to the machine and return its answer; also raises as `check_active`."""
         self.check_active()
         _, answer = self._request(make)
         value = await answer
@@ -138,15 +139,15 @@ class ActiveGroup:
         return value
 
     async def ask_within(self, timeout_s: float, client_id: str, make: Callable[[int], ev.Event]) -> Any:
-        """Hand a client's request for rows to the machine and wait so long for them; None: there are none.
+        """Pass a client's request for rows to the machine; return its answer, or None after the timeout.
 
         Raises as `ask`.
 
         Raises:
-            UsageError: that is no time to wait: NaN would stop every timer of the loop.
+            UsageError: the timeout is invalid; NaN would stop every timer of the loop.
         """
         if not 0 <= timeout_s <= WAIT_MAX_S:
-            raise UsageError(f"Nobody waits {timeout_s} seconds; expected 0 to {WAIT_MAX_S:g}.")
+            raise UsageError(f"timeout_s is {timeout_s}, not a number of seconds from 0 to {WAIT_MAX_S:g}.")
         self.check_active()
         call, answer = self._request(make)
         done, _ = await asyncio.wait([answer], timeout=timeout_s)
@@ -157,13 +158,14 @@ class ActiveGroup:
         return value
 
     def release_gone(self, client_id: str, epoch: int) -> None:
-        """Let a consumer go that is gone; nobody waits for an answer."""
+        """Release a consumer that is gone, without waiting for an answer."""
         self.tell(ev.ReleaseRequested(next(self._calls), client_id, epoch, self._host.now_us()))
 
     async def add_shard(self, name: str, channel: ShardChannel, start: Position | None) -> None:
-        """Let a shard that has an actor join.
+        """Add a shard that has an actor.
 
-        It is heard whether we are active or not: what was appended here is the machine's shard, or is undone.
+        This works whether this server is active or not: the machine accepts the appended shard, or it is
+        removed.
 
         Raises:
             UsageError: the machine refuses it; nothing was changed.
@@ -177,12 +179,12 @@ class ActiveGroup:
             raise
 
     def state_of_shard(self, name: str) -> dict[str, Any]:
-        """Return a shard's state as `status` shows it; its name alone when the machine does not know it."""
+        """Return a shard's state as `status` shows it; only its name if the machine does not know it."""
         shards = self.machine.describe(self._host.now_us())["shards"]
         return next((shard for shard in shards if shard["shard"] == name), {"shard": name})
 
     def state_of_client(self, client_id: str) -> dict[str, Any] | None:
-        """Return a client's state as `status` shows it; None: there is no such subscription.
+        """Return a client's state as `status` shows it; None if there is no such subscription.
 
         Raises as `check_active`.
         """
@@ -191,7 +193,7 @@ class ActiveGroup:
         return next((client for client in clients if client["client_id"] == client_id), None)
 
     def _request(self, make: Callable[[int], ev.Event]) -> tuple[int, asyncio.Future[Any]]:
-        """Hand a request to the machine; return the call's number, and what its answer will be."""
+        """Pass a request to the machine; return the call's number and a future of its answer."""
         call = next(self._calls)
         answer = self._answers[call] = self._loop.create_future()
         self.tell(make(call))
@@ -200,7 +202,7 @@ class ActiveGroup:
     # ---- telling the machine, doing what it says -------------------------------------------------------
 
     def tell(self, event: ev.Event) -> None:
-        """Tell the machine what happened, and do what it says; once it is over, nothing happens."""
+        """Pass an event to the machine and carry out its instructions; do nothing after the end."""
         if not self._over:
             for instruction in self.machine.handle(event):
                 self._do(instruction)
@@ -225,13 +227,13 @@ class ActiveGroup:
             case do.LeaseConsumer(call, client_id, holder):
                 self._chore(self._lease(call, client_id, holder))
             case do.ReleaseConsumer(client_id):
-                # Whoever holds the node now: a new consumer may come before it is let go of.
+                # Take the session now: a new consumer may come before the node is released.
                 self._chore(self._release(client_id, self.leases.give_up(client_id)))
             case _:
                 assert_never(instruction)
 
     def _reply(self, call: int, value: Any) -> None:
-        """Answer a call, if this server may still deliver: much may have happened since it was asked."""
+        """Answer a call, if this server may still deliver; that may have changed since the call."""
         try:
             self.check_active()
         except CanalGroupError:
@@ -278,18 +280,18 @@ class ActiveGroup:
         try:
             await self.leases.release(client_id, session)
         except CanalGroupError as error:
-            # It goes with its session at the latest; the next consumer's lease replaces it.
+            # The node is removed with its session at the latest; the next consumer's lease replaces it.
             _log.warning(
                 "destination=%s client=%s not released: %s", self._standby.destination, client_id, error
             )
 
     def _deposed(self, error: FencedError) -> ServerUnavailable:
-        """Return what a caller is told whose call met the end of our epoch; the tick ends the process."""
+        """Return the error for a caller whose call met the end of our epoch; the tick ends the process."""
         self._fenced = self._fenced or error
         return self._standby.deposed()
 
     def _chore(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start work that ends by itself; should it break, so does the process: nothing ends silently."""
+        """Start a background task. If it fails, the process ends, so that no failure is silent."""
         task = self._loop.create_task(work)
         self._chores[task] = None
         task.add_done_callback(self._chore_done)

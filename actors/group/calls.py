@@ -1,7 +1,7 @@
-"""The calls of one destination's group, by consumers and operators.
+"""The calls of consumers and operators to one destination's group.
 
-A call is heard and answered only while the server behind it (`actors.group.candidate`) is the active one, by
-its active group; otherwise the caller is told that this server stands by.
+A call is processed and answered by the active group, and only while the server (`actors.group.candidate`) is
+the active one. Otherwise the caller is told that this server stands by.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class GroupCalls:
-    """One destination's group, as it is called; its methods run on one loop.
+    """The calls of one destination's group; its methods run on one loop.
 
     Args:
         registration: the shards of the destination.
@@ -38,7 +38,7 @@ class GroupCalls:
         self._registration = registration
         self._candidate = candidate
         self._host = host
-        #: durable calls of a client follow each other
+        #: serialize the durable calls of a client
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     # ---- consumers -------------------------------------------------------------------------------------
@@ -56,17 +56,17 @@ class GroupCalls:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
         Args:
-            client_id: whose cursor to use.
-            holder: the consumer, as others see it.
+            client_id: the client id whose cursor to use.
+            holder: the consumer's name for others.
             table_filter: canal's regular expressions.
-            session: the ZooKeeper session by which it keeps the running node itself; empty: we keep it.
-            resume: where to go on if it was dropped: "cursor" or "now"; None: not said.
+            session: the ZooKeeper session with which it keeps the running node itself; empty: we keep it.
+            resume: where to continue if it was dropped: "cursor" or "now"; None: not given.
             may_disturb: whether other clients may be rolled back for it.
 
         Raises:
-            AccessDenied: they would be.
-            ConsumerActive: another one is; nothing was changed.
-            SubscriptionDropped: it was away for too long, and `resume` does not say where to go on.
+            AccessDenied: other clients would be rolled back, and may not be.
+            ConsumerActive: another consumer is active; nothing was changed.
+            SubscriptionDropped: the client id was inactive for too long, and `resume` is None.
         """
         where = None if resume is None else ev.Resume(resume)
         async with self._locks[client_id]:
@@ -86,7 +86,7 @@ class GroupCalls:
         return answer
 
     async def touch(self, client_id: str, epoch: int) -> None:
-        """Keep the consumer's lease."""
+        """Renew the consumer's lease."""
         await self._candidate.serving().ask(
             lambda call: ev.ConsumerTouched(call, client_id, epoch, self._host.now_us())
         )
@@ -94,9 +94,9 @@ class GroupCalls:
     async def get(
         self, client_id: str, epoch: int, rows_max: int, timeout_s: float, seen_id: int | None
     ) -> Batch | None:
-        """Deliver the next batch, waiting so long for one; None: there was none.
+        """Deliver the next batch; None if there was none within the timeout.
 
-        What was delivered behind `seen_id`, the newest batch that the consumer has, is delivered again.
+        Batches after `seen_id`, the newest batch that the consumer has, are delivered again.
         """
         batch: Batch | None = await self._candidate.serving().ask_within(
             timeout_s,
@@ -115,13 +115,13 @@ class GroupCalls:
         timeout_s: float,
         may_disturb: bool = True,
     ) -> Batch | None:
-        """Deliver an offset range, waiting so long until it is there; None: it is not.
+        """Deliver an offset range; None if it is not available within the timeout.
 
         Raises:
-            RolledBack: it begins before the cursor, and may not rewind.
+            RolledBack: it begins before the cursor, and `may_rewind` is False.
             AccessDenied: other clients would be rolled back for it, and may not be.
-            PositionPurged: a source does not have it any more.
-            DataError: it is not any more what it was.
+            PositionPurged: a source no longer has it.
+            DataError: its content has changed.
         """
         batch: Batch | None = await self._candidate.serving().ask_within(
             timeout_s,
@@ -133,21 +133,21 @@ class GroupCalls:
         return batch
 
     async def plan(self, client_id: str, epoch: int, batch_id: int) -> Batch:
-        """Return an outstanding batch once more."""
+        """Return an outstanding batch again."""
         batch: Batch = await self._candidate.serving().ask(
             lambda call: ev.PlanRequested(call, client_id, epoch, batch_id, self._host.now_us())
         )
         return batch
 
     async def confirm(self, client_id: str, epoch: int, batch_id: int) -> float:
-        """Return for how many seconds the rows of an outstanding batch may leave; raises as `plan`."""
+        """Return for how many seconds the rows of an outstanding batch may be sent; raises as `plan`."""
         await self.plan(client_id, epoch, batch_id)
         return self._candidate.serving().check_active()
 
     async def lease_state(self, client_id: str) -> dict[str, Any] | None:
-        """Return a client's state as `status` shows it, with every acknowledgement before this call in it.
+        """Return a client's state as `status` shows it; it includes every acknowledgement before this call.
 
-        None: there is no such subscription.
+        None if there is no such subscription.
         """
         self._candidate.serving().check_active()
         async with self._locks[client_id]:
@@ -162,7 +162,7 @@ class GroupCalls:
         return cursor
 
     async def rollback(self, client_id: str, epoch: int, batch_id: int | None) -> int:
-        """Take back a batch and every later one, or all; return how many."""
+        """Roll back a batch and every later one, or all; return how many."""
         async with self._locks[client_id]:
             count: int = await self._candidate.serving().ask(
                 lambda call: ev.RollbackRequested(call, client_id, epoch, batch_id, self._host.now_us())
@@ -170,14 +170,14 @@ class GroupCalls:
         return count
 
     async def unsubscribe(self, client_id: str, epoch: int) -> None:
-        """Give up a subscription with its cursor."""
+        """Remove a subscription and its cursor."""
         async with self._locks[client_id]:
             await self._candidate.serving().ask(
                 lambda call: ev.UnsubscribeRequested(call, client_id, epoch, self._host.now_us())
             )
 
     async def release(self, client_id: str, epoch: int) -> None:
-        """Let the consumer go; subscription and cursor stay."""
+        """Release the consumer; subscription and cursor stay."""
         async with self._locks[client_id]:
             await self._candidate.serving().ask(
                 lambda call: ev.ReleaseRequested(call, client_id, epoch, self._host.now_us())
@@ -186,10 +186,10 @@ class GroupCalls:
     # ---- operators -------------------------------------------------------------------------------------
 
     async def give_policy(self, name: str, policy: str) -> dict[str, Any]:
-        """Say whether a silent shard holds the group; return its state.
+        """Set whether a silent shard holds the group; return its state.
 
         Raises:
-            UsageError: there is no such shard, or nobody would be left to go on.
+            UsageError: there is no such shard, or no other shard would be left.
         """
         given = Policy(policy)
         state: dict[str, Any] = await self._candidate.serving().ask(
@@ -199,15 +199,15 @@ class GroupCalls:
         return state
 
     async def add_shard(self, definition: dict[str, Any], start: Position | None) -> dict[str, Any]:
-        """Let one more shard join, and return its state; it has joined when that says so.
+        """Add a shard and return its state, which tells whether it has joined.
 
         Args:
             definition: as in an instance file. Its secrets are read here, where the server runs.
-            start: where it begins; None: where the definition says.
+            start: its start position; None: as the definition says.
 
         Raises:
-            ConfigError: the definition cannot hold beside the others.
-            UsageError: the name belongs to a shard that is there, or that left.
+            ConfigError: the definition is invalid, or conflicts with other shards.
+            UsageError: the name belongs to an existing shard, or to one that left.
             ServerUnavailable: the process that launched us made no actor for it in time.
         """
         group = self._candidate.serving()
@@ -215,10 +215,10 @@ class GroupCalls:
         return await self._registration.want(definition, start, group)
 
     async def remove_shard(self, name: str, *, now: bool) -> dict[str, Any]:
-        """Let a shard leave when what it has committed by now is acknowledged, or at once.
+        """Remove a shard when everything that it has committed by now is acknowledged, or at once.
 
         Returns:
-            Its state; with `now`, after every cursor has let go of it, what is dropped.
+            Its state; with `now`, what is dropped, after the shard was removed from every cursor.
 
         Raises:
             UsageError: there is no such shard, it is the only one, or it cannot be drained.
@@ -231,7 +231,7 @@ class GroupCalls:
 
 
 async def _let_go_consumer_gone(group: ActiveGroup, client_id: str, session: str) -> None:
-    """Release the last consumer at once if the node that it kept went to the one of `session`."""
+    """Release the last consumer at once if `session` has taken the node that it kept."""
     gone = await group.leases.gone(client_id, session)
     if gone is not None:
         group.release_gone(client_id, gone.epoch)

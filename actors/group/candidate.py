@@ -1,7 +1,7 @@
 """A candidate: stands by, is elected, serves its destination, hands over, and stands by again.
 
-It serves only while its coordinator says that it is the active one. Fenced, or broken, it ends its process:
-Ray starts it again, and the new incarnation stands by.
+It serves only while its coordinator says that it is the active one. When it is fenced or fails, it ends its
+process: Ray starts it again, and the new process stands by.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from merge.group import Group, GroupSettings
 
 _log = logging.getLogger(__name__)
 
-#: how often leases and dead shards are looked at, and whether this server is the active one, seconds
+#: interval at which leases, dead shards, and whether this server is the active one are checked, seconds
 TICK_S = 0.2
-#: how long giving the activity up may take when something broke, seconds
+#: timeout of resigning after a failure, seconds
 LEAVE_S = 5.0
 
 
 class Parts(Protocol):
-    """What a server is made of, by the settings; `actors.group.wiring` is it."""
+    """Makes the parts of a server from its settings; `actors.group.wiring` implements it."""
 
     def coordinator(
         self, settings: InstanceSettings, identity: wiring.ServerIdentity, host: Host
     ) -> Coordinator:
-        """Return what elects."""
+        """Return the coordinator."""
 
     def cursor_store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
-        """Return what keeps cursors."""
+        """Return the cursor store."""
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
-        """Return what the group's state machine is made of."""
+        """Return the settings of the group's state machine."""
 
 
 class Candidate:
@@ -51,10 +51,10 @@ class Candidate:
 
     Args:
         registration: the shards of the destination.
-        identity: of this server.
-        reachable: says whether consumers have a way to it.
-        host: that it runs on.
-        parts: what it is made of.
+        identity: the identity of this server.
+        reachable: returns whether consumers can reach it.
+        host: the host that it runs on.
+        parts: makes its parts.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Candidate:
         host: Host,
         parts: Parts = wiring,
     ) -> None:
-        #: what it serves; None: it stands by
+        #: the group that it serves; None while it stands by
         self.group: ActiveGroup | None = None
         self._registration = registration
         self._identity = identity
@@ -77,12 +77,12 @@ class Candidate:
         self._coordinator: Coordinator | None = None
         self._store: CursorStore | None = None
         self._loop = asyncio.get_running_loop()
-        #: the end of a process in which something broke
+        #: ends the process after a failure
         self._leaving: asyncio.Task[None] | None = None
         self._main = self._loop.create_task(self._live())
 
     def serving(self) -> ActiveGroup:
-        """Return the group that is being served.
+        """Return the group that this server serves.
 
         Raises:
             ServerUnavailable: this server stands by.
@@ -98,12 +98,12 @@ class Candidate:
         return self._standby.describe() if snapshot is None else {"active": True, **snapshot}
 
     async def publish(self) -> None:
-        """Make what `describe` returns the state of now."""
+        """Update what `describe` returns to the current state."""
         if self.group is not None:
             self.group.publish()
 
     async def close(self) -> None:
-        """Give up activity in good order, for good."""
+        """Resign in an orderly way, for good."""
         group = self.group
         self._main.cancel()
         self._stand_down()
@@ -117,7 +117,7 @@ class Candidate:
     # ---- being elected ---------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """Stand by, serve, stand by again; end the process when fenced, or when something breaks."""
+        """Stand by, serve, stand by again; end the process when fenced or after a failure."""
         try:
             self._coordinator = self._parts.coordinator(
                 self._registration.settings, self._identity, self._host
@@ -144,18 +144,18 @@ class Candidate:
             await asyncio.sleep(1.0)
             self._end()
         except ConfigError as error:
-            # An operator's matter, such as a password that ZooKeeper refuses: a sentence, not a traceback.
+            # For the operator, such as a password that ZooKeeper refuses: log a sentence, not a traceback.
             _log.error("destination=%s cannot be served: %s", self._destination, error)
             await asyncio.sleep(1.0)
             await self._leave()
-        except Exception:  # the process ends: nothing may end silently, whatever it was
-            _log.exception("destination=%s group broke", self._destination)
+        except Exception:  # the process ends after any error, so that none is silent
+            _log.exception("destination=%s group failed", self._destination)
             await self._leave()
 
     async def _leave(self) -> NoReturn:
-        """Let another server try, as far as that works, and end the process.
+        """Resign, if that is possible, so that another server can take over, and end the process.
 
-        Without it our next incarnation would take over at once, and might break at the same thing for ever.
+        Otherwise our next process would take over at once, and might fail at the same thing for ever.
         """
         self._stand_down()
         if self._coordinator is not None:
@@ -168,8 +168,8 @@ class Candidate:
         self._host.end()
 
     def _broke(self, error: BaseException) -> None:
-        """Let the process end: something broke that nobody waits for."""
-        _log.error("destination=%s group broke", self._destination, exc_info=error)
+        """End the process because a background task failed."""
+        _log.error("destination=%s group failed", self._destination, exc_info=error)
         if isinstance(error, FencedError):
             self._end()
         self._main.cancel()
@@ -180,11 +180,11 @@ class Candidate:
     async def _begin(
         self, epoch: int, coordinator: Coordinator, store: CursorStore, leases: Leases
     ) -> ActiveGroup:
-        """Take over what the server before left, and serve.
+        """Take over the state of the previous server, and serve.
 
         Raises:
-            FencedError: somebody else was elected.
-            CoordinatorUnavailable: somebody else may have been elected.
+            FencedError: another server was elected.
+            CoordinatorUnavailable: another server may have been elected.
         """
         await self._host.blocking(store.claim, epoch)
         subscriptions = await self._host.blocking(store.load)
@@ -200,9 +200,9 @@ class Candidate:
         return self.group
 
     async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:
-        """Wait for the driver to tell of the shards that joined under the process before ours.
+        """Wait until the driver registers the shards that joined under the previous process.
 
-        The cursors hold them and they have actors, but nobody has told this process of them yet.
+        The cursors have them and they have actors, but they are not registered in this process yet.
         """
         until_s = self._loop.time() + REGISTRATION_WAIT_S
         held = {name for each in subscriptions if each.cursor is not None for name in each.cursor.shards}
@@ -211,7 +211,7 @@ class Candidate:
             coordinator.check_active()
 
     async def _serve(self, group: ActiveGroup, coordinator: Coordinator) -> None:
-        """Serve until an operator stops the destination, or wants another server to serve.
+        """Serve until an operator stops the destination, or requests another server.
 
         Raises as `_begin`.
         """
@@ -220,10 +220,11 @@ class Candidate:
             await asyncio.sleep(TICK_S)
 
     async def _hand_over(self, group: ActiveGroup, coordinator: Coordinator, store: CursorStore) -> None:
-        """Give the activity up in good order.
+        """Hand over in an orderly way.
 
-        1. nobody is served any more; 2. the shards leave their sources; 3. the cursors are durable; 4. the
-        next server can be elected.
+        1. Stop serving. 2. Let the shards close their sources. 3. Make the cursors durable. 4. Resign, so
+           that
+        the next server can be elected.
         """
         epoch = group.machine.epoch
         _log.info("destination=%s epoch=%d hands over", self._destination, epoch)
@@ -242,7 +243,7 @@ class Candidate:
 
 
 def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerState:
-    """Return a subscription as the server before left it, with the consumer that holds it."""
+    """Return a subscription as the previous server left it, with the consumer that holds it."""
     return ev.ConsumerState(
         found.client_id,
         found.filter,

@@ -1,6 +1,6 @@
-"""The follower of a shard: opens it for the group, and passes on what it reports until it is lost.
+"""The follower of a shard: opens it for the group, and passes on its reports until it is lost.
 
-It also lets the shard's ring forget, which costs no call of its own while polls follow each other.
+It also tells the shard's ring what to drop. While there are polls, this takes no extra call.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 
-#: headers asked of a shard at once
+#: headers requested of a shard at once
 POLL_HEADERS_MAX = 65_536
 #: how long a shard may keep a poll waiting, seconds
 POLL_WAIT_S = 1.0
-#: a shard is asked at most that often, seconds: a call costs as much as the merging of thousands of headers
+#: shortest interval between two polls, seconds: a call costs as much as merging thousands of headers
 POLL_EVERY_S = 0.01
-#: pause before an opening that failed is tried again, seconds
+#: pause before a failed opening is retried, seconds
 REOPEN_S = 0.2
-#: how long what a ring may forget waits for a poll that takes it along, seconds
+#: how long an acknowledged sequence waits for a poll that carries it to the ring, seconds
 FREE_WITHIN_S = 0.05
 
 
@@ -34,12 +34,12 @@ class Follower:
     """Follows one shard under one term.
 
     Args:
-        shard: its shard_index.
+        shard: the shard's shard_index.
         name: its name.
-        channel: to it.
+        channel: the channel to it.
         term: (epoch, generation) of the group.
         tell: takes the events.
-        host: has the clock that they carry.
+        host: has the clock that the events carry.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class Follower:
         self._epoch, self._generation = term
         self._tell = tell
         self._now_us = host.now_us
-        #: what the ring may forget, and what it was told to
+        #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._told = NOTHING
-        #: to the shard, once it is opened
+        #: the RPC connection to the shard, once it is open
         self._line: ShardLine | None = None
-        #: runs while the ring is to be told
+        #: timer that is set while the ring has to be told
         self._telling: asyncio.TimerHandle | None = None
 
     async def follow(self, position: Position | None) -> None:
-        """Open the shard at `position`, however long it takes, then tell what it reports until it is lost.
+        """Open the shard at `position`, without a timeout, and pass on its reports until it is lost.
 
         Raises:
-            FencedError: the shard obeys a newer group.
+            FencedError: the shard serves a newer group.
         """
         opened = await self._open(position)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
@@ -85,19 +85,19 @@ class Follower:
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
 
     def free(self, sequence: int) -> None:
-        """Let the ring forget everything up to and with `sequence`, soon."""
+        """Let the ring drop everything up to and including `sequence`, soon."""
         self._done = sequence
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(FREE_WITHIN_S, self.flush)
 
     def flush(self) -> None:
-        """Tell the ring now what it may forget, if it does not know."""
+        """Tell the ring now what it may drop, unless it was told."""
         done = self._to_tell()
         if done != NOTHING and self._line is not None:
             self._line.free(self._epoch, self._generation, done)
 
     def _to_tell(self) -> int:
-        """Return what the ring may forget and was not told to; it counts as told."""
+        """Return the sequence that the ring has to be told to drop, or NOTHING; it then counts as told."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
@@ -121,7 +121,7 @@ class Follower:
             await asyncio.sleep(REOPEN_S)
 
     async def _poll_on(self, line: ShardLine) -> None:
-        """Pass on what the shard reports, for ever.
+        """Pass on the shard's reports until it is lost.
 
         Raises:
             CanalGroupError: the shard is lost.

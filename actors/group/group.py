@@ -1,6 +1,7 @@
-"""The group actor: the calls of one destination's group, by consumers, operators and the driver.
+"""The group actor: the calls of consumers, operators and the driver to one destination's group.
 
-Those of consumers and operators are in `actors.group.calls`, and come by a line; the driver's come by Ray.
+Calls of consumers and operators are in `actors.group.calls` and come over an RPC connection; the driver's
+come by Ray.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from actors.transport.line_door import LineDoor
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 
-#: how long a look at the state waits for the loop, seconds
+#: how long `status` waits for the loop, seconds
 STATUS_WAIT_S = 0.5
-#: what gateways call
+#: methods that gateways call
 _CALLS = (
     "subscribe",
     "touch",
@@ -48,9 +49,9 @@ class GroupActor(GroupCalls):
     """One destination's group; a plain class that `actors.driver.launch` turns into an actor.
 
     Args:
-        settings: of the instance.
-        identity: of this server.
-        shard_actors: what the shard actors' names begin with; the shard's name follows.
+        settings: the instance's settings.
+        identity: the identity of this server.
+        shard_actors: prefix of the shard actors' names, before the shard's name.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
@@ -70,13 +71,13 @@ class GroupActor(GroupCalls):
     # ---- the driver ------------------------------------------------------------------------------------
 
     async def actor_registry(self) -> tuple[list[ShardSettings], list[str], list[str]]:
-        """Return the shards that wait for an actor, the names of those that are known, and who is gone."""
+        """Return the shards that wait for an actor, the names of the known ones, and of those that left."""
         group = self._candidate.group
         gone = group.machine.gone if group is not None else []
         return self._registration.wanted, self._registration.known, gone
 
     async def register(self, shard: ShardSettings) -> None:
-        """Take note that a shard has an actor; telling it again is harmless.
+        """Register a shard that has an actor; repeating it is harmless.
 
         Raises:
             UsageError: the group refuses it; nothing was changed.
@@ -84,13 +85,13 @@ class GroupActor(GroupCalls):
         await self._registration.register(shard, self._candidate.group)
 
     async def line_at(self) -> LineAddress:
-        """Return where the gateway can open its line."""
+        """Return the address for the gateway's RPC connection."""
         return self._line_address
 
     async def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object.
 
-        Runs on a loop of its own: while the group's is busy, the state of its last tick is returned.
+        Runs on a loop of its own: while the group's loop is busy, it returns the state of the last tick.
         """
         fresh = asyncio.run_coroutine_threadsafe(self._candidate.publish(), self._loop)
         with contextlib.suppress(TimeoutError):
@@ -98,6 +99,6 @@ class GroupActor(GroupCalls):
         return {"server": self._address, "pid": os.getpid(), **self._candidate.describe()}
 
     async def close(self) -> None:
-        """Give up activity in good order, for good."""
+        """Resign in an orderly way, for good."""
         await self._candidate.close()
         self._door.close()

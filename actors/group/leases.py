@@ -1,4 +1,4 @@
-"""The consumers' leases, as the group takes and gives them: in order for each client id."""
+"""The consumers' leases: taken and released in order for each client id."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from actors.ports import ConsumerLease, Coordinator, Host
 
 
 class Leases:
-    """Leases of one server's tenure; its methods run on one loop.
+    """Leases during one server's tenure; its methods run on one loop.
 
-    Guarantees: changes of a client id's running node are made one after the other, in the order of the calls.
+    Guarantee: changes of a client id's running node are made one after the other, in the order of the calls.
 
     Args:
-        coordinator: keeps them.
-        host: waits for it.
+        coordinator: stores the leases.
+        host: runs its blocking calls.
     """
 
     def __init__(self, coordinator: Coordinator, host: Host) -> None:
@@ -24,15 +24,15 @@ class Leases:
         self._coordinator = coordinator
         #: ZooKeeper sessions of the consumers that keep their running nodes themselves, by client id
         self._sessions: dict[str, str] = {}
-        #: sessions that come with a subscription under way, by (client_id, holder)
+        #: sessions of pending subscriptions, by (client_id, holder)
         self._wanted: dict[tuple[str, str], str] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def restore(self, client_ids: Sequence[str]) -> dict[str, ConsumerLease]:
-        """Return the last holders by client id; keep the nodes of those that an earlier server kept them for.
+        """Return the last holders by client id; go on keeping the nodes that an earlier server kept for them.
 
         Args:
-            client_ids: the subscriptions there are.
+            client_ids: the existing subscriptions.
         """
         found = await self._host.blocking(self._coordinator.consumers)
         leases = {lease.client_id: lease for lease in found if lease.client_id in client_ids}
@@ -43,11 +43,11 @@ class Leases:
         return leases
 
     def want(self, client_id: str, holder: str, session: str) -> None:
-        """Note the session by which a consumer that is about to subscribe keeps its node; empty: we do."""
+        """Note the session of a consumer that is about to subscribe; empty: we keep its node."""
         self._wanted[client_id, holder] = session
 
     def want_no_more(self, client_id: str, holder: str) -> None:
-        """Forget it: the subscription is answered."""
+        """Remove that note: the subscription is answered."""
         self._wanted.pop((client_id, holder), None)
 
     async def take(self, client_id: str, holder: str) -> ConsumerLease:
@@ -59,11 +59,11 @@ class Leases:
         return lease
 
     def give_up(self, client_id: str) -> str:
-        """Return the session of the consumer that is released now, for `release`."""
+        """Remove and return the session of the consumer to release, for `release`."""
         return self._sessions.pop(client_id, "")
 
     async def release(self, client_id: str, session: str) -> None:
-        """Take a released consumer's node away; raises as `Coordinator.release_consumer`."""
+        """Remove a released consumer's node; raises as `Coordinator.release_consumer`."""
         async with self._locks[client_id]:
             await self._host.blocking(self._coordinator.release_consumer, client_id, session)
 

@@ -1,12 +1,12 @@
-"""Registration: which shards a group knows of, and how a new one gets among them.
+"""Registration: the shards that a group knows, and how new ones are added.
 
-A shard's actor belongs to the driver (see `actors.driver.actor_registry`), and has a name. Whoever wants one
-more shard waits here until the driver has made its actor and says so. Names, and no handles, are what a group
-is launched with: Ray keeps a handle that is a constructor's argument in its object store, where a restart may
-not find it any more.
+A shard's actor belongs to the driver (see `actors.driver.actor_registry`), and has a name. A call that adds a
+shard waits here until the driver has made its actor and registers it. A group is launched with names, not
+handles: Ray keeps a handle that is a constructor's argument in its object store, where it may be lost before
+    a restart.
 
-A group process that was started anew knows only the shards of its launch, until the driver tells of those
-that joined since.
+A group process that was restarted knows only the shards of its launch, until the driver registers those that
+joined later.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ REGISTRATION_WAIT_S = 8.0
 
 
 class ShardRegistration:
-    """The shards of one destination, as far as this process was told of them.
+    """The shards of one destination that are registered in this process.
 
     Args:
-        settings: of the instance, as it was launched.
+        settings: the instance's settings at launch.
         directory: finds the shards that have an actor.
     """
 
     def __init__(self, settings: InstanceSettings, directory: ShardDirectory) -> None:
-        #: of the instance, with the shards that are known
+        #: the instance's settings, with the known shards
         self.settings = settings
         self._directory = directory
-        #: shards that are to be added once they have an actor, where they begin, and who waits for it
+        #: shards that wait for an actor, their start positions, and the futures that callers wait for
         self._wanted: dict[str, tuple[ShardSettings, Position | None, asyncio.Future[Any]]] = {}
 
     @property
@@ -52,21 +52,21 @@ class ShardRegistration:
 
     @property
     def known(self) -> list[str]:
-        """The names of the shards that were told of."""
+        """The names of the registered shards."""
         return [shard.name for shard in self.settings.shards]
 
     def untold(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that have an actor, and that nobody has told of."""
+        """Return those of `names` that have an actor and are not registered."""
         return [name for name in names if name not in self.known and self._has_actor(name)]
 
     def keep_those_with_actors(self) -> list[tuple[str, ShardChannel]]:
-        """Forget shards that have no actor, for they were removed; return the others, and the way to each."""
+        """Drop shards without an actor, which were removed; return the others with their channels."""
         found = []
         for shard in self.settings.shards:
             try:
                 found.append((shard, self._directory.find(shard.name)))
             except ShardUnavailable as error:
-                _log.warning("destination=%s goes on without it: %s", self.settings.destination, error)
+                _log.warning("destination=%s continues without a shard: %s", self.settings.destination, error)
         self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
         return [(shard.name, channel) for shard, channel in found]
 
@@ -76,8 +76,8 @@ class ShardRegistration:
         """Wait until a shard has an actor and has joined; return its state.
 
         Raises:
-            ConfigError: the definition cannot hold beside the others.
-            UsageError: the name belongs to a shard that is there, or that left.
+            ConfigError: the definition is invalid, or conflicts with other shards.
+            UsageError: the name belongs to an existing shard, or to one that left.
             ServerUnavailable: the process that launched us made no actor for it in time.
         """
         wanted = added_shard(self.settings, definition)
@@ -90,8 +90,8 @@ class ShardRegistration:
         done, _ = await asyncio.wait([waiting], timeout=REGISTRATION_WAIT_S)
         if not done:
             raise ServerUnavailable(
-                f"The process that launched {self.settings.destination} makes no actor for {wanted.name}.",
-                hint="Is `canal-group serve` still running? The shard joins when it answers.",
+                f"The process that launched {self.settings.destination} has made no actor for {wanted.name}.",
+                hint="Check that `canal-group serve` is running. The shard joins once it answers.",
             )
         outcome: dict[str, Any] | UsageError = await waiting
         if isinstance(outcome, UsageError):
@@ -99,11 +99,11 @@ class ShardRegistration:
         return outcome
 
     async def register(self, shard: ShardSettings, group: ActiveGroup | None) -> None:
-        """Take note that a shard has an actor; telling it again is harmless.
+        """Register a shard that has an actor; repeating it is harmless.
 
         Args:
-            shard: that has one.
-            group: that it joins; None: we stand by, and it is among the shards of the next one.
+            shard: the shard.
+            group: the group that it joins; None if we stand by: the next group then has it.
 
         Raises:
             UsageError: the group refuses it; nothing was changed.
@@ -119,7 +119,7 @@ class ShardRegistration:
     async def _enter(
         self, shard: ShardSettings, start: Position | None, group: ActiveGroup | None
     ) -> UsageError | None:
-        """Let a shard join, unless it is known; return why it is refused."""
+        """Add a shard, unless it is known; return the error if it is refused."""
         if shard.name in self.known:
             return None
         before = self.settings

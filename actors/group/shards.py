@@ -1,4 +1,4 @@
-"""The shards of a group while it is active, by shard_index: the way to each, and who follows it."""
+"""The shards of an active group, by shard_index: the channel and the follower of each."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class GroupShards:
     """Shards under one epoch of their group.
 
     Args:
-        channels: name of each shard and the way to it, by shard_index.
-        epoch: of the group.
-        tell: takes what the shards report, as events.
+        channels: the name of each shard and the channel to it, by shard_index.
+        epoch: the group's epoch.
+        tell: takes the shards' reports, as events.
         start: runs a follower until it ends or is cancelled.
         host: has the clock that events carry.
     """
@@ -50,7 +50,7 @@ class GroupShards:
         self._channels.pop()
 
     def follow(self, shard: int, generation: int, position: Position | None) -> None:
-        """Open a shard at `position` and pass on what it reports; who followed it before ends."""
+        """Open a shard at `position` and pass on its reports; its previous follower ends."""
         self._unfollow(shard)
         name, channel = self._channels[shard]
         follower = Follower(shard, name, channel, (self._epoch, generation), self._tell, self._host)
@@ -58,13 +58,13 @@ class GroupShards:
         self._following[shard] = self._start(follower.follow(position))
 
     def free(self, shard: int, sequence: int) -> None:
-        """Let a shard's ring forget everything up to and with `sequence`, soon."""
+        """Let a shard's ring drop everything up to and including `sequence`, soon."""
         self._followers[shard].free(sequence)
 
     def close(self, shard: int) -> str:
-        """Let a shard that left leave its source; return its name.
+        """Let a shard that left close its source; return its name.
 
-        Who made its actor ends it (see `actors.driver.actor_registry`).
+        The driver, which made its actor, ends it (see `actors.driver.actor_registry`).
         """
         self._unfollow(shard)
         name, channel = self._channels[shard]
@@ -72,7 +72,7 @@ class GroupShards:
         return name
 
     def close_all(self) -> None:
-        """Let every shard leave its source. Their followers have ended."""
+        """Let every shard close its source. Their followers have ended."""
         for _, channel in self._channels:
             channel.close(self._epoch)
 

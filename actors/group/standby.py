@@ -1,4 +1,4 @@
-"""What a server says for itself while it is not the active one of a destination."""
+"""The answers of a server while it is not the active one of a destination."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from merge.errors import ServerUnavailable
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """A server that does not serve, for whoever asks: why, and who does."""
+    """A server that does not serve: the reason, and the active server."""
 
     destination: str
     #: "host:port" of this server
     address: str
-    #: who knows of the others; None: there is none yet
+    #: knows the other servers; None before it is made
     coordinator: Coordinator | None = None
 
     def refusal(self) -> ServerUnavailable:
-        """Return what a caller is told: to come again, and where."""
+        """Return the error for callers: it asks to retry, and names the active server."""
         mark = self.coordinator.stop_mark() if self.coordinator is not None else None
         if mark is not None:
             return ServerUnavailable(
@@ -31,14 +31,14 @@ class Standby:
         active = self.coordinator.active_address() if self.coordinator is not None else ""
         return ServerUnavailable(
             f"The server of {self.destination} at {self.address} is not the active one"
-            + (f"; {active} is." if active and active != self.address else "."),
+            + (f"; {active} is active." if active and active != self.address else "."),
             retry_after_s=0.5,
         )
 
     def deposed(self) -> ServerUnavailable:
-        """Return what a caller is told whose call met the end of this server's epoch."""
+        """Return the error for a caller whose call met the end of this server's epoch."""
         return ServerUnavailable(
-            f"The server of {self.destination} at {self.address} is active no more.", retry_after_s=0.5
+            f"The server of {self.destination} at {self.address} is no longer active.", retry_after_s=0.5
         )
 
     def describe(self) -> dict[str, Any]:

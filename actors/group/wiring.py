@@ -1,4 +1,4 @@
-"""From settings to parts: which adapter serves a port, and what group and gateway are made of."""
+"""Make parts from settings: the adapter of each port, and the parts of group and gateway."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from merge.delivery.batch_limits import BatchLimits
 from merge.errors import ConfigError
 from merge.group import GroupSettings
 
-#: headers without rows that are gathered before a consumer has to move past them
+#: headers without rows that may accumulate before a consumer has to move past them
 EMPTY_HEADERS_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """Who a server is to others."""
+    """The identity of a server."""
 
-    #: "host:port" of its gateway, as other servers, consumers and canal's tools see it
+    #: "host:port" of its gateway, for other servers, consumers and canal's tools
     address: str
     #: a token that all restarts of this server's group actor share
     owner: str
@@ -46,7 +46,7 @@ class ServerIdentity:
 
 
 def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
-    """Return the adapter that elects, as the settings say."""
+    """Return the coordinator of the settings."""
     chosen = settings.coordination
     if isinstance(chosen, LocalSettings):
         return LocalCoordinator(settings.destination, chosen.folder)
@@ -63,7 +63,7 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host
 
 
 def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
-    """Return the adapter that keeps cursors, as the settings say."""
+    """Return the cursor store of the settings."""
     chosen = settings.cursor
     store = _cursor_store(settings, elected_by)
     if isinstance(chosen, MemoryCursorSettings) or chosen.flush_s is None:
@@ -78,21 +78,23 @@ def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> Cursor
     if isinstance(chosen, MemoryCursorSettings):
         return MemoryCursorStore()
     if not isinstance(elected_by, ZooKeeperCoordinator):
-        raise ConfigError("Cursors in ZooKeeper need a coordination by ZooKeeper.")
+        raise ConfigError(
+            "Cursors in ZooKeeper need coordination by ZooKeeper.", hint="Set coordination, or cursor.kind."
+        )
     return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
 
 
 def switch(settings: InstanceSettings) -> Switch:
-    """Return what stops and starts the destination, from outside of its servers.
+    """Return the switch that stops and starts the destination from outside its servers.
 
     Raises:
-        ConfigError: the settings do not say where its servers look for a mark.
+        ConfigError: the settings do not tell where its servers look for a stop mark.
     """
     chosen, destination = settings.coordination, settings.destination
     if isinstance(chosen, LocalSettings):
         if chosen.folder is None:
             raise ConfigError(
-                f"{destination} is coordinated in memory: there is no place for a mark.",
+                f"{destination} is coordinated in memory, where a stop mark cannot be stored.",
                 hint="Stop its server, or set coordination.folder.",
             )
         return LocalSwitch(chosen.folder, destination)
@@ -109,11 +111,11 @@ def switch(settings: InstanceSettings) -> Switch:
 
 
 def grants(settings: InstanceSettings, operator_token: str | None = None) -> Grants:
-    """Return who may come in by the gateway, and for what.
+    """Return the grants of the gateway's clients.
 
     Args:
         settings: of the instance.
-        operator_token: by which it may be operated where the settings name nobody; None: by none.
+        operator_token: token that may operate it, if the settings name no clients; None: there is none.
     """
     gateway = settings.gateway
     if not gateway.names_who:
@@ -142,7 +144,7 @@ def grants(settings: InstanceSettings, operator_token: str | None = None) -> Gra
 
 
 def connection_limits(settings: InstanceSettings) -> ConnectionLimits:
-    """Return what connections to the gateway may be and bring."""
+    """Return the limits of connections to the gateway."""
     gateway = settings.gateway
     return ConnectionLimits(
         connections_max=gateway.connections_max,
@@ -154,7 +156,7 @@ def connection_limits(settings: InstanceSettings) -> ConnectionLimits:
 
 
 def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:
-    """Return the gateway's certificate; None: it has none.
+    """Return the gateway's TLS files; None if it has none.
 
     Raises:
         ConfigError: its files cannot be used.
@@ -178,13 +180,13 @@ def zookeeper_login(chosen: ZookeeperSettings | EmbeddedSettings) -> ZooKeeperLo
 
 
 def embedded(settings: InstanceSettings) -> EmbeddedSettings | None:
-    """Return the settings of the ZooKeeper server to start on this machine; None: none is wanted."""
+    """Return the settings of the ZooKeeper server to start on this machine; None if there is none."""
     chosen = settings.coordination
     return chosen if isinstance(chosen, EmbeddedSettings) else None
 
 
 def group_settings(settings: InstanceSettings) -> GroupSettings:
-    """Return what the group's state machine is made of."""
+    """Return the settings of the group's state machine."""
     batch, merge, consumer = settings.batch, settings.merge, settings.consumer
     return GroupSettings(
         destination=settings.destination,

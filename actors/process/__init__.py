@@ -1,1 +1,1 @@
-"""Process: what every process of ours takes from its machine: clocks, threads, files, imports."""
+"""What every process of ours uses of its machine: clocks, threads, files, imports."""

@@ -1,16 +1,16 @@
-"""The clock of everything that must not act late."""
+"""The clock for deadlines."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-#: it never steps back, and counts a machine's sleep where it can
+#: never steps back; includes the time that the machine is suspended, if the system supports it
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def clock_s() -> float:
-    """Return seconds on a clock that never steps back, and counts a machine's sleep where it can."""
+    """Return seconds on a clock that never steps back; it includes suspend time if the system can."""
     return time.clock_gettime(_CLOCK)
 
 

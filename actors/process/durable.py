@@ -1,7 +1,7 @@
-"""Files of ours: written so that a crash leaves the old content or the new one, and nothing else.
+"""Durable files: written so that a crash leaves either the old content or the new one.
 
-No name in a folder is believed, for others may write to it as well: what stands at a temporary name is
-removed and not followed, and a lock is a file of our own that nobody else can hold.
+Names in a folder are not trusted, because others may write to it too. A file at a temporary name is removed
+and not followed, and a lock is a file of our own that no other user can hold.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import os
 import stat
 from pathlib import Path
 
-#: of our files, their owner's alone
+#: mode of files that only their owner may read
 PRIVATE = 0o600
-#: of a file that other users of the machine may read
+#: mode of a file that other users of the machine may read
 PUBLIC = 0o644
-#: of folders that we make
+#: mode of folders that we make
 PRIVATE_FOLDER = 0o700
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that its owner alone can enter, and its parents, unless it is there.
+    """Make a folder that only its owner can enter, and its parents, unless it exists.
 
     Raises:
         OSError: it cannot be made.
     """
-    # `mode` is for the last one only: parents are as the system makes them.
+    # `mode` applies only to the last folder: parents get the system's default mode.
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
 
 
 def others_may_write(folder: Path) -> bool:
-    """Return whether another user than we and root may change what stands in a folder.
+    """Return whether a user other than this one and root may change a folder's content.
 
     Raises:
         OSError: there is no such folder.
@@ -39,10 +39,10 @@ def others_may_write(folder: Path) -> bool:
 
 
 def open_lock(file: Path) -> int:
-    """Open a file for `flock`, and make it if need be; whoever can open it could hold the lock for ever.
+    """Open a file for `flock`, and make it if needed; private, since any user who can open it can lock it.
 
     Raises:
-        OSError: it cannot be opened, or a link stands there.
+        OSError: it cannot be opened, or it is a link.
     """
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
     known = os.fstat(fd)
@@ -54,19 +54,19 @@ def open_lock(file: Path) -> int:
 def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:
     """Replace a file's content as a whole, durably.
 
-    The new content is written beside it, synced, and renamed over it; then the folder is synced. A leftover
-    of a crash is harmless. Two writers at once must be kept apart by the caller.
+    The new content is written to a temporary file in the same folder, synced, and renamed; then the folder is
+    synced. A file that a crash leaves behind is harmless. The caller must prevent concurrent writers.
 
     Args:
-        file: what is replaced; a link that stands there is replaced, too, and not what it leads to.
+        file: the file to replace; a link is replaced itself, and not its target.
         text: the content.
-        mode: who may read it, whatever the process's mask says.
+        mode: the file's mode, whatever the process's umask is.
 
     Raises:
-        OSError: it could not be written; the old content stands.
+        OSError: it could not be written; the old content is unchanged.
     """
     temporary = file.with_name(file.name + ".tmp")
-    # A leftover, or what somebody has put there to be written to.
+    # It is left from a crash, or another user made it to redirect the write.
     temporary.unlink(missing_ok=True)
     made = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
     with os.fdopen(made, "w", encoding="utf-8") as stream:

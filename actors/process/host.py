@@ -1,6 +1,6 @@
-"""The machine that a process runs on: its clocks and threads, and the process's own end.
+"""The host of a process: clocks, threads, and ending the process.
 
-The one adapter of `actors.ports.Host`. `tests/simulation` has another, whose time is made up.
+The production adapter of `actors.ports.Host`. `tests/simulation` has another one, with simulated time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OsHost:
         return time.monotonic_ns() // 1000
 
     def clock_s(self) -> float:
-        """Return seconds on the clock of what must not act late, see `actors.process.clock`."""
+        """Return seconds on the clock for deadlines, see `actors.process.clock`."""
         return clock_s()
 
     def lock(self) -> Lock:
@@ -44,13 +44,13 @@ class OsHost:
         return threading.Event()
 
     def start(self, run: Callable[[], None], name: str) -> threading.Thread:
-        """Run `run` on a thread of its own, which does not keep the process from ending."""
+        """Run `run` on a daemon thread."""
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         return thread
 
     async def blocking(self, run: Callable[..., _T], *arguments: object) -> _T:
-        """Return what `run` returns, which blocks a thread and not the loop."""
+        """Return the result of `run`, which blocks a thread and not the loop."""
         return await asyncio.to_thread(run, *arguments)
 
     def end(self) -> NoReturn:
@@ -59,5 +59,5 @@ class OsHost:
         os._exit(1)
 
 
-#: of this process
+#: the host of this process
 OS_HOST = OsHost()

@@ -1,10 +1,11 @@
-"""What an actor's process imports, and when: before it serves, or never.
+"""Control what an actor's process imports: before it serves, or never.
 
-Two imports come by themselves at the worst of moments, the first transaction:
+Two imports would otherwise happen at the worst time, with the first transaction:
 
-- pyarrow asks whether an object is one of pandas' the first time it makes an array of anything, and imports
-  pandas for that where it is installed: half a second of processor time and tens of megabytes in each shard.
-  Nothing that an actor of ours handles comes from pandas.
+- The first time pyarrow makes an array, it checks whether the object is from pandas. For that it imports
+pandas
+  if it is installed, which takes half a second of processor time and tens of megabytes in each shard. Our
+  actors never handle pandas objects.
 - numpy imports its masked arrays for the first `np.unique`.
 """
 
@@ -21,19 +22,19 @@ _PANDAS = "pandas"
 
 
 class _NotHere:
-    """A finder that finds no pandas."""
+    """An import finder that hides pandas."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> None:  # noqa: ARG002  the protocol's signature
-        """Raise for pandas as if it were not installed; leave any other module to the next finder."""
+        """Raise for pandas as if it were not installed; leave other modules to the next finder."""
         if name == _PANDAS:
             raise ModuleNotFoundError(f"{_PANDAS} is left out", name=name)
 
 
 def freeze_imports() -> None:
-    """Make a process ready to serve: called first, by who serves in it.
+    """Prepare a process for serving; each actor calls it first.
 
-    What is imported by now stays, hence is no garbage: the collector, which would look at all of it again and
-    again while rows pass by, is told to pass over it.
+    Imported modules are never garbage. They are frozen, so that the garbage collector does not traverse them
+    again and again while the process handles rows.
     """
     leave_pandas_out()
     gc.collect()
@@ -41,9 +42,9 @@ def freeze_imports() -> None:
 
 
 def leave_pandas_out() -> None:
-    """Let pyarrow take pandas for not installed; who imports it himself still gets it.
+    """Make pyarrow treat pandas as not installed; other code can still import it.
 
-    Called before the process makes its first array. Where pandas is imported already nothing changes.
+    Call it before the process makes its first array. If pandas is imported already, nothing changes.
     """
     if _PANDAS in sys.modules:
         return

@@ -1,4 +1,4 @@
-"""An asyncio loop on a thread of its own, for processes whose other work is done on threads that wait."""
+"""An asyncio loop on a thread of its own, for processes whose other work runs on blocking threads."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class LoopThread:
         threading.Thread(target=self._loop.run_forever, name=name, daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start work on the loop; return what its outcome will be."""
+        """Start work on the loop; return a future of its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -1,4 +1,4 @@
-"""Shards behind Ray actors: found by name, opened and closed by Ray's calls, polled by lines of their own."""
+"""Shards in Ray actors: found by name, opened and closed by Ray calls, polled over RPC connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RayShards:
         self._prefix = prefix
 
     def find(self, shard: str) -> RayShard:
-        """Return the way to a shard's actor.
+        """Return the channel to a shard's actor.
 
         Raises:
             ShardUnavailable: it has none.
@@ -51,27 +51,27 @@ class RayShard:
         self._handle = handle
 
     async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
-        """Let it read on from `position`; return where it begins."""
+        """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
             opened: Position = await self._handle.open.remote(epoch, generation, position)
         return opened
 
     async def line(self) -> ShardLine:
-        """Ask where a line can be opened, and open one."""
+        """Ask the shard for its RPC address, and connect."""
         with translated(self._whom):
             address = await self._handle.line_at.options(concurrency_group="status").remote()
         return RayShardLine(await Line.open(address, self._whom))
 
     def close(self, epoch: int) -> None:
-        """Let it leave its source."""
+        """Let the shard disconnect from its source."""
         self._handle.close.remote(epoch)
 
 
 class RayShardLine:
-    """A line to a shard actor; implements `actors.shard.ports.ShardLine`.
+    """An RPC connection to a shard actor; implements `actors.shard.ports.ShardLine`.
 
     Args:
-        line: that is open.
+        line: the open connection.
     """
 
     def __init__(self, line: Line) -> None:
@@ -80,15 +80,15 @@ class RayShardLine:
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
     ) -> asyncio.Future[ShardReport]:
-        """Return what the shard reports."""
+        """Return a future of the shard's report."""
         return self._line.ask("poll", epoch, generation, items_max, wait_s, done)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
-        """Let the ring forget up to and with `sequence`."""
+        """Let the ring drop everything up to and including `sequence`."""
         told: asyncio.Future[Any] = self._line.ask("free", epoch, generation, sequence)
-        # A line that breaks meanwhile is the poll's to tell of.
+        # If the connection breaks, the poll reports it.
         told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
 
     def close(self) -> None:
-        """Close the line."""
+        """Close the connection."""
         self._line.close()

@@ -1,9 +1,9 @@
 """The intake of a shard: one reader thread that fills one ring.
 
-An intake lives until the group asks for another position. It outlives connection losses (its reader
-reconnects) and data it cannot process: then it stops there, says so, and tries the same place again after a
-while, because an operator may have mended the source. It ends where another server answers: what it holds is
-opened again, from a place that can be found there.
+An intake lives until the group asks for another position. It survives connection losses, because its reader
+reconnects. At data that it cannot process it stops, reports the error, and retries the same position after a
+while, because an operator may have repaired the source. If another server answers, the intake ends: the shard
+is opened again, at a position that the new server has.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from merge.values.position import ANY_SERVER, Position
 
 _log = logging.getLogger(__name__)
 
-#: how long a shard that stopped at its data waits before it tries the same place again
+#: pause of a shard that stopped at its data before it retries the same position, seconds
 RETRY_STOPPED_S = 5.0
 
 
 class IntakeState(StrEnum):
-    """What the reader is doing."""
+    """State of the reader."""
 
     CONNECTING = "connecting"
     STREAMING = "streaming"
     #: stopped at data it cannot process
     STOPPED = "stopped"
-    #: read to its end: nothing comes any more
+    #: read to the end: no more rows will come
     FINISHED = "finished"
 
 
 class Intake:
-    """Reads a source from one position on into a ring; see the module's rules.
+    """Reads a source from a position on into a ring; see the module's rules.
 
     Args:
         shard: its name, for the log.
         ring: an empty ring.
         make_reader: makes a reader that reports to the given listener (this intake).
-        start: where to begin; None: at the source's latest position.
-        tables: where it is noted what columns a table had last, by the name that consumers know.
-        host: on a thread of which it reads.
+        start: the start position; None: the source's latest position.
+        tables: receives the latest columns of each table, by the name that consumers see.
+        host: provides the thread on which it reads.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Intake:
         #: commit time of the last stored transaction
         self.commit_us = 0
         self.disconnects = 0
-        #: why the source has to be opened again; None: it has not
+        #: why the source has to be opened again; None if it has not
         self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._tables = {} if tables is None else tables
@@ -85,7 +85,7 @@ class Intake:
         self._opened: Position | None = None
         self._known = host.event()
         self._closing = host.event()
-        #: a promise, and the ring's put cursor when it was made
+        #: the low watermark, and the ring's put cursor when it was reported
         self._low_watermark: tuple[int, int] | None = None
         self._thread = host.start(self._run, f"reader-{shard}")
 
@@ -103,11 +103,11 @@ class Intake:
             self._known.set()
 
     def opened_at(self, timeout_s: float) -> Position:
-        """Return where the stream begins, waiting until it is known.
+        """Wait until it is known where the stream begins, and return that position.
 
         Raises:
             DataError: the source cannot be read.
-            ShardUnavailable: it is not known in time.
+            ShardUnavailable: it is not known within `timeout_s`.
         """
         self._known.wait(timeout_s)
         if self._opened is not None:
@@ -118,14 +118,14 @@ class Intake:
         raise ShardUnavailable(f"Shard {self._shard} has not reached its source yet{why}", retry_after_s=0.5)
 
     def stands_at(self, position: Position) -> bool:
-        """Return whether the ring, rolled back, would begin exactly at `position`."""
+        """Return whether the ring, after a rollback, would begin exactly at `position`."""
         first = self.ring.first_position()
         if first is not None and not position.is_of(self.server):
             return False
         first = first or self._opened
         if first is None or self.ended is not None or self._closing.is_set():
             return False
-        # Two positions that only GTIDs can find may name one place.
+        # Positions that only GTIDs identify may have the same file and offset.
         by_gtid = position.server == ANY_SERVER
         return (first.file, first.offset, first.rows_into_transaction) == (
             position.file,
@@ -134,20 +134,20 @@ class Intake:
         ) and not (by_gtid and first.gtid_set != position.gtid_set)
 
     def source_now_us(self) -> int | None:
-        """Return the time by the source's clock, microseconds since 1970 UTC; None: not known."""
+        """Return the time of the source's clock, microseconds since 1970 UTC; None if unknown."""
         return self._reader.source_now_us()
 
     def created(self, run: HeaderRun) -> dict[str, int]:
-        """Return when the binlog files of a run were created, by name, as far as that is known."""
+        """Return the creation times of a run's binlog files, by name, as far as they are known."""
         files = run.headers["file"]
-        # A shard's files come one after the other: each begins where the index changes.
+        # A shard's files follow each other: each begins where the index changes.
         first = np.flatnonzero(np.diff(files, prepend=files[:1] + 1))
         names = [run.names[index] for index in files[first].tolist()]
         known = self._reader.created
         return {name: known[name] for name in names if name in known}
 
     def low_watermark_us(self) -> int | None:
-        """Return what the source's quiet promises, if every header before the promise was handed out."""
+        """Return the low watermark of an idle source, if every header before it was handed out; else None."""
         low_watermark = self._low_watermark
         if low_watermark is None:
             return None
@@ -156,7 +156,7 @@ class Intake:
         return frontier_us if handed_out == stored == put else None
 
     def wait_stopped(self, timeout_s: float) -> None:
-        """Wait so long, or until the intake is closed."""
+        """Wait this many seconds, or until the intake is closed."""
         self._closing.wait(timeout_s)
 
     def close(self) -> None:
@@ -185,7 +185,7 @@ class Intake:
     # ---- for the reader ------------------------------------------------------------------------------------
 
     def chunk_read(self, chunk: Chunk) -> None:
-        """Store a chunk; waits while the ring is full, which stops the reading."""
+        """Store a chunk; wait while the ring is full, which pauses the reader."""
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)
@@ -194,7 +194,7 @@ class Intake:
             self.commit_us = int(chunk.headers["commit_us"][-1])
 
     def caught_up(self, frontier_us: int) -> None:
-        """Note the source's promise, and wake whoever waits for headers."""
+        """Store the source's low watermark, and wake threads that wait for headers."""
         self._low_watermark = frontier_us, self.ring.cursors[2]
         if frontier_us == END_OF_TIME_US and self.state is not IntakeState.FINISHED:
             self.state = IntakeState.FINISHED
@@ -208,7 +208,7 @@ class Intake:
         _log.info("shard=%s connected server=%s skew_us=%d", self._shard, server_version, skew_us)
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
-        """Note that the source is away."""
+        """Note that the source is disconnected."""
         self.state, self.error = IntakeState.CONNECTING, error
         self.disconnects += 1
         _log.warning("shard=%s disconnected retry_after_s=%.1f: %s", self._shard, retry_after_s, error)
@@ -224,7 +224,7 @@ class Intake:
             except CanalGroupError as error:
                 self._stop_at(error)
             except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
-                _log.exception("shard=%s reader broke", self._shard)
+                _log.exception("shard=%s reader failed", self._shard)
                 self._stop_at(
                     DataError(
                         f"Shard {self._shard} stopped: {type(error).__name__}: {error}",

@@ -10,9 +10,9 @@ from merge.values.position import Position
 
 
 class ShardLine(Protocol):
-    """An open way to a shard for the calls that come often; its methods run on one loop.
+    """An RPC connection to a shard for frequent calls; its methods run on one loop.
 
-    Calls begin at the shard in the order in which they were made.
+    The shard starts calls in the order in which they were made.
     """
 
     def poll(
@@ -21,43 +21,43 @@ class ShardLine(Protocol):
         """Return what the shard reports, see `actors.shard.shard.Shard.poll`.
 
         Raises:
-            CanalGroupError: the shard's own, or ServerUnavailable: it is unknown whether the call was heard.
+            CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.
         """
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
-        """Let the ring forget up to and with `sequence`; nobody waits, and it may not be heard."""
+        """Let the ring drop everything up to and including `sequence`; not awaited, and may get lost."""
 
     def close(self) -> None:
-        """Call no more; what is not answered raises ServerUnavailable."""
+        """Close the connection; calls without an answer raise ServerUnavailable."""
 
 
 class ShardChannel(Protocol):
     """One shard; its methods run on one loop."""
 
     async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
-        """Let it read on from `position`, see `actors.shard.shard.Shard.open`; return where it begins.
+        """Let it read from `position`, see `actors.shard.shard.Shard.open`; return where the stream begins.
 
         Raises:
-            CanalGroupError: the shard's own, or ServerUnavailable: it is unknown whether the call was heard.
+            CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.
         """
 
     async def line(self) -> ShardLine:
-        """Open a line to it.
+        """Open an RPC connection to it.
 
         Raises:
-            ServerUnavailable: nobody answers.
+            ServerUnavailable: the shard does not answer.
         """
 
     def close(self, epoch: int) -> None:
-        """Let it leave its source, see `Shard.close`; nobody waits, and it may not be heard."""
+        """Let it disconnect from its source, see `Shard.close`; not awaited, and may get lost."""
 
 
 class ShardDirectory(Protocol):
     """Finds the shards of a destination by their names."""
 
     def find(self, shard: str) -> ShardChannel:
-        """Return the way to a shard.
+        """Return the channel to a shard.
 
         Raises:
-            ShardUnavailable: it has no actor: it was removed, or is not made yet.
+            ShardUnavailable: it has no actor, because it was removed or is not made yet.
         """

@@ -1,4 +1,4 @@
-"""What a shard tells the group with each poll: apart from the shard, so that the group needs no parser."""
+"""A shard's answer to a poll; in a module of its own, so that the group need not import the parser."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from dataclasses import dataclass, field
 from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
 
-#: in place of a sequence: there is none
+#: in place of a sequence, if there is none
 NOTHING = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """What a shard has to say to the group."""
+    """A shard's report to the group."""
 
-    #: new headers; None: none
+    #: new headers; None if there are none
     run: HeaderRun | None
-    #: the source's promise, made after every header so far; None: none
+    #: the source's low watermark after all headers so far; None if there is none to report
     frontier_us: int | None
-    #: why the shard stopped; None: it did not
+    #: why the shard stopped; None if it did not
     error: CanalGroupError | None
     #: identity of the server that is read; empty: not known
     server: str = ""
-    #: whether it reads no further until something is acknowledged
+    #: whether it stops reading until something is acknowledged
     full: bool = False
-    #: time by the clock that stamps the source's commits when this was said, microseconds since 1970 UTC;
-    #: None: not known
+    #: time of this report by the clock that stamps the source's commits, microseconds since 1970 UTC; None if
+    #: unknown
     source_us: int | None = None
-    #: when the binlog files that `run` names were created, by name, seconds since 1970; those that are known
+    #: creation times of the binlog files in `run`, by name, seconds since 1970; only those that are known
     created: Mapping[str, int] = field(default_factory=dict)

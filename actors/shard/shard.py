@@ -1,11 +1,11 @@
 """The shard actor: owns one source's intake, and hands out headers and rows.
 
-Every call carries what the group goes by: `epoch` and `generation`. Of two groups the one with the newer
-epoch is obeyed; a call under another generation than the current one is refused, because sequences mean
-nothing across generations.
+Every call carries the group's `epoch` and `generation`. Of two groups the shard serves the one with the newer
+epoch. A call under another generation than the current one is refused, because sequences are only valid
+within one generation.
 
-A shard that no group asks for a while leaves its source by itself: its group was paused or cut off, and the
-shards of the server that is active by now read the same source, under the same server id.
+A shard that gets no request for a while closes its source by itself. Its group was paused or cut off, and the
+shards of the now active server read the same source under the same server id.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageErr
 from merge.values.chunk import TableName
 from merge.values.position import Position
 
-#: how long headers are gathered for one report while many come, seconds
+#: how long headers are gathered for one report while there are many, seconds
 GATHER_S = 0.1
-#: how long `open` waits for a source to tell where its stream begins
+#: how long `open` waits until it is known where the source's stream begins, seconds
 OPEN_TIMEOUT_S = 20.0
-#: a promise that was reported is reported again so much later, seconds
+#: interval at which an unchanged low watermark is reported again, seconds
 REPEAT_S = 1.0
-#: polls that wait at once: of the group, and of the one before it
+#: polls that wait at once: one of the group, and one of the group before it
 POLLS_MAX = 2
-#: how often a shard looks whether its group is silent, seconds; a process that was paused looks at once
+#: interval at which a shard checks whether its group is silent, seconds; after a pause it checks at once
 WATCH_S = 1.0
 
 _log = logging.getLogger(__name__)
@@ -66,40 +66,40 @@ _log = logging.getLogger(__name__)
 class _Held:
     """An intake under one term.
 
-    Its first three fields never change: who reads them together acts on one ring. The rest is what was said
-    of it, guarded by `polling`.
+    The first three fields never change, so that they always belong to the same ring. The others describe the
+    last report; `polling` guards them.
     """
 
-    #: (epoch, generation) of the group that is obeyed
+    #: (epoch, generation) of the group that is served
     term: tuple[int, int]
     intake: Intake
-    #: of the ring under this term; a later term rolls it back
+    #: the ring's rollback generation under this term; a later term rolls the ring back
     rollback_generation: int
     polling: Lock
-    #: the promise that was reported last, and when, seconds
+    #: the low watermark that was reported last, and when, seconds
     reported_us: int | None = None
     reported_at_s: float = 0.0
-    #: whether the last report was so large that more is sure to come
+    #: whether the last report was so large that more headers are certain to follow
     busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ShardWiring:
-    """What a shard is made of."""
+    """The settings of a shard."""
 
     source: SourceAddress | FilesSource
-    #: what is kept, and what it is called
+    #: which tables are kept, and their names for consumers
     filter: FilterSettings
     ring: RingBounds
     #: when a chunk is full
     limits: Limits
-    #: how long a commit may take from its stamp to the binlog, microseconds
+    #: how long a commit may take from its timestamp to the binlog, microseconds
     margin_us: int
-    #: where to begin when the group does not say
+    #: start position if the group gives none
     start: Start
-    #: by what a server's stream is found again
+    #: how a position is found again on a server
     start_by: StartBy
-    #: how long the group may be silent before the shard leaves its source, seconds
+    #: how long the group may be silent before the shard closes its source, seconds
     silence_max_s: float
 
 
@@ -107,9 +107,9 @@ class Shard:
     """One shard; `ShardActor` is the actor.
 
     Args:
-        wiring: what it is made of.
-        host: that it runs on.
-        make_reader: makes a reader that reports to an intake; None: as the wiring says.
+        wiring: the shard's settings.
+        host: the host that it runs on.
+        make_reader: makes a reader that reports to an intake; None: the reader that the wiring names.
     """
 
     def __init__(
@@ -126,15 +126,16 @@ class Shard:
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
         self._opening = host.lock()
-        #: never set: what the watch waits on
+        #: never set; the watch thread waits on it
         self._pause = host.event()
-        #: when the group asked last, seconds
+        #: time of the group's last request, seconds
         self._asked_at_s = host.clock_s()
-        #: what is read for the group that is obeyed; None: nothing
+        #: the intake of the group that is served; None if nothing is read
         self._held: _Held | None = None
-        #: columns of the tables that were read, as their last rows had them; as many as the source has tables
+        #: latest columns of the tables that were read; the number of entries is bounded by the source's
+        #: tables
         self._tables: dict[TableName, pa.Schema] = {}
-        #: (epoch, generation) of the group that is obeyed, whether or not anything is read for it
+        #: (epoch, generation) of the group that is served, even if nothing is read for it
         self._term = (0, 0)
         self._asking = host.lock()
         self._door: RowServer | None = None
@@ -142,22 +143,23 @@ class Shard:
         host.start(self._watch, f"watch-{self._name}")
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
-        """Hand out what follows `position` (None: where the source stands now) under a new generation.
+        """Hand out what follows `position` (None: the source's current position) under a new generation.
 
-        A ring that begins exactly there is rolled back; otherwise the source is read again from there.
+        If the ring begins exactly at `position`, it is rolled back; otherwise the source is read again from
+        there.
 
         Returns:
             Where the stream begins.
 
         Raises:
-            FencedError: a group with a newer epoch was here; nothing was changed.
+            FencedError: a group with a newer epoch or generation opened it; nothing was changed.
             DataError: the source cannot be read from there.
-            ShardUnavailable: the source does not answer yet; opening again goes on waiting.
+            ShardUnavailable: the source does not answer yet; call again to continue waiting.
         """
         with self._opening:
             if (epoch, generation) < self._term:
                 raise FencedError(
-                    f"Shard {self._name} obeys epoch {self._term[0]}.",
+                    f"Shard {self._name} already serves epoch {self._term[0]}, generation {self._term[1]}.",
                     our_epoch=epoch,
                     current_epoch=self._term[0],
                 )
@@ -176,7 +178,7 @@ class Shard:
                 intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
             else:
                 intake = held.intake
-            # Also when it is asked again: nothing that was reported before may have arrived.
+            # Also on a repeated call: earlier reports may not have arrived.
             self._hold(intake)
             try:
                 opened = intake.opened_at(OPEN_TIMEOUT_S)
@@ -185,7 +187,7 @@ class Shard:
             return position or opened
 
     def close(self, epoch: int) -> None:
-        """Leave the source and forget what is held, unless a group with a newer epoch was here."""
+        """Close the source and drop the ring, unless a group with a newer epoch opened it."""
         with self._opening:
             if epoch >= self._term[0]:
                 self._leave()
@@ -199,7 +201,7 @@ class Shard:
             held.intake.close()
 
     def _watch(self) -> None:
-        """Leave the source when no group has asked for long; runs until the process ends."""
+        """Close the source when no request has come for a long time; runs until the process ends."""
         while True:
             left_s = self._asked_at_s + self._wiring.silence_max_s - self._host.clock_s()
             if left_s > 0:
@@ -207,7 +209,7 @@ class Shard:
                 continue
             with self._opening:
                 if self._held is not None and self._silent():
-                    _log.warning("shard=%s leaves its source: its group is silent", self._name)
+                    _log.warning("shard=%s closes its source: its group sends no requests", self._name)
                     self._leave()
             self._pause.wait(WATCH_S)
 
@@ -231,7 +233,7 @@ class Shard:
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int = NOTHING
     ) -> ShardReport:
-        """Return new headers or a new promise, waiting so long for either; before that, `free` up to `done`.
+        """Return new headers or a new low watermark, waiting `wait_s` for either; first `free` up to `done`.
 
         Raises:
             ShardUnavailable: this shard is not open under that generation.
@@ -250,7 +252,7 @@ class Shard:
             intake.state is IntakeState.STOPPED
         )
         gather_s = GATHER_S if held.busy else 0.0
-        # A rollback that comes meanwhile ends this poll's right to read.
+        # After a concurrent rollback this poll may not read any more.
         run = intake.ring.get_within(
             0.0 if news else wait_s,
             items_max=items_max,
@@ -272,9 +274,9 @@ class Shard:
         )
 
     def _news_of(self, held: _Held) -> int | None:
-        """Return the promise if it has to be reported: a new one, and an old one again after a while.
+        """Return the low watermark if it has to be reported: a new one, or after a while the old one again.
 
-        That of a source that has ended is its last: a group that did not hear it would wait for ever.
+        The low watermark of a finished source is its last: if it got lost, the group would wait for ever.
         """
         low_watermark_us, now_s = held.intake.low_watermark_us(), self._host.clock_s()
         if low_watermark_us == held.reported_us and now_s < held.reported_at_s + REPEAT_S:
@@ -320,11 +322,11 @@ class Shard:
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
     def describe(self, schema: str, table: str) -> bytes | None:
-        """Return the columns of a table by its consumers' name, an Arrow schema's bytes; None: there is none.
+        """Return a table's columns as a serialized Arrow schema; None if no table has that consumers' name.
 
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer.
-            SchemaMismatch: its tables of that name cannot become one.
+            SchemaMismatch: its tables of that name cannot be merged.
         """
         name, source = TableName(schema, table), self._wiring.source
         address = source.lookup if isinstance(source, FilesSource) else source
@@ -332,25 +334,25 @@ class Shard:
             found = described(address, self._sink.select, name) if address is not None else None
         except pa.ArrowException as error:
             raise SchemaMismatch(
-                f"The tables of shard {self._name} that are called {name} cannot become one: {error}.",
-                hint="Bring them to one definition, or read the envelope format.",
+                f"The tables {name} of shard {self._name} cannot be merged: {error}.",
+                hint="Give them the same definition, or read the envelope format.",
             ) from error
         if found is None and name in self._tables:
-            # The account may follow the binlog, and not see the table.
+            # The account may be able to read the binlog and not to see the table.
             found = pa.schema(list(self._tables[name].field("after").type))
         return found.serialize().to_pybytes() if found is not None else None
 
     def locate(self, begin: Start) -> Position:
-        """Return where the source's binlog begins or ends now, whatever was read of it.
+        """Return where the source's binlog begins or ends now, independent of what was read.
 
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
-            UsageError: the shard is files.
+            UsageError: the shard reads files.
         """
         source = self._wiring.source
         if isinstance(source, FilesSource):
             raise UsageError(
-                f"Shard {self._name} is files, which do not say what is {begin} in them.",
+                f"Shard {self._name} reads files, which have no {begin} position.",
                 hint="Begin at the cursor, or at a position.",
             )
         find = earliest_position if begin == "earliest" else latest_position
@@ -358,7 +360,7 @@ class Shard:
             return find(source, connection, server_facts(source, connection))
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
-        """Forget everything up to and with `sequence`; a late call of an older generation does nothing."""
+        """Drop everything up to and including `sequence`; a late call of an older generation does nothing."""
         held = self._held
         if held is not None and held.term == (epoch, generation):
             held.intake.ring.ack(sequence, held.rollback_generation)

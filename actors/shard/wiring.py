@@ -1,4 +1,4 @@
-"""From settings to a shard's parts: apart from those of group and gateway, which need no parser."""
+"""Make a shard's parts from settings; separate from group and gateway, which must not import the parser."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from conf.server_settings import LocalSettings
 from conf.settings import InstanceSettings
 from conf.shard_settings import LookupSettings, ShardSettings
 
-#: a group that is silent for less may just be restarting: its shards keep their rings for it, seconds
+#: lower limit of the allowed silence, seconds: a group may be restarting, and its shards keep their rings
 SILENCE_MIN_S = 10.0
 
 
 def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddress | FilesSource:
-    """Return what a shard reads: a server, or files."""
+    """Return the source of a shard: a server, or files."""
     if shard.files is None:
         return source_address(settings, shard, shard)
     lookup = source_address(settings, shard, shard.lookup) if shard.lookup is not None else None
@@ -26,7 +26,7 @@ def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddr
 def source_address(
     settings: InstanceSettings, shard: ShardSettings, server: ShardSettings | LookupSettings
 ) -> SourceAddress:
-    """Return where a shard's server is, or the one that is asked for its tables, and how to log in."""
+    """Return the address and login of a shard's server, or of the server for its table metadata."""
     ssl = server.ssl
     assert server.host is not None, "a shard without files has a host"
     assert server.user is not None, "a shard with a host has a user"
@@ -54,7 +54,7 @@ def source_address(
 
 
 def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWiring:
-    """Return what a shard actor is made of."""
+    """Return the wiring of a shard actor."""
     reader, store, chosen = settings.reader, settings.store, settings.coordination
     session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
     return ShardWiring(

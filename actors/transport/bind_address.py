@@ -1,7 +1,7 @@
-"""The ground that a shard's row door stands on: the node's address, and who can reach it.
+"""Bind address of a shard's row server: the node's address, and a certificate if other machines can reach it.
 
-Where other machines can, the door has a certificate, made when the door is, and trusted by whom Ray tells of
-it. Nothing of it outlives the door, and the key stays in the process. Elsewhere nobody imports what makes it.
+The certificate is made with the server, and clients that get it by Ray trust it. It does not outlive the
+server, and the key stays in the process. On loopback the module that makes it is not imported.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def refusal(error: Exception, what: str) -> CanalGroupError:
         return error
     if isinstance(error, MALFORMED):
         return UsageError(f"{what} is malformed: {type(error).__name__} {str(error)[:_SHOWN_MAX]}.")
-    _log.error("%s broke", what, exc_info=error)
+    _log.error("%s failed", what, exc_info=error)
     return CanalGroupError(
-        f"{what} met an error inside the server ({type(error).__name__}).", hint="Its log says more."
+        f"{what} failed with an internal error ({type(error).__name__}).", hint="See the server's log."
     )

@@ -1,4 +1,4 @@
-"""Ray's errors become ours at the door they come in by."""
+"""Translate Ray's errors to ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def translated(whom: str) -> Iterator[None]:
 
     Raises:
         CanalGroupError: the actor's own.
-        ServerUnavailable: the actor is away or restarting, or did not answer in time.
+        ServerUnavailable: the actor is unavailable or restarting, or did not answer in time.
         RuntimeError: the actor's call met an error that is not ours.
     """
     try:
@@ -29,10 +29,10 @@ def translated(whom: str) -> Iterator[None]:
             raise error.cause from None
         # Ray's is of the class of its cause as well, with a traceback for its words: it would be taken for an
         # error of the caller's, and shown.
-        raise RuntimeError(f"{whom} met an error: {type(error.cause).__name__}") from error
+        raise RuntimeError(f"{whom} failed: {type(error.cause).__name__}") from error
     except RayActorError as error:
         raise ServerUnavailable(
-            f"{whom} is away or restarting ({type(error).__name__}).", retry_after_s=0.3
+            f"{whom} is unavailable or restarting ({type(error).__name__}).", retry_after_s=0.3
         ) from error
     except TimeoutError as error:  # Ray's own, or that of a future of an answer
         raise ServerUnavailable(f"{whom} did not answer in time.", retry_after_s=1.0) from error

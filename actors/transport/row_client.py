@@ -1,4 +1,4 @@
-"""The gateway's end of the shards' row doors."""
+"""The gateway's client of the shards' row servers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FETCH_TIMEOUT_S = 30.0
 class RowClient:
     """Fetches rows of one shard; safe to use from several threads.
 
-    A shard that came back has another door: whoever finds the old one shut asks for the new one, and tries
-    there once. Fetching changes nothing, so that it may be repeated.
+    A restarted shard has another row server. If the old one does not answer, the client asks for the new
+    address and tries once more. Fetching changes nothing, so it may be repeated.
 
     Args:
         name: of the shard.
-        ask: asks the shard where its door is.
+        ask: asks the shard for the address of its row server.
     """
 
     def __init__(self, name: str, ask: Callable[[], RowAddress]) -> None:
@@ -61,7 +61,7 @@ class RowClient:
         except _Shut as error:
             self._leave(way)
             raise ShardUnavailable(
-                f"Shard {self._name} hands out no rows: {error}.", retry_after_s=0.3
+                f"Shard {self._name} does not serve rows: {error}.", retry_after_s=0.3
             ) from error
 
     def _reach(self) -> _Way:
@@ -78,11 +78,11 @@ class RowClient:
 
 
 class _Shut(Exception):  # noqa: N818  a door is no error
-    """Nobody of ours answers there."""
+    """The row server does not answer."""
 
 
 class _Way:
-    """The way to one incarnation of a shard: its near door if that is on this machine, else the other."""
+    """The connection to one incarnation of a shard: by shared memory on this machine, else by Flight."""
 
     def __init__(self, address: RowAddress) -> None:
         self._secret = address.secret
@@ -98,7 +98,7 @@ class _Way:
             try:
                 self._near = NearClient(address.near, FETCH_TIMEOUT_S)
             except OSError as error:
-                _log.info("rows of %s come by its far door: %s", address.location, error)
+                _log.info("rows of %s come by Flight, not by shared memory: %s", address.location, error)
 
     def fetch(self, ticket: RowTicket) -> ShardRows:
         """Return the rows that a ticket names.

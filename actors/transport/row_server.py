@@ -1,13 +1,13 @@
-"""The row door of a shard: an Arrow Flight server in the shard's own process, for gateways only.
+"""The row server of a shard: an Arrow Flight server in the shard's own process, for gateways only.
 
-Rows leave a ring through it by value. Through Ray they would pass its object store, and a call there costs
-more than the rows of a small batch. Ray only tells where the door is, the secret that opens it, and the
-certificate by which it is known; all are new with each incarnation of the shard.
+It sends rows of a ring by value. By Ray they would pass its object store, where one call costs more than the
+rows of a small batch. Ray only passes on the server's address, secret and certificate; all are new with each
+incarnation of the shard.
 
-A gateway on the same machine goes by the near door instead, and borrows them.
+A gateway on the same machine borrows the rows by shared memory instead.
 
-A door that other machines can reach speaks TLS only. On loopback nobody listens in who could not read the
-shard's memory as well, and rows are spared the work.
+A server that other machines can reach uses TLS only. On loopback TLS is not needed: whoever could listen
+there could also read the shard's memory.
 """
 
 from __future__ import annotations

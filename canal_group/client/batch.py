@@ -1,4 +1,4 @@
-"""A batch as a consumer has it: where it stands, and its rows, which are read when asked for."""
+"""A batch as a consumer sees it: its positions, and its rows, which are read on demand."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from merge.values.position import GroupPosition
 
 
 class Batch:
-    """A contiguous run of the merged stream, delivered under one id; rows are read when asked for."""
+    """A contiguous run of the merged stream, delivered under one id; its rows are read on demand."""
 
     def __init__(self, value: dict[str, Any], read_rows: Callable[..., pa.Table]) -> None:
         self._read_rows = read_rows
-        #: what `ack` and `rollback` take; grows for ever
+        #: the id that `ack` and `rollback` take; ids only grow
         self.batch_id = int(value["batch_id"])
         #: row changes and statements in it, before the subscription's filter
         self.rows = int(value["rows"])
-        #: where the stream stood before it
+        #: position of the stream before the batch
         self.start = GroupPosition.from_json(value["start"])
-        #: what the cursor becomes when it is acknowledged
+        #: the cursor after the batch is acknowledged
         self.ack_position = GroupPosition.from_json(value["ack"])
-        #: where the stream stands behind it
+        #: position of the stream after the batch
         self.end = GroupPosition.from_json(value["end"])
-        #: of an offset range: which transactions it has in which order, as a digest; empty: it has no rows
+        #: of an offset range: a digest of its transactions and their order; empty if it has no rows
         self.order = str(value.get("order", ""))
         self._envelope: pa.Table | None = None
 
@@ -33,10 +33,10 @@ class Batch:
         return f"Batch(batch_id={self.batch_id}, rows={self.rows})"
 
     def envelope(self) -> pa.Table:
-        """Return all tables' changes in merged order, as `merge.rows.envelope.ENVELOPE`: images as text maps.
+        """Return the changes of all tables in merged order, as `merge.rows.envelope.ENVELOPE` (text maps).
 
         Raises:
-            RolledBack: the batch was taken back meanwhile.
+            RolledBack: the batch was rolled back in the meantime.
         """
         if self._envelope is None:
             self._envelope = self._read_rows(self.batch_id, format="envelope")
@@ -50,7 +50,7 @@ class Batch:
             before: add the before image as a struct `_before`.
 
         Raises:
-            RolledBack: the batch was taken back meanwhile.
-            SchemaMismatch: the shards' versions of the table cannot become one.
+            RolledBack: the batch was rolled back in the meantime.
+            SchemaMismatch: the shards' versions of the table cannot be merged into one schema.
         """
         return self._read_rows(self.batch_id, format="typed", table=name, before=before)

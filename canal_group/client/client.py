@@ -1,4 +1,4 @@
-"""The way in: `connect` makes a consumer of one destination, subscribed under its client id."""
+"""The entry point: `connect` returns a consumer of one destination, subscribed under its client id."""
 
 from __future__ import annotations
 
@@ -36,51 +36,51 @@ def connect(
     """Connect to the active gateway and become the active consumer of a client id.
 
     Args:
-        uri: the gateway, "grpc://host:port", or "grpc+tls://host:port" with TLS; several parted by commas are
-            tried in turn. None: whoever ZooKeeper says is active.
+        uri: the gateway, "grpc://host:port", or "grpc+tls://host:port" with TLS; several, separated by
+            commas, are tried in turn. None: the gateway that ZooKeeper names as active.
         destination: the logical instance to read.
-        client_id: whose cursor to use; 1001 is canal's default.
+        client_id: the client id whose cursor to use; 1001 is canal's default.
         filter: canal's comma-separated regular expressions on `schema.table`; empty: everything.
-        token: by which the gateway knows us, and what we may read.
-        tls_ca: file of the authorities that sign the gateways' certificates, PEM; given, every gateway is
+        token: authenticates us to the gateway, which derives from it what we may read.
+        tls_ca: PEM file of the authorities that sign the gateways' certificates. If set, every gateway is
             reached by TLS, whatever its address says. None: those of the system, for "grpc+tls://" only.
-        tls_cert: file of our own certificate, PEM, where the gateways ask for one; together with `tls_key`.
+        tls_cert: PEM file of our own certificate, if the gateways require one; together with `tls_key`.
         tls_key: file of that certificate's key.
-        wait_s: how long to wait for the server, and for another consumer to let go; None: as long as it
-            takes.
-        resume: where to go on if the client id was dropped, or a source has purged its position; see
+        wait_s: seconds to wait for the server, and for another consumer to release the client id; None:
+            without limit.
+        resume: where to continue if the client id was dropped, or a source has purged its position; see
             `Consumer.subscribe`.
-        retry_s: how long a later call goes on while the server is away or fails over, before it raises.
-        zookeeper: "host:port,host:port"; with it the consumer keeps its running node itself, so that the
-            next one takes over when its session ends, whatever the gateway knows. Needs kazoo.
-        zookeeper_auth: "user:password" of the servers' `coordination.user`, where they have one.
-        zookeeper_ca: file of the authorities that sign ZooKeeper's certificates; given, it is reached by TLS.
-        zookeeper_cert: file of our own certificate, PEM, where ZooKeeper asks for one; with `zookeeper_key`.
+        retry_s: seconds for which a later call is retried while the server is unavailable or fails over.
+        zookeeper: "host:port,host:port". With it the consumer keeps its running node itself: when its
+            session ends, the next consumer takes over, whatever the gateway knows. Needs kazoo.
+        zookeeper_auth: "user:password" of the servers' `coordination.user`, if they have one.
+        zookeeper_ca: file of the authorities that sign ZooKeeper's certificates; if set, TLS is used.
+        zookeeper_cert: PEM file of our own certificate, if ZooKeeper requires one; with `zookeeper_key`.
         zookeeper_key: file of that certificate's key.
-        prefix: where canal's tree hangs in ZooKeeper.
-        shared_memory: whether rows of a gateway on this machine may be read in memory that it lends;
-            False: all come by Arrow Flight, for who does not trust the gateway's process with its own.
+        prefix: path of canal's tree in ZooKeeper.
+        shared_memory: whether rows of a gateway on this machine may be read by shared memory. False: all
+            rows come by Arrow Flight, for a consumer that does not trust the gateway's process.
 
     Returns:
         A subscribed consumer, a context manager.
 
     Raises:
-        ConsumerActive: another consumer holds the client id; the sentence names it.
-        SubscriptionDropped: it was away for too long, and `resume` is None.
+        ConsumerActive: another consumer holds the client id; the message names it.
+        SubscriptionDropped: the client id was inactive for too long, and `resume` is None.
         ServerUnavailable: the gateway does not answer.
         AccessDenied: the token is missing, wrong, or for something else.
         ConfigError: an address or a certificate is wrong, or neither `uri` nor `zookeeper` is given.
     """
     directory = None
     if zookeeper is not None:
-        # kazoo is needed by those only who pass `zookeeper`.
+        # kazoo is needed only with `zookeeper`.
         from canal_group.gateway.discovery import Directory  # noqa: PLC0415
 
         files = (zookeeper_ca, zookeeper_cert, zookeeper_key)
         login = ZooKeeperLogin.parse(zookeeper_auth, *(None if file is None else str(file) for file in files))
         directory = Directory(zookeeper, destination, prefix, login=login)
     elif uri is None:
-        raise ConfigError("Say where the gateway is: pass its address, or `zookeeper`.")
+        raise ConfigError("No gateway is named.", hint="Pass its address, or `zookeeper`.")
     where = uri if uri is not None or directory is None else directory.gateways
     assert where is not None
     tls = Tls(*(None if file is None else Path(file) for file in (tls_ca, tls_cert, tls_key)))

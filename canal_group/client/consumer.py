@@ -1,11 +1,11 @@
 """A consumer: reads one destination under one client id, batch by batch, in order.
 
-At-least-once: what was not acknowledged comes again, after a rollback, a restart, or when another consumer
-takes the client id over. Each row carries `shard, file, pos, row` to de-duplicate by.
+Delivery is at least once. Rows that were not acknowledged are delivered again after a rollback, after a
+restart, and when another consumer takes over the client id. Each row carries `shard, file, pos, row` for
+de-duplication.
 
-A call goes on through a failover: it is repeated, at the next gateway, until a server answers. An
-acknowledgement is not repeated blindly: where its answer was lost, the server is asked first whether the
-cursor has moved.
+Calls survive a failover: a call is repeated at the next gateway until a server answers. An acknowledgement
+whose answer was lost is not simply repeated: the consumer first asks the server whether the cursor has moved.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from merge.errors import (
 )
 from merge.values.position import GroupPosition
 
-#: how long one request of a waiting get lasts, seconds; the wait is made of as many as it takes
+#: duration of one request of a waiting get, seconds; the wait consists of as many requests as needed
 _GET_SLICE_S = 3.0
-#: what a failover looks like from outside
+#: errors that a failover causes
 _AWAY = (ServerUnavailable, CoordinatorUnavailable, ShardUnavailable)
 
 T = TypeVar("T")
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class Consumer:
     """The one active consumer of a client id, as long as it lives; see `canal_group.connect`.
 
-    Its lease is renewed on a thread of its own. Calls may be made from several threads; batches are
-    acknowledged in the order of their ids whoever calls.
+    Its lease is renewed on a thread of its own. Safe to use from several threads; batches must be
+    acknowledged in the order of their ids, from whichever thread.
     """
 
     def __init__(
@@ -65,13 +65,13 @@ class Consumer:
         self._retry_s = retry_s
         self._filter = table_filter
         self._wait_s = wait_s
-        #: one get at a time, so that the newest batch we have is known
+        #: allows one get at a time, so that the newest batch that we have is known
         self._getting = threading.Lock()
         self._seen_id = 0
         self._unfinished = Unfinished()
-        #: grows whenever outstanding batches are known to be taken back
+        #: grows whenever outstanding batches are known to be rolled back
         self.rollback_generation = 0
-        #: durable place at subscription
+        #: the durable cursor as of the subscription or the last acknowledgement
         self.cursor = GroupPosition()
 
     # ---- subscription ----------------------------------------------------------------------------------
@@ -82,12 +82,13 @@ class Consumer:
         """Become the active consumer, and return the cursor.
 
         Args:
-            table_filter: canal's comma-separated regular expressions on `schema.table`; None: as before.
-            resume: where to go on after the client id was dropped, or its position purged: at its cursor, to
-                which the sources are read back, or where the others are now.
+            table_filter: canal's comma-separated regular expressions on `schema.table`; None: unchanged.
+            resume: where to continue after the client id was dropped, or its position was purged. "cursor":
+                at its cursor, and the sources are read again from there; "now": where the other clients are
+                now.
 
         Raises:
-            SubscriptionDropped: it was, and `resume` is None.
+            SubscriptionDropped: the client id was dropped, and `resume` is None.
             ConsumerActive: another consumer holds the client id, and still did after `wait_s`.
         """
         if table_filter is not None:
@@ -107,31 +108,31 @@ class Consumer:
 
     @property
     def client_id(self) -> str:
-        """Whose cursor it is."""
+        """The client id whose cursor this consumer uses."""
         return self._lease.client_id
 
     @property
     def holder(self) -> str:
-        """How others see us when they ask who holds the client id."""
+        """The name that others see when they ask who holds the client id."""
         return self._lease.holder
 
     @property
     def gateway_client(self) -> GatewayClient:
-        """The way to the gateways; a copy of it serves tasks in other processes."""
+        """The client of the gateways; it can be copied to tasks in other processes."""
         return self._gateway_client
 
     @property
     def retry_s(self) -> float:
-        """How long a call goes on while the server is away, seconds."""
+        """Seconds for which a call is retried while the server is unavailable."""
         return self._retry_s
 
     @property
     def epoch(self) -> int:
-        """The fencing epoch that our calls carry."""
+        """The fencing epoch that calls of this consumer carry."""
         return self._lease.epoch
 
     def unsubscribe(self) -> None:
-        """Give up the subscription with its cursor."""
+        """End the subscription and remove its cursor."""
         asked = False
 
         def attempt() -> None:
@@ -151,21 +152,21 @@ class Consumer:
     # ---- batches ---------------------------------------------------------------------------------------
 
     def get_without_ack(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
-        """Return the next batch as soon as there is one.
+        """Return the next batch; wait for one if there is none yet.
 
         Args:
-            batch_size: bound on its rows; the server has one too.
-            timeout: seconds to wait for one; None: as long as it takes.
+            batch_size: limit on its rows; the server has a limit too.
+            timeout: seconds to wait; None: without limit.
 
         Returns:
-            The batch, outstanding until it is acknowledged or rolled back; None: none came in time.
+            The batch, which is outstanding until it is acknowledged or rolled back; None after the timeout.
 
         Raises:
-            RolledBack: outstanding batches were lost, with a shard or with the server; forget them and get
-                again.
+            RolledBack: outstanding batches were lost together with a shard or the server; discard them and
+                get again.
             FencedError: another consumer took over.
-            RetryableError: the server was away for longer than `retry_s`, or than `timeout`; get again.
-            DataError: a shard stopped at data that an operator must look at.
+            RetryableError: the server was unavailable for longer than `retry_s` or `timeout`; get again.
+            DataError: a shard stopped at data that needs an operator.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
 
@@ -179,8 +180,8 @@ class Consumer:
                 return batch
 
     def _get_slice(self, batch_size: int, wait_s: float) -> Batch | None:
-        # An answer that gets lost leaves its batch outstanding. The next request says what came last, and the
-        # group delivers the rest again.
+        # If an answer is lost, its batch stays outstanding. The next request names the last batch that
+        # arrived, and the group delivers all later ones again.
         with self._getting:
             wanted = {"rows_max": batch_size, "timeout_s": wait_s, "seen_id": self._seen_id}
             batch = self._lease.ask_for("get", self._batch, wait_s=wait_s, **wanted)
@@ -192,22 +193,22 @@ class Consumer:
         return batch
 
     def _batch(self, value: dict[str, Any] | None) -> Batch | None:
-        """Return the batch that an answer describes."""
+        """Return the batch that an answer describes; None if it has none."""
         return None if value is None else Batch(value, self.read_rows)
 
     def _check_same_server(self, batch_id: int) -> None:
-        """Return if what is unfinished came from the server of the new batch, which is not taken otherwise.
+        """Check that all unfinished batches are from the server that delivered the new batch.
 
         Raises:
-            RolledBack: another server was elected since; the next get brings the batch again.
+            RolledBack: another server was elected since. The new batch is not taken; the next get returns it.
         """
         lost = self._unfinished.of_other_servers(batch_id)
         if lost:
             self._unfinished.forget()
             raise RolledBack(
-                f"Another server was elected: {len(lost)} batches of the one before, from {lost[0]} on, are"
-                " unknown to it.",
-                hint="Forget what you did not finish and get again.",
+                f"Another server was elected. It does not know {len(lost)} batches of the previous server,"
+                f" from batch {lost[0]} on.",
+                hint="Discard what you have not finished, and get again.",
                 batch_id=lost[0],
             )
 
@@ -222,30 +223,31 @@ class Consumer:
         key_us_max: int | None = None,
         timeout: float = _GET_SLICE_S,
     ) -> Batch | None:
-        """Return what stands between two positions, in an order that depends on nothing else.
+        """Return the rows between two positions, in an order that depends only on the positions.
 
-        For consumers that keep their place themselves, together with what they make of the rows: everything
-        before `start` is done with, whatever the cursor says, and is read again from the sources where the
-        rings have forgotten it. The same two positions are the same rows with the same `_seq`, whatever died
-        in between. Do not mix with `get`.
+        For consumers that store their position themselves, together with their results. Everything before
+        `start` counts as processed, whatever the cursor says. Rows that the rings no longer hold are read
+        again from the sources. The same two positions give the same rows with the same `_seq`, whatever
+        failed in between. Do not mix with `get`.
 
         Args:
-            start: where an offset range ended, or the cursor at subscription.
-            until: where an offset range ended that began at `start`; None: what is there, within the bounds.
-            rows_max: bound on row changes of an offset range without `until`; one transaction always belongs
-                to it.
-            bytes_max: bound on their bytes.
-            rows_min: how many rows it waits for, as far as the bounds let it have them; what holds more
-                rows than the rings never comes.
+            start: the end of an earlier offset range, or the cursor at subscription.
+            until: the end of an offset range that began at `start`; None: what is available, within the
+                limits.
+            rows_max: limit on the row changes of an offset range without `until`; it has at least one
+                transaction.
+            bytes_max: limit on their bytes.
+            rows_min: number of rows to wait for, within the limits. An offset range with more rows than the
+                rings can hold never becomes available.
             key_us_max: greatest key of an offset range without `until`, microseconds since 1970 UTC.
             timeout: seconds to wait for it.
 
         Returns:
-            An outstanding batch; None: it was not there in time.
+            An outstanding batch; None after the timeout.
 
         Raises:
-            PositionPurged: a source does not have `start` any more.
-            DataError: what stands between the positions is not any more what it was.
+            PositionPurged: a source no longer has `start`.
+            DataError: the rows between the positions have changed.
             FencedError, RetryableError: as `get_without_ack`.
         """
         named = {
@@ -268,7 +270,7 @@ class Consumer:
         return batch
 
     def get(self, batch_size: int = 1_000, timeout: float | None = None) -> Batch | None:
-        """Return the next batch with its rows read, acknowledged at once; raises as `get_without_ack`."""
+        """Return the next batch, its rows read and acknowledged at once; raises as `get_without_ack`."""
         batch = self.get_without_ack(batch_size, timeout)
         if batch is not None:
             batch.envelope()
@@ -278,18 +280,18 @@ class Consumer:
     def ack(self, batch_id: int) -> GroupPosition:
         """Acknowledge the oldest outstanding batch and move the cursor past it.
 
-        Batches are acknowledged in the order they were delivered; acknowledging is final.
+        Batches are acknowledged in the order of delivery; an acknowledgement is final.
 
         Returns:
-            The new cursor: for each shard the end of its last whole transaction.
+            The new cursor: for each shard the end of its last complete transaction.
 
         Raises:
             AckOutOfOrder: an older batch is outstanding; nothing was changed.
-            RolledBack: the batch was taken back; nothing was changed. Where several were outstanding,
-                `rollback` gives back those that were delivered since.
+            RolledBack: the batch was rolled back; nothing was changed. If several were outstanding, call
+                `rollback` to return those that were delivered since.
             FencedError: another consumer took over; nothing was changed.
-            RetryableError: no server answered for `retry_s`, and it is unknown whether the cursor moved.
-                Acknowledge again to learn it: RolledBack says that the rows come again.
+            RetryableError: no server answered within `retry_s`, and it is unknown whether the cursor moved.
+                Acknowledge again to find out: RolledBack means that the rows are delivered again.
         """
         deadline = self._deadline_s(self._retry_s)
         self.cursor = keep_trying(
@@ -299,7 +301,7 @@ class Consumer:
         return self.cursor
 
     def _ack_once(self, batch_id: int) -> GroupPosition:
-        """Acknowledge, after asking what became of an acknowledgement that was not answered."""
+        """Acknowledge a batch; if an earlier attempt was not answered, first ask whether it succeeded."""
         lease_state = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
         if lease_state is not None and self._unfinished.moved(batch_id, self.cursor, lease_state):
             return lease_state
@@ -315,27 +317,27 @@ class Consumer:
         except CanalGroupError as error:
             self._unfinished.refuse(batch_id)
             if lease_state is not None and isinstance(error, UnknownBatch):
-                # The server that delivered it says that it is acknowledged: our first attempt came through.
+                # The server that delivered it says that it is acknowledged: our first attempt succeeded.
                 return lease_state
             raise
 
     def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
-        """Return where the sources' binlogs begin or end now, for `offset_range`; its sequence is 0.
+        """Return where the sources' binlogs begin or end now, for `offset_range`; the sequence is 0.
 
         Raises:
-            UsageError: a shard is files, which cannot say.
+            UsageError: a shard reads files, which have no such position.
         """
         return self._patiently(lambda: self._lease.ask_for("locate", GroupPosition.from_json, where=where))
 
     def rollback(self, batch_id: int | None = None) -> int:
-        """Give back a batch and every later one, or all outstanding ones; return how many."""
+        """Roll back a batch and every later one, or all outstanding ones; return how many."""
         count = self._patiently(lambda: self._lease.ask_for("rollback", int, batch_id=batch_id))
         self.rollback_generation += 1
         self._unfinished.forget(batch_id)
         return count
 
     def outstanding(self) -> list[int]:
-        """Return the ids of the delivered and not acknowledged batches, oldest first."""
+        """Return the ids of the batches that are delivered and not acknowledged, oldest first."""
         return self._patiently(
             lambda: self._gateway_client.ask_for("lease_state", _outstanding, client_id=self.client_id)
         )
@@ -345,9 +347,9 @@ class Consumer:
         return self._gateway_client.ask_for("status", fields)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield batches for ever, each outstanding until it is acknowledged.
+        """Yield batches without end, each outstanding until it is acknowledged.
 
-        Goes on by itself after a rollback, and when the server is away for a while.
+        Continues by itself after a rollback, and after the server was unavailable.
         """
         while not self._lease.closed.is_set():
             try:
@@ -371,33 +373,33 @@ class Consumer:
         depth: int = 2,
         timeout: float | None = None,
     ) -> Iterator[tuple[Batch, pa.Table]]:
-        """Yield batches with their rows, while the next ones are on their way already.
+        """Yield batches with their rows, while the next batches are fetched in the background.
 
-        Each batch is outstanding until it is acknowledged. Goes on by itself as iterating a consumer does;
-        what was read ahead and not taken is given back when the iterator is closed.
+        Each batch is outstanding until it is acknowledged. Continues by itself as iterating a consumer does.
+        When the iterator is closed, batches that were prefetched and not taken are rolled back.
 
         Args:
             read: what to read of a batch, such as `lambda batch: batch.table("shop.orders")`; called on
                 threads of its own.
-            batch_size: bound on the rows of a batch; the server has one too.
-            depth: batches that are on their way at once. Their rows are held in memory.
-            timeout: seconds to wait for a batch before the iteration ends; None: for ever.
+            batch_size: limit on the rows of a batch; the server has a limit too.
+            depth: number of batches that are fetched at once. Their rows are held in memory.
+            timeout: seconds to wait for a batch before the iteration ends; None: without limit.
         """
         yield from Prefetch(self, read, batch_size, depth, timeout)
 
     def resubscribe(self) -> bool:
-        """Become the active consumer again; False, and nothing was done, if this one is closed."""
+        """Become the active consumer again; return False and do nothing if this consumer is closed."""
         if self._lease.closed.is_set():
             return False
         self.subscribe()
         return True
 
     def pause(self, seconds: float) -> bool:
-        """Wait so long, or until this consumer is closed; return whether it is open."""
+        """Wait this many seconds, or until this consumer is closed; return whether it is open."""
         return not self._lease.closed.wait(seconds)
 
     def read_rows(self, batch_id: int, **how: Any) -> pa.Table:
-        """Return an outstanding batch's rows; `Batch` is the friendlier way."""
+        """Return the rows of an outstanding batch; prefer the methods of `Batch`."""
         try:
             return self._patiently(
                 lambda: self._gateway_client.rows(
@@ -411,7 +413,7 @@ class Consumer:
     # ---- life ------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the client id; the cursor stays, outstanding batches are the next consumer's."""
+        """Release the client id. The cursor stays; outstanding batches go to the next consumer."""
         try:
             self._lease.close()
         finally:

@@ -1,11 +1,11 @@
-"""Reading ahead: the rows of the next batches are on their way while one batch is worked on.
+"""Prefetch: fetch the rows of the next batches while the consumer processes one batch.
 
 Rules:
 
-1. Batches come in order, each with its rows, and are acknowledged in order by whoever takes them.
-2. What was read ahead is outstanding. A rollback, whoever asked for it, takes it back with what it came
-   behind: it is forgotten here, and comes again.
-3. Whoever stops taking leaves nothing behind: what was read ahead and not taken is given back.
+1. Batches are yielded in order, each with its rows. The caller acknowledges them in that order.
+2. A prefetched batch is outstanding. Any rollback of an earlier batch also rolls back the prefetched ones:
+   they are dropped here and delivered again.
+3. When the caller stops iterating, batches that were prefetched and not taken are rolled back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Numbered(Protocol):
-    """A batch, as far as reading ahead looks at it."""
+    """The part of a batch that prefetching uses."""
 
     batch_id: int
 
@@ -32,35 +32,35 @@ B_co = TypeVar("B_co", bound=Numbered, covariant=True)
 
 
 class Source(Protocol[B_co]):
-    """Where batches come from: a consumer."""
+    """The source of batches: a consumer."""
 
-    #: grows whenever outstanding batches are known to be taken back
+    #: grows whenever outstanding batches are known to be rolled back
     rollback_generation: int
 
     def get_without_ack(self, batch_size: int, timeout: float | None) -> B_co | None:
-        """Return the next batch; None: there is none yet."""
+        """Return the next batch; None if there is none yet."""
 
     def rollback(self, batch_id: int | None = None) -> int:
-        """Give back a batch and every later one."""
+        """Roll back a batch and every later one."""
 
     def resubscribe(self) -> bool:
-        """Become the active consumer again; False: this one is closed."""
+        """Become the active consumer again; return False if this one is closed."""
 
     def pause(self, seconds: float) -> bool:
-        """Wait before another attempt; False: this one is closed."""
+        """Wait before another attempt; return False if this consumer is closed."""
 
 
 class Prefetch(Generic[B, T]):
     """An iterator of batches with their rows; see the module's rules.
 
-    Goes on by itself after a rollback, and when the server is away for a while, as iterating a consumer does.
+    Continues by itself after a rollback, and after the server was unavailable, as iterating a consumer does.
 
     Args:
         source: the consumer.
         read: reads the rows of a batch; called on threads of its own.
-        batch_size: bound on the rows of a batch.
-        depth: batches that are on their way or read and not yet taken, at most.
-        timeout: how long to wait for a batch before the iteration ends, seconds; None: for ever.
+        batch_size: limit on the rows of a batch.
+        depth: limit on the batches that are being fetched, or fetched and not yet taken.
+        timeout: seconds to wait for a batch before the iteration ends; None: without limit.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Prefetch(Generic[B, T]):
         self._rollback_generation = source.rollback_generation
 
     def __iter__(self) -> Iterator[tuple[B, T]]:
-        """Yield batches and their rows until none comes in time, or the consumer is closed."""
+        """Yield batches and their rows until the timeout, or until the consumer is closed."""
         pool = ThreadPoolExecutor(self._depth, thread_name_prefix="prefetch")
         try:
             going_on = True
@@ -101,7 +101,7 @@ class Prefetch(Generic[B, T]):
             self._give_back()
 
     def _fill(self, pool: ThreadPoolExecutor) -> None:
-        """Ask for batches until so many are on their way, waiting only for the first."""
+        """Request batches until `depth` of them are prefetched; wait only for the first."""
         if self._rollback_generation != self._source.rollback_generation:
             self._give_back()
             self._rollback_generation = self._source.rollback_generation
@@ -111,7 +111,7 @@ class Prefetch(Generic[B, T]):
                     self._batch_size, 0.0 if self._waiting else self._timeout
                 )
             except RetryableError:
-                if self._waiting:  # These can be taken meanwhile; so many may be outstanding already.
+                if self._waiting:  # These can be taken in the meantime; the outstanding limit may be reached.
                     return
                 raise
             if batch is None:
@@ -119,16 +119,16 @@ class Prefetch(Generic[B, T]):
             self._waiting.append((batch, pool.submit(self._read, batch)))
 
     def _read_again(self, pool: ThreadPoolExecutor) -> None:
-        """Read once more what could not be read: it is outstanding still, or reading it will say so."""
+        """Read again the rows that could not be read: their batches are outstanding, or reading raises."""
         for place, (batch, rows) in enumerate(self._waiting):
             if rows.done() and rows.exception() is not None:
                 self._waiting[place] = batch, pool.submit(self._read, batch)
 
     def _give_back(self) -> None:
-        """Forget what is waiting, and let it come again, as far as that is not known already."""
+        """Drop the prefetched batches, and roll them back unless the server has already done so."""
         while self._waiting:
             batch, _ = self._waiting.popleft()
-            # Whoever cannot be told knows by itself: our lease ends, or somebody else's has begun.
+            # If the call fails, our lease ends or another consumer's has begun: both roll the batches back.
             with contextlib.suppress(CanalGroupError):
                 self._source.rollback(batch.batch_id)
                 self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Rows of an offset range for workers elsewhere, which read its parts straight from the gateway."""
+"""Rows of an offset range for workers in other processes, which read its parts from the gateway."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from canal_group.gateway.gateway_client import GatewayClient
 from merge.errors import RetryableError, RolledBack, ServerUnavailable, UnknownBatch
 from merge.values.position import GroupPosition
 
-#: how long one look for an offset range that has to be read again lasts, seconds
+#: how long one request for an offset range that has to be planned again waits, seconds
 LOOK_S = 3.0
 
 
 @dataclass
 class RangeRows:
-    """An offset range that is outstanding for a consumer, which keeps it so; travels to workers."""
+    """An outstanding offset range of a consumer, for workers; picklable. The consumer must not close."""
 
     gateway_client: GatewayClient = field(repr=False)
     client_id: str
     #: fencing epoch of the consumer
     epoch: int
-    #: by which the gateway knew the offset range last
+    #: the id that the offset range had last at the gateway
     batch_id: int
     #: the offset range, as JSON texts of its positions
     start: str
     end: str
-    #: which transactions it has in which order, see `Batch.order`
+    #: digest of its transactions and their order, see `Batch.order`
     order: str
-    #: what of the rows is wanted: `format`, and for "typed" `table`, `before`, `columns`, `added`
+    #: what to read of the rows: `format`, and for "typed" `table`, `before`, `columns`, `added`
     wanted: Mapping[str, Any]
-    #: how long a gateway or a shard may be away, seconds
+    #: how long a gateway or a shard may be unavailable, seconds
     retry_s: float
 
     @classmethod
     def of(cls, consumer: Consumer, offset_range: Batch, wanted: Mapping[str, Any]) -> RangeRows:
-        """Return what workers need to read an offset range of a consumer."""
+        """Return what workers need in order to read an offset range of a consumer."""
         return cls(
             consumer.gateway_client,
             consumer.client_id,
@@ -57,13 +57,13 @@ class RangeRows:
     def read(self, index: int, count: int) -> pa.Table:
         """Return the rows of one of `count` contiguous parts, in merged order.
 
-        A gateway or a group that was restarted meanwhile has the same rows under another batch id.
+        A gateway or a group that was restarted in the meantime has the same rows under another batch id.
 
         Raises:
-            FencedError: the client id has another consumer by now.
-            RolledBack: the offset range is done with; or its rows stand in another order by now, and parts
-                that were read before do not fit to this one.
-            RetryableError: no server answered for `retry_s`.
+            FencedError: another consumer took over the client id.
+            RolledBack: the offset range is finished; or the order of its rows has changed, and parts that
+                were read before do not match this one.
+            RetryableError: no server answered within `retry_s`.
         """
         deadline_s = time.monotonic() + self.retry_s
         while True:
@@ -76,7 +76,7 @@ class RangeRows:
                 _pause(error, deadline_s)
 
     def _planned_again(self, deadline_s: float) -> int:
-        """Return the batch id that the offset range has by now."""
+        """Return the batch id that the offset range has now."""
         named = {"client_id": self.client_id, "epoch": self.epoch, "start": self.start, "until": self.end}
         while True:
             try:
@@ -97,9 +97,9 @@ class RangeRows:
                 self._check_order(order)
                 return batch_id
             late = ServerUnavailable(
-                f"What ends at row {GroupPosition.from_json(self.end).sequence} was not there again within"
-                f" {self.retry_s:g} seconds.",
-                hint="Look at `canal-group status`: it names the shard that the group waits for.",
+                f"The offset range that ends at row {GroupPosition.from_json(self.end).sequence} was not"
+                f" available again within {self.retry_s:g} seconds.",
+                hint="Run `canal-group status`: it names the shard that the group waits for.",
                 retry_after_s=0.0,
             )
             _pause(late, deadline_s)
@@ -108,14 +108,14 @@ class RangeRows:
         if order != self.order:
             row = GroupPosition.from_json(self.end).sequence
             raise RolledBack(
-                f"What ends at row {row} stands in another order by now: another server of a source took"
-                " over, which stamped its transactions otherwise.",
-                hint="Read all parts of the offset range again; a query that is started again does so.",
+                f"The order of the offset range that ends at row {row} has changed: another server of a"
+                " source took over, whose commit times differ.",
+                hint="Read all parts of the offset range again; a query does so when it is restarted.",
             )
 
 
 def _planned(value: Mapping[str, Any] | None) -> tuple[str, int] | None:
-    """Return the order and the batch id of an offset range, as the gateway says them."""
+    """Return the order and the batch id of an offset range from the gateway's answer; None if it has none."""
     return None if value is None else (value["order"], int(value["batch_id"]))
 
 

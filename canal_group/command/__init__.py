@@ -1,1 +1,1 @@
-"""Command: the command line, one file a command or a matter that several share."""
+"""The command line: one file for each command, and files that several commands share."""

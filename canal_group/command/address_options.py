@@ -1,4 +1,4 @@
-"""Address options of the command line: which instance a command is about, and how to reach it."""
+"""Address options of the command line: the instance that a command is for, and how to reach it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
-#: the gateway that is asked if none is named
+#: the default gateway
 GATEWAY = "grpc://127.0.0.1:11113"
 
 Destination = Annotated[str, typer.Option("--destination", "-d", help="The logical instance.")]
 Gateway = Annotated[
-    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; several by commas.")
+    str, typer.Option("--gateway", "-g", help="The gateway, grpc://host:port; separate several by commas.")
 ]
 Zookeeper = Annotated[
     str | None,
-    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, to find the active gateway by."),
+    typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port; finds the active gateway."),
 ]
 SharedMemory = Annotated[
     bool,
     typer.Option(
         "--shared-memory/--no-shared-memory",
-        help="Read rows in memory that a gateway on this machine lends; otherwise all come by Arrow Flight.",
+        help="Read rows by shared memory from a gateway on this machine; otherwise by Arrow Flight.",
     ),
 ]

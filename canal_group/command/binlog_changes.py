@@ -1,7 +1,7 @@
-"""Binlog changes: what each transaction of a chunk did, one after the other, as text for a printer.
+"""Binlog changes: the changes of each transaction of a chunk, in order, as text to be printed.
 
-Values are canal's text (`merge.rows.text`). Strings whose charset the file does not say are printed as UTF-8
-where they are, else each byte as the ISO-8859-1 character of its number.
+Values are canal's text (`merge.rows.text`). Strings of unknown charset are printed as UTF-8 if they are
+valid, otherwise as ISO-8859-1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from merge.rows.absent import absent_in
 from merge.rows.text import text
 from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName
 
-#: the operation of a statement that is no definition, and whose rows are in no event
+#: the operation of a statement that is not DDL and whose rows are in no event
 STATEMENT = "STATEMENT"
 
 #: column name -> value as text
@@ -30,7 +30,7 @@ Image = Mapping[str, str | None]
 class Change:
     """A row change or a statement, as printed."""
 
-    #: INSERT, UPDATE or DELETE of a row; canal's name of a definition's kind; STATEMENT
+    #: INSERT, UPDATE or DELETE of a row; canal's name for a kind of DDL; STATEMENT
     op: str
     name: TableName
     before: Image | None = None
@@ -39,7 +39,7 @@ class Change:
 
 
 def transactions(chunk: Chunk) -> Iterator[tuple[Any, list[Change]]]:
-    """Yield each header with its changes in their order."""
+    """Yield each header with its changes, in order."""
     found: dict[int, list[tuple[int, Change]]] = {}
     for table in chunk.tables:
         for header, row, change in _row_changes(table.name, table.rows):

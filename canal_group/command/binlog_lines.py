@@ -1,6 +1,6 @@
-"""Binlog lines: the transactions of binlog files, printed for people or as JSON.
+"""Binlog lines: print the transactions of binlog files for people or as JSON.
 
-A transaction may come in several parts: its header is printed with the first one.
+A transaction may have several parts: its header is printed with the first one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Lines(Protocol):
         """Yield the lines of a transaction, or of a part of one.
 
         Args:
-            chunk: what holds it.
+            chunk: the chunk that holds it.
             header: its record of `merge.values.header.HEADER`.
-            changes: what it did, in order.
+            changes: its changes, in order.
         """
 
 
 class JsonLines:
-    """Prints an object for each change."""
+    """Prints a JSON object for each change."""
 
     def of(self, chunk: Chunk, header: Any, changes: Sequence[Change]) -> Iterator[str]:
         """Yield a line for each change; see `Lines`."""
@@ -55,7 +55,7 @@ class JsonLines:
 class TextLines:
     """Prints a header for each transaction, with the number of its changes, and below it the changes.
 
-    How many changes a transaction of several parts has, is known and printed at its end.
+    If a transaction has several parts, the number of its changes is printed at its end.
     """
 
     def __init__(self) -> None:

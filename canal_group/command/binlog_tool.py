@@ -1,26 +1,28 @@
 """What `canal-group binlog` prints: the transactions, rows and events that binlog files hold.
 
-Two formats. For people: a line for each transaction, below it a line for each row change, and at the end what
-was counted. With --json one object a line for each row change and each statement:
+There are two formats. For people: a line for each transaction, below it a line for each row change, and
+counts at the end. With --json: one object a line, for each row change and each statement:
 
     {"file", "pos", "gtid", "schema", "table", "op", "before": {...}, "after": {...}}
 
-`op` is INSERT, UPDATE or DELETE, `before` and `after` map columns to canal's text values (`merge.rows.text`),
-and an image that there is not is null. A column that an image does not say is not in it, see
-`merge.rows.absent`. `pos` is where the transaction begins, as in every other output of this project. A
-definition has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and `sql` beside.
+`op` is INSERT, UPDATE or DELETE. `before` and `after` map columns to canal's text values (`merge.rows.text`);
+an image that does not exist is null. An image lacks the columns that the event does not have, see
+`merge.rows.absent`. `pos` is where the transaction begins, as in every other output of this project. A DDL
+statement has canal's name of its kind as `op` (CREATE, ALTER, ...), no images, and also `sql`.
 
-Any other statement is there because its rows are in no event, and has STATEMENT as `op`: one that changed
-rows (`binlog_format` STATEMENT or MIXED); a ROLLBACK or a ROLLBACK TO over rows that are in the file, of
-which tables without transactions keep theirs; an XA COMMIT whose rows are in an earlier file. Rows of an XA
-transaction are printed where it commits.
+Any other statement is printed because its rows are in no event, and has STATEMENT as `op`:
 
-On stderr, one sentence each: what a file that is in use ends in, see `file_tail`; zero or impossible dates,
-which are null here, as everywhere in this project; strings with bytes that their charset does not have;
-events that were ignored; XA transactions that are left prepared; a transaction that is printed in part.
+- a statement that changed rows (`binlog_format` STATEMENT or MIXED);
+- a ROLLBACK or ROLLBACK TO after rows that are in the file, because tables without transactions keep theirs;
+- an XA COMMIT whose rows are in an earlier file. Rows of an XA transaction are printed where it commits.
 
-Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them; of events
-inside a transaction payload both are counted, the payload and they.
+One sentence each goes to stderr: on the end of a file that is in use, see `file_tail`; on zero or impossible
+dates, which are null as everywhere in this project; on strings with bytes that are invalid in their charset;
+on events that were ignored; on XA transactions that are left prepared; on a transaction that is printed in
+part.
+
+Columns that a file does not name are called @1, @2 and so on, unless a server is asked for them. Both a
+transaction payload and the events inside it are counted.
 """
 
 from __future__ import annotations
@@ -50,19 +52,20 @@ Write = Callable[[str], object]
 def show(
     paths: list[Path], write: Write, *, note: Write, as_json: bool, lookup: SourceAddress | None = None
 ) -> None:
-    """Print what files hold, in order.
+    """Print the content of files, in order.
 
     Args:
-        paths: binlog or relay-log files; a folder stands for the binlogs in it.
+        paths: binlog or relay-log files; a folder means the binlogs in it.
         write: takes one line.
-        note: takes one sentence on what was not printed, or not as it is.
+        note: takes one sentence about data that was not printed, or was printed differently.
         as_json: whether to print JSON objects.
-        lookup: the server that is asked for what the files do not say of tables; None: nobody is.
+        lookup: the server to ask for table metadata that the files lack; None: no server.
 
     Raises:
         SourceUnavailable, SourceUnfit: that server does not answer; nothing was printed.
         UsageError: a number is missing among a folder's files; nothing was printed.
-        CorruptEvent, UnsupportedEvent, UsageError: see `BinlogFiles`; everything before was printed.
+        CorruptEvent, UnsupportedEvent, UsageError: see `BinlogFiles`; everything before the error was
+            printed.
     """
     files = [file for path in paths for file in (_files_of(path) if path.is_dir() else [path])]
     if lookup is None:
@@ -73,20 +76,20 @@ def show(
 
 
 def server_at(text: str, password: str, ca: Path | None = None) -> SourceAddress:
-    """Return the server that `user@host:port` names; the port may be missing (3306), the host in brackets.
+    """Return the server that `user@host:port` names; the default port is 3306, an IPv6 host is in brackets.
 
     Args:
-        text: names it.
-        password: of the user.
-        ca: authorities that sign its certificate, by which it then has to prove that it is the host; None: no
-            TLS.
+        text: the server's name.
+        password: the user's password.
+        ca: authorities that sign its certificate, which is then verified together with the host name; None:
+            no TLS.
 
     Raises:
-        UsageError: the text names none.
+        UsageError: the text does not name a server.
     """
     match = _SERVER.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} names no server.", hint="Expected user@host:port.")
+        raise UsageError(f"{text!r} does not name a server.", hint="Expected user@host:port.")
     host = match["host"].strip("[]")
     port = int(match["port"] or 3306)
     ssl = None if ca is None else {"ca": str(ca), "verify_cert": True, "verify_identity": True}
@@ -98,7 +101,7 @@ def _files_of(folder: Path) -> list[Path]:
     gap = gap_in(files)
     if gap is not None:
         raise UsageError(
-            f"{folder} lacks what lies between {files[gap - 1].name} and {files[gap].name}.",
+            f"{folder} lacks the files between {files[gap - 1].name} and {files[gap].name}.",
             hint="Put the missing files back, or name the files to print instead of their folder.",
         )
     return files
@@ -135,9 +138,9 @@ def _notes(source: BinlogFiles, unended: str) -> Iterator[str]:
         (losses.zero_dates, "zero or impossible dates are printed as null."),
         (
             losses.invalid_text,
-            "strings have bytes that their charset does not have: each is printed as \ufffd.",
+            "strings have bytes that are invalid in their charset: each is printed as \ufffd.",
         ),
-        (losses.ignored_events, "events of unknown types are ignored, as their server says they may be."),
+        (losses.ignored_events, "events of unknown types are ignored: their server marks them as ignorable."),
         (source.prepared, "XA transactions are left prepared: their rows are printed where they commit."),
     ):
         if count:

@@ -52,7 +52,7 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.
 
 
 def main() -> None:
-    """Run the command line; an error of ours is a sentence and exit status 1 (2 for bad usage)."""
+    """Run the command line; an error of ours prints a sentence and exits with 1 (2 for bad usage)."""
     try:
         app()
     except CanalGroupError as error:
@@ -71,10 +71,10 @@ app.command()(start)
 def check(
     config: Config,
     show_settings: Annotated[
-        bool, typer.Option("--settings", help="Print every setting as it holds, presets included.")
+        bool, typer.Option("--settings", help="Print every setting in effect, presets included.")
     ] = False,
 ) -> None:
-    """Check an instance file and each source's settings and grants; a line each."""
+    """Check an instance file, and the settings and grants of each source; print a line for each check."""
     from actors.parse.files.files_reader import FilesSource, listed
     from actors.parse.server.preflight import preflight
     from actors.shard.wiring import shard_source
@@ -104,21 +104,21 @@ def check(
             continue
         for found in checks:
             failed |= not found.ok
-            advised = "[yellow]mind[/yellow]" if found.fix else "[green]ok[/green]  "
+            advised = "[yellow]warn[/yellow]" if found.fix else "[green]ok[/green]  "
             label = advised if found.ok else "[red]FAIL[/red]"
-            mend = f". Mend it with: {found.fix}" if found.fix else ""
+            mend = f". Fix it with: {found.fix}" if found.fix else ""
             out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
     if failed:
         raise typer.Exit(1)
 
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
-    """Say what an operator should have thought of; return whether the gateway's certificate can be used."""
+    """Print warnings for the operator; return whether the gateway's certificate can be used."""
     from actors.group.wiring import gateway_tls
     from conf.cautions import cautions
 
     for sentence in cautions(settings):
-        out.print(f"[yellow]mind[/yellow]  {config}: {sentence}")
+        out.print(f"[yellow]warn[/yellow]  {config}: {sentence}")
     try:
         gateway_tls(settings)
     except CanalGroupError as error:
@@ -131,13 +131,13 @@ def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bo
 def consume(
     destination: Destination,
     gateway: Gateway = GATEWAY,
-    client_id: Annotated[str, typer.Option("--client", help="Whose cursor to use.")] = "1001",
+    client_id: Annotated[str, typer.Option("--client", help="The client id whose cursor to use.")] = "1001",
     filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
     as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
-    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after so many rows; 0: never.")] = 0,
+    rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after this many rows; 0: never.")] = 0,
     timeout_s: Annotated[
-        float | None, typer.Option("--timeout", min=0, help="Stop when no row came for so many seconds.")
+        float | None, typer.Option("--timeout", min=0, help="Stop after this many seconds without a row.")
     ] = None,
     token_env: TokenEnv = None,
     tls_ca: TlsCa = None,
@@ -152,7 +152,7 @@ def consume(
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
-    Without --ack everything printed comes again, to the next consumer.
+    Without --ack the next consumer receives everything again.
     """
     import canal_group
     from canal_group.command.show import print_lines, print_table
@@ -214,9 +214,9 @@ def status(
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
 ) -> None:
-    """Show shards, who holds the group, outstanding batches, the active server and consumers.
+    """Show shards, which of them holds the group, the active server, consumers and outstanding batches.
 
-    It is laid out for 80 columns; --wide adds sources, acknowledged positions and rings.
+    The layout fits 80 columns; --wide adds sources, acknowledged positions and rings.
     """
     from canal_group.command.status_page import print_status
     from canal_group.gateway.gateway_client import GatewayClient
@@ -233,7 +233,7 @@ def status(
             else:
                 print_status(state, wide=wide)
 
-        # Shown as it is read: a state that is none of ours is the gateway's fault, and said as such.
+        # Printed while it is read, so that an unexpected state is reported as an error of the gateway.
         gateway_client.ask_for("status", show)
 
 
@@ -246,17 +246,17 @@ def binlog(
         bool, typer.Option("--json", help="Print one JSON object a line for each change.")
     ] = False,
     lookup: Annotated[
-        str | None, typer.Option(help="user@host:port to ask for columns that the files do not name.")
+        str | None, typer.Option(help="Server, user@host:port, to ask for column names that the files lack.")
     ] = None,
     password_env: Annotated[
         str | None, typer.Option("--password-env", help="Environment variable with that user's password.")
     ] = None,
     ssl_ca: Annotated[
         Path | None,
-        typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; TLS, or nothing."),
+        typer.Option("--ssl-ca", help="Authorities that sign that server's certificate; requires TLS."),
     ] = None,
 ) -> None:
-    """Print what binlog files hold: transactions, row changes, definitions, and counts."""
+    """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
     from canal_group.command.binlog_tool import server_at, show
     from canal_group.malloc_tuning import tune_malloc
 
@@ -270,21 +270,21 @@ def binlog(
 @app.command()
 def demo(
     shards: Annotated[int, typer.Option(min=1, max=16, help="Database servers.")] = 4,
-    engine: Annotated[Engine, typer.Option(help="Their make; mixed: both, by turns.")] = Engine.MARIADB,
+    engine: Annotated[Engine, typer.Option(help="Their kind; mixed alternates both.")] = Engine.MARIADB,
     transactions: Annotated[
         int | None, typer.Option(min=1, help="Small transactions, over all shards.")
     ] = None,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Bound on the writing, seconds.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed writes the same.")] = 1,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Time limit for writing, seconds.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed writes the same rows.")] = 1,
     files: Annotated[
-        bool, typer.Option("--files", help="Read recorded binlogs: no server is started, and none is needed.")
+        bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
 ) -> None:
-    """Start database servers, write to all of them, read the merged stream, and prove it right.
+    """Start database servers, write to all of them, read the merged stream, and verify it.
 
-    With --files the binlogs of four servers that ship with the package are read: seconds, and nothing to
-    install.
+    With --files the demo reads the binlogs of four servers, which ship with the package. That takes seconds
+    and needs nothing installed.
     """
     from canal_group.demo.options import DemoOptions
     from canal_group.demo.run import run
@@ -309,7 +309,7 @@ def demo(
 def _gateways(
     gateway: str, destination: str, zookeeper: str | None, login: ZooKeeperLogin
 ) -> Iterator[str | Callable[[], Sequence[str]]]:
-    """Give the gateways to ask: the one that is named, or whoever ZooKeeper says is active."""
+    """Yield the gateways to call: the named one, or a function that asks ZooKeeper for the active one."""
     if zookeeper is None:
         yield gateway
         return
@@ -324,13 +324,13 @@ def _gateways(
 
 @contextmanager
 def _quiet_interrupt() -> Iterator[None]:
-    """Let Ctrl-C and a closed pipe end a command without a traceback."""
+    """End a command without a traceback on Ctrl-C or a closed pipe."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        # Python would complain once more when it flushes at exit.
+        # Otherwise Python reports the closed pipe again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

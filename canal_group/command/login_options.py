@@ -1,4 +1,4 @@
-"""Login options of the command line: they name where secrets are, so that no list of processes shows one."""
+"""Login options of the command line: they name where secrets are, so that a process list shows none."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ TokenEnv = Annotated[
 ]
 TlsCa = Annotated[
     Path | None,
-    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; it is reached by TLS."),
+    typer.Option("--tls-ca", help="Authorities that sign the gateway's certificate; enables TLS."),
 ]
 TlsCert = Annotated[
-    Path | None, typer.Option("--tls-cert", help="Our certificate, where the gateway asks for one.")
+    Path | None, typer.Option("--tls-cert", help="Client certificate, if the gateway requires one.")
 ]
 TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="That certificate's key.")]
 ZookeeperAuthEnv = Annotated[
@@ -27,18 +27,16 @@ ZookeeperAuthEnv = Annotated[
 ]
 ZookeeperCa = Annotated[
     Path | None,
-    typer.Option(
-        "--zookeeper-ca", help="Authorities that sign ZooKeeper's certificates; it is reached by TLS."
-    ),
+    typer.Option("--zookeeper-ca", help="Authorities that sign ZooKeeper's certificates; enables TLS."),
 ]
 ZookeeperCert = Annotated[
-    Path | None, typer.Option("--zookeeper-cert", help="Our certificate, where ZooKeeper asks for one.")
+    Path | None, typer.Option("--zookeeper-cert", help="Client certificate, if ZooKeeper requires one.")
 ]
 ZookeeperKey = Annotated[Path | None, typer.Option("--zookeeper-key", help="That certificate's key.")]
 
 
 def secret(variable: str | None, option: str) -> str | None:
-    """Return what an environment variable holds that an option names; None: the option is not given."""
+    """Return the value of the environment variable that an option names; None if the option is not given."""
     if variable is None:
         return None
     value = os.environ.get(variable)
@@ -48,6 +46,6 @@ def secret(variable: str | None, option: str) -> str | None:
 
 
 def zookeeper_login(auth_env: str | None, *files: Path | None) -> ZooKeeperLogin:
-    """Return how to log in at ZooKeeper, as options say: authorities, our certificate, its key."""
+    """Return the ZooKeeper login of the options; `files` are the authorities, our certificate, its key."""
     given = (None if file is None else str(file) for file in files)
     return ZooKeeperLogin.parse(secret(auth_env, "--zookeeper-auth-env"), *given)

@@ -1,4 +1,4 @@
-"""Operator commands: commands that call a running instance, and the options which say where that is."""
+"""Operator commands: commands that call a running instance, and the options that locate it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from canal_group.operator import Operator
 
 
 def operated(run: Callable[..., None]) -> Callable[..., None]:
-    """Return a command for typer that makes the operator which `run` takes first.
+    """Return a typer command that makes the operator, the first argument of `run`.
 
-    Its options are those of `run` and, behind them, where the instance is and who asks.
+    Its options are those of `run`, followed by those for the instance's address and the caller's login.
     """
     where = inspect.signature(_operator, eval_str=True).parameters
     own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]

@@ -1,4 +1,4 @@
-"""`canal-group serve`: the instances of files and folders, until it is told to stop."""
+"""`canal-group serve`: serve the instances of files and folders until a signal stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from conf.folder import Found
     from conf.settings import InstanceSettings
 
-#: how often `serve` looks whether its server is the active one, seconds
+#: interval at which `serve` checks whether its server is the active one, seconds
 ROLE_EVERY_S = 0.2
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
@@ -37,13 +37,14 @@ def serve(
         typer.Option(help="A running Ray cluster to use: auto, or host:port. Overrides ray.address."),
     ] = None,
     scan_s: Annotated[
-        float, typer.Option("--scan", min=0.1, help="Seconds between two looks at the files.")
+        float, typer.Option("--scan", min=0.1, help="Seconds between two scans of the files.")
     ] = 5.0,
 ) -> None:
-    """Serve instances until SIGTERM or Ctrl-C, saying when each becomes active, stands by or is stopped.
+    """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
 
-    Shards that a file gains or loses join and leave while its instance runs; any other change restarts it.
-    In a folder, files that come and go start and stop theirs. A broken file is named, and changes nothing.
+    A shard that is added to a file joins its running instance, and one that is removed leaves it; any other
+    change restarts the instance. In a folder, a new file starts an instance, and a removed file stops its
+    instance. A broken file is reported and changes nothing.
     """
     from actors.driver.server import Server
     from conf.folder import Found
@@ -60,7 +61,8 @@ def serve(
                 found = files.look(found)
                 server.follow(found)
                 scan_at_s = time.monotonic() + scan_s
-            # Ray installs handlers of its own when it starts, with the first instance: ours come after.
+            # Ray installs its own handlers when it starts with the first instance: ours must be set after
+            # that.
             signal.signal(signal.SIGTERM, lambda *_: stop.set())
             signal.signal(signal.SIGINT, lambda *_: stop.set())
             server.tell_roles()
@@ -76,11 +78,11 @@ class _Files:
 
         self._address = address
         self._folders = [path for path in paths if path.is_dir()]
-        #: files that were named one by one, as they were at the start: they had to be right then
+        #: files that were named one by one, with their settings at the start, where they had to be valid
         self.fixed = {path: self._placed(load_instance(path)) for path in paths if not path.is_dir()}
 
     def look(self, last: Found) -> Found:
-        """Return what all files say now; while a folder cannot be read, what they said before."""
+        """Return the current settings of all files; while a folder cannot be read, the previous ones."""
         from conf.folder import Found, read_file, read_folder
 
         found = Found()

@@ -14,25 +14,25 @@ from merge.errors import ConfigError
 from merge.values.position import Position
 
 app = typer.Typer(
-    no_args_is_help=True, help="Say which shards a running instance has, and which of them it waits for."
+    no_args_is_help=True, help="Change which shards a running instance has, and which of them it waits for."
 )
 
 Shard = Annotated[str, typer.Argument(help="The shard's name.", show_default=False)]
-Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it has come about.")]
+Wait = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until it is done.")]
 
 
 @app.command()
 @operated
 def hold(operator: Operator, shard: Shard) -> None:
-    """Wait for a shard that brings nothing, whatever the settings say."""
+    """Let the group wait for a shard that is silent, whatever the settings say."""
     operator.hold(shard)
-    typer.echo(f"{shard} holds the group whenever it brings nothing, until `shard resume {shard}`")
+    typer.echo(f"{shard} holds the group whenever it is silent, until `shard resume {shard}`")
 
 
 @app.command()
 @operated
 def skip(operator: Operator, shard: Shard) -> None:
-    """Go on without a shard; what it brings meanwhile is flagged late."""
+    """Let the group go on without a shard; its rows may then be flagged late."""
     operator.skip(shard)
     typer.echo(f"the group goes on without {shard}, whose rows may be late, until `shard resume {shard}`")
 
@@ -40,10 +40,10 @@ def skip(operator: Operator, shard: Shard) -> None:
 @app.command()
 @operated
 def resume(operator: Operator, shard: Shard) -> None:
-    """Treat a shard as the settings say again."""
+    """Apply the settings to a shard again, after `hold` or `skip`."""
     state = operator.resume(shard)
-    far = ", and counts again when it has caught up" if state["skipped"] else ""
-    typer.echo(f"{shard} is treated as the settings say{far}")
+    far = "; the group waits for it again once it has caught up" if state["skipped"] else ""
+    typer.echo(f"the settings apply to {shard} again{far}")
 
 
 @app.command()
@@ -58,15 +58,15 @@ def add(
     ] = None,
     wait_s: Wait = 30.0,
 ) -> None:
-    """Let one more shard join the stream that goes on."""
+    """Add a shard to a running instance, whose stream continues."""
     definition, position = _definition(config, shard, start)
     operator.add(definition, position)
     if not operator.joined(shard, wait_s):
         typer.echo(
-            f"{shard} is to join; `canal-group status -d {operator.destination}` says when it has, or why not"
+            f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does"
         )
         raise typer.Exit(1)
-    typer.echo(f"{shard} has joined; let the instance file of every server have it, behind the others")
+    typer.echo(f"{shard} has joined; add it to the instance file of every server, after the other shards")
 
 
 @app.command()
@@ -77,7 +77,7 @@ def remove(
     now: Annotated[bool, typer.Option("--now", help="Drop what is not acknowledged.")] = False,
     wait_s: Wait = 30.0,
 ) -> None:
-    """Let a shard leave when all that it has committed is acknowledged, or at once."""
+    """Remove a shard when everything that it has committed is acknowledged, or at once."""
     state = operator.remove(shard, now=now)
     if now:
         at = ", ".join(f"client {client} at {place}" for client, place in state["left_at"].items())
@@ -86,14 +86,14 @@ def remove(
             f"{shard} has left: {at or 'no client had a cursor'}; {rows} rows that were read are dropped"
         )
     elif operator.left(shard, wait_s):
-        typer.echo(f"{shard} has left; take it out of the instance file of every server")
+        typer.echo(f"{shard} has left; remove it from the instance file of every server")
     else:
         typer.echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
         raise typer.Exit(1)
 
 
 def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:
-    """Return a shard as an instance file defines it, without its secrets, and where it begins."""
+    """Return a shard as an instance file defines it, without its secrets, and its start position."""
     from conf.load import load_instance
 
     settings = load_instance(config, secrets=())  # the server reads them

@@ -1,4 +1,4 @@
-"""What the command line prints of changes: JSON lines, or a table."""
+"""Print changes on the command line: as JSON lines or as a table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The status page: an instance's state for people, for 80 columns or as wide as it is.
+"""The status page: an instance's state for people, in 80 columns or without a limit.
 
-In 80 columns a shard has its state, lag, frontier and position, and below them what else an operator has to
-know of it. Where a name or a position is too long for a table, these stand below the shard's name. Nothing is
-ever cut: what is too long goes on in the next line. The wide page has all there is, a shard in one line.
+In 80 columns a shard has its state, lag, frontier and position, and below them notes for the operator. If a
+name or a position is too long for a table, these are printed below the shard's name. Nothing is cut: long
+text continues on the next line. The wide page has every column, with one line for each shard.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _INDENT = 2
 
 
 class _Shard(NamedTuple):
-    """A shard as the page has it, all of it text."""
+    """A shard's fields as text."""
 
     name: str
     source: str
-    #: what its reader does
+    #: what its reader is doing
     state: str
-    #: what it is to the group, and what is out of the ordinary
+    #: its role in the group, and anything unusual
     notes: str
     position: str
     acked: str
@@ -42,7 +42,7 @@ def print_status(state: dict[str, Any], *, wide: bool = False) -> None:
 
     Args:
         state: as a gateway answers.
-        wide: whether all columns are printed, on lines as long as they are.
+        wide: whether to print all columns, on lines of any length.
     """
     out = Console(highlight=False, markup=False, emoji=False, soft_wrap=wide)
     group = state["group"]
@@ -82,15 +82,15 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
 def _why_not_served(group: dict[str, Any]) -> str:
     if group.get("stopped"):
         return f"not served: {group['stopped']}"
-    elsewhere = f"; {group['active_server']} is" if group.get("active_server") else ""
-    return f"not active at this server{elsewhere}. {group.get('error', '')}".rstrip()
+    elsewhere = f"; {group['active_server']} is active" if group.get("active_server") else ""
+    return f"not active on this server{elsewhere}. {group.get('error', '')}".rstrip()
 
 
 def _print_client(out: Console, client: dict[str, Any]) -> None:
     outstanding = ", ".join(f"{batch['batch_id']} ({batch['rows']} rows)" for batch in client["outstanding"])
     said = (
         f"  consumer {client['holder'] or 'none'}"
-        f"{', dropped: it was away too long' if client.get('dropped') else ''}"
+        f"{', dropped: it was inactive for too long' if client.get('dropped') else ''}"
         f"{', set aside: ' + client['error'] if client.get('error') else ''}"
         f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
     )
@@ -145,7 +145,7 @@ def _print_below(out: Console, line: str, style: str = "") -> None:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines, their columns below each other."""
+    """Return rows as lines with aligned columns."""
     widths = [max(map(cell_len, column)) + _GAP for column in zip(*rows, strict=True)]
     return [
         "".join(
@@ -159,9 +159,9 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
     """Return a shard's line.
 
     Args:
-        shard: as the shard tells of itself.
-        merged: as its group tells of it; empty: it does not.
-        now_us: microseconds of the gateway's clock.
+        shard: the state that the shard reports.
+        merged: the state that its group reports; empty if it reports none.
+        now_us: time of the gateway's clock, microseconds.
     """
     frontier_us, ring = merged.get("frontier_us"), shard.get("ring")
     return _Shard(
@@ -179,7 +179,7 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
 
 
 def _notes(merged: dict[str, Any]) -> str:
-    """Return what a shard is to the group, whether the group waits for it, and what came at a wrong time."""
+    """Return a shard's role, whether the group waits for it, and counts of mistimed transactions."""
     words = []
     if merged.get("role", "member") != "member":
         words.append(merged["role"])
@@ -188,7 +188,7 @@ def _notes(merged: dict[str, Any]) -> str:
     elif merged.get("skipped"):
         words.append("skipped")
     if merged.get("policy"):
-        words.append(f"{merged['policy']} given {merged['policy_since_s']:.0f} s ago")
+        words.append(f"{merged['policy']} set {merged['policy_since_s']:.0f} s ago")
     if merged.get("late"):
         words.append(f"late: {merged['late']} ({merged['late_rows']} rows)")
     if merged.get("future"):

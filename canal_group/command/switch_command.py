@@ -1,4 +1,4 @@
-"""`canal-group stop` and `start`: a destination is taken out of service, on all servers, and back."""
+"""`canal-group stop` and `start`: take a destination out of service on all servers, and put it back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Config = Annotated[
 Hosts = Annotated[
     str | None, typer.Option("--zookeeper", "-z", help="ZooKeeper's host:port,host:port, instead of a file.")
 ]
-Prefix = Annotated[str, typer.Option(help="With --zookeeper: where canal's tree hangs.")]
+Prefix = Annotated[str, typer.Option(help="With --zookeeper: the path of canal's tree.")]
 
 
 def stop(
@@ -44,7 +44,7 @@ def stop(
     zookeeper_ca: ZookeeperCa = None,
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
-    reason: Annotated[str, typer.Option(help="Why, for whoever looks at the status.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason; `status` shows it.")] = "",
     wait_s: Annotated[
         float, typer.Option("--wait", min=0, help="Seconds to wait until it is out of service.")
     ] = 30.0,
@@ -85,12 +85,12 @@ def _switch(
     from conf.secret import Owner
 
     if (config is None) == (zookeeper is None):
-        raise ConfigError("Say where the destination is coordinated: either --config or --zookeeper.")
+        raise ConfigError("Pass either --config or --zookeeper: where the destination is coordinated.")
     if config is None:
         assert zookeeper is not None
         return ZooKeeperSwitch(zookeeper, destination, prefix, login)
-    # The mark is in the tree: who can log in there needs no password of a source, and no client's token.
+    # The mark is in ZooKeeper or a folder: setting it needs no password of a source and no client's token.
     settings = load_instance(config, secrets={Owner.COORDINATION})
     if settings.destination != destination:
-        raise ConfigError(f"{config} is of {settings.destination}, not of {destination}.")
+        raise ConfigError(f"{config} is the instance file of {settings.destination}, not of {destination}.")
     return wiring.switch(settings)

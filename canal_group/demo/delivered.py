@@ -1,11 +1,10 @@
-"""Deliveries: everything a consumer got, in the order it came, in the form the proof works on.
+"""Deliveries: everything that a consumer received, in order, in the form that the verification uses.
 
-An image, a map from column to text, becomes one string: `column=value` cells, in the table's order, parted
-by `CELL_END`; a NULL is `NULL`, a character that no value of the demo is. A row's identity is `(shard, file,
-pos, row)`: what is delivered again has it again.
+An image, a map from column to text, becomes one string: `column=value` cells in the table's order, separated
+by `CELL_END`. A NULL is `NULL`, a character that no value of the demo has. A row's identity is `(shard, file,
+pos, row)`; a row that is delivered again has the same identity.
 
-A *run* is what came between two moments at which something was taken back: within a run the stream only goes
-forward.
+A *run* is what was delivered between two rollbacks: within a run the stream only goes forward.
 """
 
 from __future__ import annotations

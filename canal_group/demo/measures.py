@@ -1,4 +1,4 @@
-"""Measures: how long a row takes to the consumer, and how many come in a second.
+"""Measures: the latency of rows to the consumer, and the throughput.
 
 Latency is the time from just before an INSERT is sent to the arrival of its row: it holds the statement, the
 commit, the way through the pipeline and the consumer's fetch. The times are the client's own on both ends,

@@ -1,8 +1,8 @@
-"""The proof: what a consumer got, held against what the writers did and what the servers hold.
+"""Verification: compare what a consumer received with what the writers did and what the servers hold.
 
-The stream to judge is the first occurrence of each `(shard, file, pos, row)` in the order of delivery: what
-an at-least-once consumer keeps. Besides, every delivery counts: also what was given back later must have come
-whole and in order.
+The stream to verify is the first occurrence of each `(shard, file, pos, row)` in the order of delivery: what
+an at-least-once consumer keeps. Every delivery is checked too: even rows that were rolled back later must
+have been delivered completely and in order.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def prove(delivered: Delivered, records: Sequence[Record], servers: Rows) -> Fin
         tables_equal=not differences,
         words=(
             *_some(backwards),
-            *_some(f"{transaction} does not stand together." for transaction in sorted(split)),
-            *_some(f"{place} came twice." for place in twice),
-            *_some(_counted(missing, "written, but did not come")),
+            *_some(f"{transaction} is not contiguous." for transaction in sorted(split)),
+            *_some(f"{place} was delivered twice." for place in twice),
+            *_some(_counted(missing, "written, but not delivered")),
             *_some(_counted(unwritten, "more than was written")),
             *_some(differences),
         ),
@@ -91,7 +91,7 @@ def _backwards(stream: pa.Table) -> Iterator[str]:
     key_us, seq = _ints(stream, "key_us"), _ints(stream, "seq")
     same_run = np.diff(_ints(stream, "run")) == 0
     for index in np.flatnonzero(same_run & (np.diff(key_us) < 0)).tolist():
-        yield f"{_place(stream, index + 1)}: the key goes back from {key_us[index]} to {key_us[index + 1]}."
+        yield f"{_place(stream, index + 1)}: the key decreases from {key_us[index]} to {key_us[index + 1]}."
     wrong = same_run & (np.diff(key_us) >= 0) & (np.diff(seq) <= 0)
     for index in np.flatnonzero(wrong).tolist():
         yield f"{_place(stream, index + 1)}: the number goes from {seq[index]} to {seq[index + 1]}."
@@ -107,7 +107,7 @@ def _backwards_of_shards(accepted: pa.Table) -> Iterator[str]:
         rows = np.diff(_ints(own, "row"))
         backwards = (step[0] < 0) | ((step[0] == 0) & ((step[1] < 0) | ((step[1] == 0) & (rows <= 0))))
         for index in np.flatnonzero(backwards).tolist():
-            yield f"{_place(own, index + 1)}: stands behind {_place(own, index)}."
+            yield f"{_place(own, index + 1)}: comes after {_place(own, index)}."
 
 
 def _split(stream: pa.Table, run: _Ints) -> set[str]:

@@ -1,7 +1,7 @@
-"""Reading: the demo's consumer. It gets, acknowledges, and now and then gives back what it got.
+"""Reading: the demo's consumer. It gets and acknowledges batches, and sometimes rolls them back.
 
-What it does when is drawn from the seed: mostly it acknowledges what it got at once; sometimes it leaves a
-few batches outstanding first; sometimes it gives back all of them, or one and every later one.
+Its actions are drawn from the seed. Mostly it acknowledges a batch at once. Sometimes it first leaves a few
+batches outstanding, and sometimes it rolls back all of them, or one and every later one.
 """
 
 from __future__ import annotations

@@ -52,13 +52,13 @@ class Replica:
 
     def _put(self, shard: str, table: str, key: str, after: str | None) -> None:
         if (table, key) in self.rows:
-            self.differences.append(f"{table} {_words(key)}: {shard} brings the row though it is there.")
+            self.differences.append(f"{table} {_words(key)}: {shard} inserts a row that exists.")
         self.rows[table, key] = shard, after or ""
 
     def _remove(self, shard: str, table: str, key: str, before: str | None, op: str) -> None:
         found = self.rows.pop((table, key), None)
         if found is None:
-            self.differences.append(f"{table} {_words(key)}: {op} by {shard} of a row that is not there.")
+            self.differences.append(f"{table} {_words(key)}: {op} by {shard} of a row that does not exist.")
         elif found != (shard, before):
             was = _first_difference(found[1], before or "") if found[0] == shard else f"it is of {found[0]}"
             self.differences.append(f"{table} {_words(key)}: {op} by {shard} of another row: {was}.")
@@ -104,12 +104,12 @@ def compare(replica: Rows, servers: Rows) -> Iterator[str]:
     for (table, key), (shard, image) in servers.items():
         mine = replica.get((table, key))
         if mine is None:
-            yield f"{table} {_words(key)}: {shard} has the row, the stream did not bring it."
+            yield f"{table} {_words(key)}: {shard} has the row, the stream did not deliver it."
         elif mine != (shard, image):
             yield f"{table} {_words(key)}: {_first_difference(mine[1], image)} on {shard}."
     for (table, key), (shard, _) in replica.items():
         if (table, key) not in servers:
-            yield f"{table} {_words(key)}: the stream brought the row of {shard}, which does not have it."
+            yield f"{table} {_words(key)}: the stream delivered the row of {shard}, which does not have it."
 
 
 def _key_in(image: str | None, like: str) -> str:

@@ -105,7 +105,7 @@ def _run(
     _read(reading, records, writers)
     progress.unwatch()
 
-    progress.phase("proving it")
+    progress.phase("verifying the stream")
     findings = prove(reading.delivered, records, read_tables(servers, [record.shard for record in records]))
     gentle_until_us = min(writer.gentle_until_us for writer in writers)
     return _report(reading, findings, len(servers), gentle_until_us, gentle_until_us), findings
@@ -127,7 +127,7 @@ def _run_recorded(
     _read(reading, records, ())
     progress.unwatch()
 
-    progress.phase("proving it")
+    progress.phase("verifying the stream")
     rows = {name: row for each in recorded for name, row in each.rows.items()}
     findings = prove(reading.delivered, records, rows)
     return _report(reading, findings, len(recorded), began_us, 0), findings

@@ -1,1 +1,1 @@
-"""Gateway: the way to one, from its address over TLS to the calls of consumers and operators."""
+"""The client side of a gateway: addresses, TLS, and the calls of consumers and operators."""

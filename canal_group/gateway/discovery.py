@@ -1,8 +1,8 @@
-"""What a consumer does in ZooKeeper: find the active gateway, and keep its client id's running node.
+"""A consumer's use of ZooKeeper: find the active gateway, and keep the running node of its client id.
 
-The tree is canal's (`canal_group.zookeeper.tree`). kazoo is imported here only, and this module only by who
-passes `zookeeper=` to `connect`: a consumer that knows its gateway's address needs neither. It cannot be
-`actors.coordination`, which a consumer's import must not bring in.
+The tree is canal's (`canal_group.zookeeper.tree`). Only this module imports kazoo, and it is imported only if
+`zookeeper=` is passed to `connect`: a consumer that knows its gateway's address needs neither. It does not
+use `actors.coordination`, which a consumer must not import.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
 
-#: kazoo writes every request at level DEBUG, passwords included
+#: kazoo logs every request at level DEBUG, passwords included
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.INFO)
 
-#: seconds of silence after which ZooKeeper gives our node to the next consumer
+#: seconds of silence after which ZooKeeper removes our node, so that the next consumer can take over
 SESSION_TIMEOUT_S = 10.0
-#: seconds that one question may take
+#: timeout of one request, seconds
 _CALL_TIMEOUT_S = 10.0
-#: seconds that the first connection may take
+#: timeout of the first connection, seconds
 _CONNECT_TIMEOUT_S = 5.0
 
 
@@ -46,14 +46,14 @@ class Directory:
     """A consumer's session in ZooKeeper. Safe to use from several threads.
 
     Args:
-        hosts: "host:port,host:port", optionally with a chroot behind.
+        hosts: "host:port,host:port", optionally followed by a chroot.
         destination: the logical instance to read.
-        prefix: where canal's tree hangs.
+        prefix: path of canal's tree.
         session_timeout_s: seconds of silence after which the next consumer may take the client id.
-        login: who we are to ZooKeeper; the same user as the servers', where they have one.
+        login: our login at ZooKeeper; the same user as the servers', if they have one.
 
     Raises:
-        ConfigError: hosts, destination or prefix cannot be.
+        ConfigError: hosts, destination or prefix is invalid.
     """
 
     def __init__(
@@ -80,15 +80,17 @@ class Directory:
                 **login.client_options(),
             )
         except (ConfigurationError, ValueError) as error:
-            raise ConfigError(f"{hosts!r} are no ZooKeeper hosts ({error}).") from error
+            raise ConfigError(
+                f"{hosts!r} is not a list of ZooKeeper hosts ({error}).", hint="Expected host:port,host:port."
+            ) from error
         self._started = False
 
     def gateways(self) -> list[str]:
-        """Return the active server's gateway, or all that campaign while there is none; "grpc://host:port".
+        """Return the active server's gateway, or all candidates' if none is active; "grpc://host:port".
 
         Raises:
             CoordinatorUnavailable: ZooKeeper does not answer.
-            ServerUnavailable: what it names is no address; nothing is opened.
+            ServerUnavailable: a registered gateway is not a valid address; no connection is opened.
         """
         found = self._read(self._tree.running)
         address = _address(found) if found is not None else ""
@@ -104,12 +106,12 @@ class Directory:
         """Take the client id's running node, or keep it if it is ours.
 
         Returns:
-            Our session, as the server wants to know it.
+            Our session id in hexadecimal, as the server expects it.
 
         Raises:
-            ConsumerActive: somebody else holds it.
+            ConsumerActive: another consumer holds it.
             CoordinatorUnavailable: ZooKeeper does not answer; taking it again is harmless.
-            UsageError: `client_id` cannot be one.
+            UsageError: `client_id` is not a valid client id.
         """
         path = self._tree.client_running(client_id)
         number = int(client_id) if client_id.isdecimal() else client_id
@@ -122,11 +124,11 @@ class Directory:
             self._check_ours(client_id, path)
         identity = self._client.client_id
         if identity is None:
-            raise self._unavailable("has just ended our session")
+            raise self._unavailable("has just ended this session")
         return hex(identity[0])
 
     def let_go(self, client_id: str) -> None:
-        """Give the running node to whoever waits for it, if it is ours."""
+        """Delete the running node if it is ours, so that a waiting consumer can take it."""
         if not self._client.connected:
             return  # It goes with our session.
         path = self._tree.client_running(client_id)
@@ -137,7 +139,7 @@ class Directory:
             pass  # It goes with our session.
 
     def close(self) -> None:
-        """End the session: the running node goes with it."""
+        """End the session, which removes the running node."""
         self._client.stop()
         self._client.close()
 
@@ -146,8 +148,8 @@ class Directory:
     def _gateway(self, address: str) -> str:
         if not is_place(address):
             raise ServerUnavailable(
-                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is no host:port.",
-                hint="Look at who may write to ZooKeeper (coordination.user), and at gateway.advertise.",
+                f"ZooKeeper at {self._hosts} names {address!r} as a gateway, which is not host:port.",
+                hint="Check who may write to ZooKeeper (coordination.user), and check gateway.advertise.",
                 retry_after_s=0.5,
             )
         return f"grpc://{address}"
@@ -164,7 +166,7 @@ class Directory:
         name = _address(self._read(path) or b"") or "another consumer"
         raise ConsumerActive(
             f"Client {client_id} is held by {name}.",
-            hint="Wait until it goes or its session ends, or use another client id.",
+            hint="Wait until it is closed or its session ends, or use another client id.",
             holder=name,
             retry_after_s=0.3,
         )
@@ -186,7 +188,7 @@ class Directory:
                 self._client.start(timeout=_CONNECT_TIMEOUT_S)
                 self._started = True
             if not self._client.connected:
-                # kazoo would queue it, to run whenever the connection comes back.
+                # kazoo would queue the request until the connection is back.
                 raise self._unavailable("is not connected")
             return ask().get(timeout=_CALL_TIMEOUT_S)
 
@@ -196,7 +198,7 @@ class Directory:
             yield
         except (NoAuthError, AuthFailedError) as error:
             raise ConfigError(
-                f"ZooKeeper at {self._hosts} refuses us access.",
+                f"ZooKeeper at {self._hosts} refuses access.",
                 hint="Pass zookeeper_auth: the servers' coordination.user and its password.",
             ) from error
         except (NoNodeError, NodeExistsError):
@@ -205,11 +207,11 @@ class Directory:
             raise self._unavailable(f"did not answer ({type(error).__name__})") from error
 
     def _unavailable(self, what: str) -> CoordinatorUnavailable:
-        return CoordinatorUnavailable(f"ZooKeeper at {self._hosts}: {what}.", retry_after_s=0.5)
+        return CoordinatorUnavailable(f"ZooKeeper at {self._hosts} {what}.", retry_after_s=0.5)
 
 
 def _address(state: bytes) -> str:
-    """Return the address in a running node."""
+    """Return the address in a running node; empty if it has none."""
     try:
         return str(json.loads(state)["address"])
     except (KeyError, RecursionError, TypeError, ValueError):

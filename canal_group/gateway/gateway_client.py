@@ -1,4 +1,4 @@
-"""The consumer's end of the gateways' Flight protocol: requests, streams, errors, and whom to ask."""
+"""The client of the gateways' Flight protocol: requests, streams, errors, and the choice of the gateway."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from merge.errors import (
     error_from_json,
 )
 
-#: what a call may take beyond the time that the gateway was asked to wait, seconds; the gateway itself waits
-#: for 10 at most, so that a longer silence is a gateway that was paused or cut off
+#: timeout of a call beyond the time that the gateway was asked to wait, seconds. The gateway itself waits 10
+#: at most: after a longer silence it was paused or cut off
 CALL_TIMEOUT_S = 15.0
-#: what reading a batch's rows may take, seconds
+#: timeout of reading a batch's rows, seconds
 ROWS_TIMEOUT_S = 60.0
-#: gRPC would wait up to two minutes between two attempts to connect to a gateway that is back
+#: by default gRPC waits up to two minutes between two attempts to reconnect to a gateway
 _RECONNECT_MAX_MS = 1_000
-#: what Flight and Arrow raise of what they receive; a stream that is cut off is an OSError
+#: errors that Flight and Arrow raise for a failed call; a stream that is cut off is an OSError
 _FAILED = (flight.FlightError, pa.ArrowException, OSError)
-#: what reading an answer raises that is not what we expect
+#: errors that reading an unexpected answer raises
 _ODD = (
     ArithmeticError,
     AttributeError,
@@ -52,32 +52,32 @@ T = TypeVar("T")
 
 
 def fields(value: Any) -> dict[str, Any]:
-    """Return an answer's value, which is a JSON object.
+    """Return an answer's value, which must be a JSON object.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not a JSON object.
     """
     if not isinstance(value, dict):
-        raise TypeError(f"a {type(value).__name__} is no object")
+        raise TypeError(f"expected a JSON object, not a {type(value).__name__}")
     return value
 
 
 class GatewayClient:
-    """A connection to one destination's active gateway. Safe to use from several threads, and to pickle.
+    """A connection to the active gateway of one destination. Thread-safe and picklable.
 
-    A call is made once. Where it meets no active server, the door turns to the next gateway, and the next
-    call goes there.
+    A call is made once. If it reaches no active server, the client switches to the next gateway for the next
+    call.
 
     Args:
-        uri: "grpc://host:port" or "grpc+tls://host:port", several parted by commas, or what returns them (the
-            active one first).
-        destination: what the gateways serve.
-        token: that they know us by, or what returns it for an address; None: none.
-        tls: whom we trust, and who we are.
-        shared_memory: whether rows of a gateway on this machine may be read in memory that it lends us.
+        uri: "grpc://host:port" or "grpc+tls://host:port", several separated by commas, or a function that
+            returns them (the active one first).
+        destination: the destination that the gateways serve.
+        token: authenticates us, or a function that returns the token for an address; None: no token.
+        tls: the authorities that we trust, and our certificate.
+        shared_memory: whether rows of a gateway on this machine may be read by shared memory.
 
     Raises:
-        ConfigError: an address cannot be, or a file cannot be read.
+        ConfigError: an address is invalid, or a file cannot be read.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GatewayClient:
     ) -> None:
         self._shared_memory = shared_memory
         self._tls, self._tls_options = tls, tls.client_options()
-        #: gateways that have answered: theirs is no mistake in the settings
+        #: gateways that have answered: their failures are not caused by our settings
         self._answered: set[str] = set()
         fixed = split_uris(uri) if isinstance(uri, str) else []
         self._find: Callable[[], Sequence[str]] = (lambda: fixed) if isinstance(uri, str) else uri
@@ -105,33 +105,33 @@ class GatewayClient:
         if isinstance(token, str) and not is_header_text(token):
             raise ConfigError(
                 "The token cannot be sent: it has characters other than printable ASCII, or space around it.",
-                hint="A line end of its file, perhaps.",
+                hint="Remove them. The token may end in the line end of the file that it was read from.",
             )
         self._token = token
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a copy in another process is made of: it connects there, to the gateways known now."""
+        """Return how to make a copy in another process, which connects to the gateways that are known now."""
         known = ",".join([self._where(), *(uri for uri in self._find() if uri != self._uri)])
         gateway_client = partial(GatewayClient, shared_memory=self._shared_memory)
         return gateway_client, (known, self._destination, self._token, self._tls)
 
     def ask(self, request: str, *, wait_s: float = 0.0, **body: Any) -> Any:
-        """Send a request and return its answer as it came; see `ask_for`."""
+        """Send a request and return its answer unchanged; see `ask_for`."""
         return self.ask_for(request, _as_it_is, wait_s=wait_s, **body)
 
     def ask_for(self, request: str, read: Callable[[Any], T], /, *, wait_s: float = 0.0, **body: Any) -> T:
-        """Send a request and return what is read from its answer.
+        """Send a request and return what `read` makes of its answer.
 
         Args:
             request: its name.
-            read: makes of the answer's value what is returned. What it raises because the value is not what
-                it expects is a gateway that is not understood: the next call goes to the next one.
-            wait_s: how long the gateway may take beyond the usual.
+            read: converts the answer's value. If it fails because the value is not as expected, the gateway
+                counts as unavailable, and the next call goes to the next one.
+            wait_s: how long the gateway may take beyond the usual timeout, seconds.
             body: the request's fields.
 
         Raises:
-            CanalGroupError: the gateway's refusal, or ServerUnavailable if there is no answer, or none that
-                is understood: then it is unknown whether the request was heard.
+            CanalGroupError: the gateway's error, or ServerUnavailable if there is no answer, or no readable
+                one: then it is unknown whether the gateway processed the request.
         """
         return self._ask(self._where(), request, read, wait_s, body)
 
@@ -154,7 +154,7 @@ class GatewayClient:
         raise self._failed(uri, refusal)
 
     def rows(self, **ticket: Any) -> pa.Table:
-        """Return the rows that a ticket names.
+        """Return the rows of a ticket.
 
         Raises:
             CanalGroupError: as `ask`.
@@ -183,35 +183,35 @@ class GatewayClient:
     # ---- inside
 
     def _where(self) -> str:
-        """Return the gateway to ask."""
+        """Return the address of the gateway to call."""
         if not self._uri:
             self._move_on(self._uri)
         if not self._uri:
             raise ServerUnavailable(
-                f"No server of {self._destination} is known to ZooKeeper.",
-                hint="Start one, or check the destination's name.",
+                f"No server of {self._destination} is registered in ZooKeeper.",
+                hint="Start a server, or check the destination's name.",
                 retry_after_s=0.5,
             )
         return self._uri
 
     def _failed(self, uri: str, error: CanalGroupError) -> CanalGroupError:
-        """Turn to the next gateway if it was the server that failed; return the error."""
+        """Switch to the next gateway if the server failed; return the error."""
         if isinstance(error, ServerUnavailable):
             with self._lock:
                 near = self._near.pop(uri, None)
             if near is not None:
                 near.close()
-            # Is ZooKeeper away, too, the same gateway is asked again.
+            # If ZooKeeper is unavailable too, the same gateway is called again.
             with contextlib.suppress(RetryableError):
                 self._move_on(uri)
         return error
 
     def _mistaken(self, uri: str) -> ConfigError | None:
-        """Return what is wrong with our settings, where a gateway that never answered says so."""
+        """Return what is wrong with our TLS settings, if a gateway has never answered; else None."""
         return None if uri in self._answered else self._tls.refusal(self._tls.uri(uri))
 
     def _move_on(self, away_from: str) -> None:
-        """Choose the next gateway after one that failed, unless another thread has done so."""
+        """Switch to the gateway after the one that failed, unless another thread has done so."""
         known = list(self._find())
         with self._lock:
             if self._uri == away_from and known:
@@ -250,19 +250,19 @@ def _as_it_is(value: Any) -> Any:
 
 def _not_understood(uri: str, error: Exception) -> ServerUnavailable:
     return ServerUnavailable(
-        f"What answers at {uri} is not understood ({type(error).__name__}).",
-        hint="Look whether it is a gateway, and of which version.",
+        f"The answer from {uri} cannot be read ({type(error).__name__}).",
+        hint="Check that a gateway listens there, and its version.",
         retry_after_s=0.5,
     )
 
 
 def _translated(error: Exception) -> CanalGroupError:
-    """Return our error for Flight's."""
+    """Return our error for a Flight error."""
     with contextlib.suppress(ValueError):
         return error_from_json(getattr(error, "extra_info", b""))
     sentence = str(error).splitlines()[0] if str(error) else type(error).__name__
     if isinstance(error, flight.FlightUnauthenticatedError):
         return AccessDenied(
-            "The gateway refuses us: its token is missing or wrong.", hint="Pass connect(..., token=...)."
+            "The gateway refuses access: the token is missing or wrong.", hint="Pass connect(..., token=...)."
         )
     return ServerUnavailable(f"The gateway does not answer: {sentence}.", retry_after_s=0.5)

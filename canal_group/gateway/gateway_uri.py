@@ -1,4 +1,4 @@
-"""Addresses of gateways: what is accepted as one, and how it is written for Flight."""
+"""Addresses of gateways: parse and validate them, and write them for Flight."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import re
 
 from merge.errors import ConfigError
 
-#: name, IPv4 address or IPv6 address in brackets, and the port; no path, no user
+#: host name, IPv4 address or IPv6 address in brackets, and the port; no path, no user
 _PLACE = re.compile(
     r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]):([0-9]{1,5})"
 )
-#: schemes that are accepted, in any case -> whether they are TLS
+#: accepted schemes, in lower case -> whether they use TLS
 _SCHEMES = {"grpc": False, "grpc+tcp": False, "grpc+tls": True}
 
 
 def is_place(text: str) -> bool:
-    """Return whether a text is "host:port", and nothing else."""
+    """Return whether a text is exactly "host:port"."""
     match = _PLACE.fullmatch(text)
     return match is not None and 0 < int(match[1]) < 1 << 16
 
 
 def gateway_uri(uri: str, *, tls: bool = False) -> str:
-    """Return an address as Flight is to open it: "grpc://host:port" or "grpc+tls://host:port".
+    """Return an address as Flight expects it: "grpc://host:port" or "grpc+tls://host:port".
 
     Args:
         uri: the address, its scheme in any case.
-        tls: whether it is to be reached by TLS, whatever its scheme says.
+        tls: whether to use TLS, whatever the scheme says.
 
     Raises:
-        ConfigError: it is no gateway address.
+        ConfigError: it is not a gateway address.
     """
     scheme, separator, place = uri.partition("://")
     place = place.removesuffix("/")
@@ -42,7 +42,7 @@ def split_uris(text: str) -> list[str]:
     """Return the addresses of "grpc://a:1,b:2": one scheme for all, or each with its own.
 
     Raises:
-        ConfigError: there is none, or one of them cannot be.
+        ConfigError: there is no address, or one is invalid.
     """
     scheme, separator, _ = text.partition("://")
     if not separator:
@@ -54,4 +54,6 @@ def split_uris(text: str) -> list[str]:
 
 
 def _no_address(uri: str) -> ConfigError:
-    return ConfigError(f"{uri!r} is no gateway address.", hint="Expected grpc://host:port, or grpc+tls://.")
+    return ConfigError(
+        f"{uri!r} is not a gateway address.", hint="Expected grpc://host:port or grpc+tls://host:port."
+    )

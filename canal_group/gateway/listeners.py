@@ -1,6 +1,6 @@
-"""Listeners: whose sockets take the connections to an address of this machine, as Linux lists them.
+"""Listeners: find the users whose sockets listen on an address of this machine, as Linux lists them.
 
-Format: "proc_net_tcp" in the kernel's documentation. An address is printed as its 32-bit words, each in the
+Format: "proc_net_tcp" in the kernel's documentation. An address is printed as 32-bit words, each in the
 machine's byte order.
 """
 
@@ -19,18 +19,18 @@ _EVERY = (ipaddress.IPv4Address(0), ipaddress.IPv6Address(0))
 
 
 def listeners(host: str, port: int) -> set[int]:
-    """Return the ids of the users that connections to an address of this network namespace come to.
+    """Return the ids of the users that listen on an address of this network namespace.
 
     Args:
-        host: an address; nobody listens at any other text.
-        port: of it.
+        host: an IP address; for any other text the result is empty.
+        port: its port.
     """
     try:
         wanted = _plain(ipaddress.ip_address(host))
     except ValueError:
         return set()
     found = [(at, user) for at, its_port, user in _listening() if its_port == port]
-    # The address itself goes before all addresses, and those of its own family before those of IPv6.
+    # A socket on the address itself precedes a wildcard one, and one of its own family precedes one of IPv6.
     for address in (wanted, *(each for each in _EVERY if each.version >= wanted.version)):
         users = {user for at, user in found if at == address}
         if users:
@@ -41,7 +41,7 @@ def listeners(host: str, port: int) -> set[int]:
 def _listening() -> Iterator[tuple[_Address, int, int]]:
     """Yield (address, port, user id) of each TCP socket that listens."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        # A kernel without IPv6 has no table of it. Who may not read one knows of no listener.
+        # A kernel without IPv6 has no table for it. If a table cannot be read, no listener is known.
         with contextlib.suppress(OSError), open(table, encoding="ascii") as rows:  # noqa: PTH123
             next(rows)
             for row in rows:
@@ -60,5 +60,5 @@ def _address(text: str) -> _Address:
 
 
 def _plain(address: _Address) -> _Address:
-    """Return an IPv4 address as such, also where it is written as one of IPv6."""
+    """Return an address; one that is IPv4-mapped becomes an IPv4 address."""
     return getattr(address, "ipv4_mapped", None) or address

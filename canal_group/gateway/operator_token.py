@@ -1,9 +1,9 @@
-"""The operator's token: what `serve` makes where its settings name nobody, for commands of the same user.
+"""The operator's token: `serve` makes it for commands of the same user, if its settings name no clients.
 
-It lies in a file that only this user reads, one for each gateway, from when the gateway answers until the
-instance ends, and is made anew at each start. A command shows it to the very address that the file is named
-for, because behind a name somebody else may listen, and only while what listens there is this user's: a port
-whose gateway is gone can be taken by another account of the machine.
+It is stored in a file that only this user can read, one file for each gateway. The file exists from when the
+gateway answers until the instance ends; each start makes a new token. A command sends the token only to the
+address in the file's name, because a host name may lead to another listener. It does so only while the
+listener belongs to this user: when a gateway has ended, another account of the machine can take its port.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from merge.errors import ConfigError
 
 _FOLDER = "canal-group"
 _BYTES_MAX = 1_024
-#: a gateway that listens on every address is reached by this one of its own machine
+#: wildcard address -> the loopback address by which its gateway is reached on its own machine
 _OF_EVERY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  an address to look up, not to bind
 
 
 class OperatorToken:
-    """A token, and its file from when it is published until it is closed.
+    """A token, and its file from `publish` until `close`.
 
     Args:
         host: address that the gateway listens on.
-        port: of it.
+        port: port that the gateway listens on.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = _OF_EVERY.get(host, host), port
-        #: the text itself
+        #: the token
         self.token = secrets.token_urlsafe(32)
-        #: None: it is not published
+        #: the file; None if the token is not published
         self.file: Path | None = None
 
     def publish(self) -> None:
-        """Let this user's commands find the token: the gateway answers.
+        """Write the token to its file, for this user's commands; call it once the gateway answers.
 
         Raises:
-            ConfigError: this user has no folder that only it can read.
+            ConfigError: this user has no private folder.
         """
         folder = _folder_to_write()
         try:
             named = folder / _name(self._host, self._port)
             new = named.with_name(f"{named.name}.{secrets.token_hex(4)}")
-            # New, so that nobody has it open, and no link is followed.
+            # A new file: no other process has it open, and no link is followed.
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
                 file.write(self.token)
@@ -63,7 +63,7 @@ class OperatorToken:
         self.file = named
 
     def close(self) -> None:
-        """Remove the file, unless another server has taken its place."""
+        """Remove the file, unless another server has replaced it."""
         if self.file is None:
             return
         with contextlib.suppress(OSError):
@@ -72,9 +72,9 @@ class OperatorToken:
 
 
 def find_token(uri: str) -> str | None:
-    """Return the token by which this user operates the gateway at an address; None: there is none here.
+    """Return the token with which this user may operate the gateway at an address; None if there is none.
 
-    Ask again for each call: who listens there may be another one by then.
+    Ask again for each call: the listener may have changed.
     """
     try:
         where = urlsplit(uri)
@@ -99,13 +99,13 @@ def _is_here(host: str) -> bool:
 
 
 def _name(host: str, port: int) -> str:
-    """Return the name of a gateway's file: machines and containers may share a home, and have ports each."""
+    """Return the name of a gateway's file; it is unique for machines and containers that share a home."""
     network = Path("/proc/self/ns/net").stat().st_ino
     return f"{os.uname().nodename}-{network}-{host.lower().replace(':', '_')}-{port}"
 
 
 def _folders() -> list[Path]:
-    """Return where tokens may lie. The one that is the same in every session of the user goes first."""
+    """Return the folders where tokens may be. The first one is the same in every session of the user."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not Path(cache).is_absolute():
         home = os.path.expanduser("~")  # noqa: PTH111  it never raises
@@ -115,7 +115,7 @@ def _folders() -> list[Path]:
 
 
 def _folder_to_write() -> Path:
-    why = "there is neither a home nor XDG_RUNTIME_DIR"
+    why = "neither a home folder nor XDG_RUNTIME_DIR is set"
     for folder in _folders():
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -129,17 +129,17 @@ def _folder_to_write() -> Path:
 
 
 def _check(folder: Path) -> None:
-    """Return if only we can read a folder, and whatever is in it.
+    """Check that only this user can read a folder and its content.
 
     Raises:
-        OSError: it is not there, or somebody else can.
+        OSError: it does not exist, or others can read it.
     """
     _check_own(folder.lstat(), stat.S_ISDIR)
 
 
 def _check_own(found: os.stat_result, is_kind: Callable[[int], bool]) -> None:
     if not is_kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(1, "is not this user's alone (chmod 700, and no link)")
+        raise PermissionError(1, "is not private to this user (chmod 700, and no link)")
 
 
 def _read(file: Path) -> str:

@@ -1,4 +1,4 @@
-"""How long and how often a consumer tries while a server is away or fails over."""
+"""Retry policy of a consumer while a server is unavailable or fails over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from merge.errors import RetryableError
 
 #: the longest pause between two attempts, seconds
 PAUSE_MAX_S = 2.0
-#: pauses grow by this much, and differ by up to this part, so that consumers do not come all at once
+#: growth factor of the pauses, and their random part, so that consumers do not reconnect together
 _GROWTH, _SPREAD = 1.5, 0.25
 
 T = TypeVar("T")
@@ -23,13 +23,13 @@ def keep_trying(
     deadline_s: float | None,
     wait: Callable[[float], object],
 ) -> T:
-    """Call until it succeeds, with growing pauses.
+    """Call until the call succeeds, with growing pauses.
 
     Args:
-        attempt: what is called; it must be harmless to repeat.
-        retried: the errors after which it is.
-        deadline_s: on the monotonic clock; None: for ever.
-        wait: waits so many seconds; returns something true if nobody is interested any more.
+        attempt: the call; it must be safe to repeat.
+        retried: the errors after which it is repeated.
+        deadline_s: on the monotonic clock; None: no deadline.
+        wait: waits this many seconds; returns a true value to stop retrying.
 
     Raises:
         RetryableError: the last error, when the deadline would pass before the next attempt.

@@ -1,4 +1,4 @@
-"""A consumer's TLS: whom it trusts, who it is, and why it does not come about with a gateway."""
+"""A consumer's TLS: its trusted authorities, its certificate, and the reason if a handshake fails."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from urllib.parse import urlsplit
 from canal_group.gateway.gateway_uri import gateway_uri
 from merge.errors import ConfigError
 
-#: how long a gateway may take to say hello to who wonders why it does not answer, seconds
+#: timeout of the handshake that finds out why a gateway does not answer, seconds
 _PROBE_TIMEOUT_S = 2.0
 _SCHEME = "grpc+tls"
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Files of a consumer's TLS, all PEM.
+    """The files of a consumer's TLS, all PEM.
 
     Raises:
-        ConfigError: a certificate stands without its key, or the other way round.
+        ConfigError: a certificate is given without its key, or a key without its certificate.
     """
 
     #: authorities that sign the gateways' certificates; None: those of the system
     ca: Path | None = None
-    #: our certificate and its key, where the gateways ask for one
+    #: our certificate and its key, if the gateways require one
     cert: Path | None = None
     key: Path | None = None
 
@@ -37,19 +37,19 @@ class Tls:
 
     @property
     def wanted(self) -> bool:
-        """Whether gateways are to be reached by TLS, whatever their address says."""
+        """Whether to reach gateways by TLS, whatever their address says."""
         return self.ca is not None or self.cert is not None
 
     def uri(self, uri: str) -> str:
-        """Return an address as it is to be reached: by TLS where an authority or a certificate is given.
+        """Return the address to open: with TLS if an authority or a certificate is given.
 
         Raises:
-            ConfigError: it is no gateway address.
+            ConfigError: it is not a gateway address.
         """
         return gateway_uri(uri, tls=self.wanted)
 
     def client_options(self) -> dict[str, Any]:
-        """Return the arguments that a Flight client wants.
+        """Return the arguments for a Flight client.
 
         Raises:
             ConfigError: a file cannot be read.
@@ -58,10 +58,10 @@ class Tls:
         return {name: _content(file) for name, file in files.items() if file is not None}
 
     def refusal(self, uri: str) -> ConfigError | None:
-        """Return why nobody answers at an address, if it is for TLS, or for the lack of it; else None.
+        """Return why an address does not answer, if TLS or its absence is the reason; else None.
 
         Raises:
-            ConfigError: a file of ours cannot be used.
+            ConfigError: one of our files cannot be used.
         """
         where = urlsplit(uri)
         host, port = where.hostname, where.port
@@ -78,17 +78,17 @@ class Tls:
         try:
             context = ssl.create_default_context(cafile=self.ca)
             if self.cert is not None and self.key is not None:
-                # An empty passphrase, or OpenSSL would ask for one at the terminal.
+                # With no passphrase OpenSSL would ask for one at the terminal.
                 context.load_cert_chain(self.cert, self.key, "")
         except ssl.SSLError as error:
             raise ConfigError(
-                f"{place} cannot be reached by TLS: our files cannot be used ({_reason(error)}).",
-                hint="Expected PEM: authorities, and a certificate with the key that belongs to it.",
+                f"{place} cannot be reached by TLS: this client's files cannot be used ({_reason(error)}).",
+                hint="Expected PEM: authorities, and a certificate with its key.",
             ) from None
         return context
 
 
-#: of a consumer that says nothing of TLS
+#: for a consumer without TLS options
 UNSAID = Tls()
 
 
@@ -107,12 +107,12 @@ def _anybody() -> ssl.SSLContext:
 
 
 class _NotWelcome(Exception):  # noqa: N818  an answer
-    """The server has shown who it is, and ends the connection: it does not like who we are."""
+    """The server has authenticated itself and closed the connection: it does not accept our certificate."""
 
 
 def _met(host: str, port: int, context: ssl.SSLContext) -> Exception | None:
-    """Return what a connection by TLS met with; None: it came about."""
-    # What Flight speaks inside of TLS.
+    """Return the error of a TLS connection; None if it was established."""
+    # Flight speaks HTTP/2 inside TLS.
     context.set_alpn_protocols(["h2"])
     try:
         with (
@@ -125,7 +125,7 @@ def _met(host: str, port: int, context: ssl.SSLContext) -> Exception | None:
 
 
 def _greets(encrypted: ssl.SSLSocket) -> bool:
-    """Return whether a server goes on after the handshake, in which it has not seen our certificate yet."""
+    """Return whether a server continues after the handshake; it checks our certificate only then."""
     try:
         return bool(encrypted.recv(1))
     except TimeoutError:
@@ -137,26 +137,26 @@ def _greets(encrypted: ssl.SSLSocket) -> bool:
 def _explained(place: str, met: Exception) -> ConfigError | None:
     if isinstance(met, ssl.SSLCertVerificationError):
         return ConfigError(
-            f"{place} does not prove who it is: {met.verify_message}.",
-            hint="Pass tls_ca, and the host by the name that is in its certificate.",
+            f"{place} has a certificate that cannot be verified: {met.verify_message}.",
+            hint="Pass tls_ca, and name the host as its certificate does.",
         )
     if isinstance(met, _NotWelcome):
         return ConfigError(
-            f"{place} asks for a certificate that it trusts.",
+            f"{place} requires a client certificate that it trusts.",
             hint="Pass tls_cert and tls_key, signed by its gateway.ssl.client_ca.",
         )
     if isinstance(met, ssl.SSLError) and not isinstance(met, ssl.SSLEOFError):
         return ConfigError(
-            f"{place} does not speak TLS as we do ({_reason(met)}).",
-            hint="If it has no gateway.ssl, write grpc:// and leave tls_ca out.",
+            f"{place} failed the TLS handshake ({_reason(met)}).",
+            hint="If the gateway has no gateway.ssl, use grpc:// without tls_ca.",
         )
     return None
 
 
 def _speaks_tls(place: str) -> ConfigError:
     return ConfigError(
-        f"{place} speaks TLS only.",
-        hint="Write grpc+tls://, and pass tls_ca if no public authority signed it.",
+        f"{place} accepts TLS only.",
+        hint="Use grpc+tls://. Pass tls_ca if no public authority signed its certificate.",
     )
 
 

@@ -1,12 +1,13 @@
-"""A bounded read: what is between two places, walked range by range by one consumer for each of its tasks.
+"""A bounded read: the rows between two positions; each task reads them range by range with its own consumer.
 
-Several tasks take turns: the range is parted into stretches of the merged order, each read by one task and
-passed by the others without its rows. A stretch ends behind a key, so that it does not matter which of equal
-keys came first, and its end is settled before anything is read: a task that is repeated has the rows that it
-had. Each task walks at its own pace, as far ahead of the slowest as the rings reach.
+Several tasks take turns. The range is divided into stretches of the merged order; each stretch is read by one
+task, and the other tasks pass it without reading its rows. A stretch ends after a key, so that the order of
+equal keys does not matter. Its end is fixed before anything is read, so that a repeated task has the same
+rows as before. Each task proceeds at its own pace; it can be ahead of the slowest one as far as the rings
+reach.
 
-A client id lasts as long as its task: it is given up with its cursor at the end, so that no ring is kept for
-a reader that does not come again. A read that fails is done again, from its beginning.
+A client id exists only during its task: at the end it is unsubscribed together with its cursor, so that no
+ring is kept for a reader that has finished. A read that fails is repeated from its beginning.
 """
 
 from __future__ import annotations
@@ -28,39 +29,39 @@ from merge.values.position import GroupPosition
 
 @dataclass(frozen=True)
 class Stretch:
-    """A run of the merged order: what is behind the stretch before it, up to and with a key."""
+    """A run of the merged order: everything after the previous stretch, up to and including a key."""
 
     #: greatest key, microseconds since 1970 UTC
     key_us_max: int
-    #: where it ends, as row changes since the read's beginning; None: it was not counted before
+    #: its end, as the number of row changes since the read's beginning; None if they were not counted
     sequence: int | None
 
 
 @dataclass(frozen=True)
 class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
-    """Where a bounded read begins and ends, settled before any of it is read, and which task reads what."""
+    """The bounds of a read, fixed before anything is read, and the stretches that each task reads."""
 
-    #: a group position's JSON
+    #: JSON of the group position where the read begins
     start: str
-    #: the one that nothing is read behind; empty: the last key says
+    #: JSON of the group position where the read ends; empty: it ends at the last key
     until: str
     stretches: tuple[Stretch, ...]
-    #: which task of how many
+    #: index of this task, and the number of tasks
     task: int = 0
     tasks: int = 1
 
     @classmethod
     def of(cls, session: Session, options: Options) -> Bounds:
-        """Return the bounds that a query names, as they are now, in one stretch.
+        """Return the current bounds of a query, as one stretch.
 
         Raises:
-            ConfigError: one is in the future.
-            UsageError: it is a position of other shards.
+            ConfigError: a bound is in the future.
+            UsageError: a position names shards that the group does not have.
         """
         now_us, ending = session.now_us(), options.ending_position
         moment = now_us + 1 if ending == LATEST else moment_us(ending)
         if moment is not None and moment > now_us + 1:
-            raise ConfigError(f"endingPosition, {ending}, is in the future.", hint="End at latest.")
+            raise ConfigError(f"endingPosition, {ending}, is in the future.", hint="Set it to latest.")
         if moment is not None:
             return cls(session.begin().to_json(), "", (Stretch(moment - 1, None),))
         _check_there(GroupPosition.from_json(ending), session)
@@ -68,7 +69,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
         return cls(session.begin().to_json(), ending, (Stretch(now_us, None),))
 
     def shared(self, session: Session, options: Options) -> list[Bounds]:
-        """Return what each task reads; where there are several, pass the range once to part it."""
+        """Return the bounds of each task; if there are several tasks, walk the range once to divide it."""
         tasks = options.partitions
         if tasks == 1:
             return [self]
@@ -76,7 +77,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
         return [replace(self, stretches=stretches, task=task, tasks=tasks) for task in range(tasks)]
 
     def clients(self, options: Options) -> list[str]:
-        """Return the client id of each task; the first one's is the read's own."""
+        """Return the client id of each task; the first task uses that of the options."""
         return [f"{options.client}.{task + 1}" if task else options.client for task in range(self.tasks)]
 
     def walk(self, session: Session, options: Options) -> Iterator[RangePart]:
@@ -100,7 +101,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
                 )
 
     def _parted(self, session: Session, options: Options) -> Iterator[Stretch]:
-        """Yield stretches of which all tasks together have about a micro-batch's rows at a time."""
+        """Yield stretches such that all tasks together read about one micro-batch's rows at a time."""
         place, (whole,) = GroupPosition.from_json(self.start), self.stretches
         limit = self._limit()
         while limit is None or not reached(limit, place):
@@ -116,7 +117,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
     def _offset_ranges(
         self, session: Session, options: Options, place: GroupPosition, stretch: Stretch
     ) -> Iterator[tuple[int, Batch]]:
-        """Yield the ranges from a place to the end of a stretch, each with the epoch to read it under."""
+        """Yield the offset ranges from a position to the end of a stretch, each with its epoch."""
         share = options.partitions
         session.end_at(stretch.key_us_max)
         while stretch.sequence is None or place.sequence < stretch.sequence:
@@ -135,7 +136,7 @@ class Bounds(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
 
 
 def _check_there(ending: GroupPosition, session: Session) -> None:
-    """Return if the sources have come to a position, as far as they can say."""
+    """Check that the sources have reached a position, unless a shard reads files and cannot tell."""
     try:
         latest = session.locate(LATEST)
     except UsageError:  # a shard is files
@@ -143,13 +144,13 @@ def _check_there(ending: GroupPosition, session: Session) -> None:
     unknown = ending.shards.keys() - latest.shards.keys()
     if unknown:
         raise UsageError(
-            f"{', '.join(sorted(unknown))}: no such shard in the group.",
-            hint="A shard was taken out of the instance, or endingPosition is of another one.",
+            f"endingPosition names shards that the group does not have: {', '.join(sorted(unknown))}.",
+            hint="A shard was removed from the instance, or endingPosition is of another instance.",
         )
     if not reached(ending, latest):
         raise ConfigError(
-            "endingPosition is behind where the sources' binlogs end now.",
-            hint="End at latest; or it is of a server that another one without GTIDs has replaced.",
+            "endingPosition is past the current end of the sources' binlogs.",
+            hint="Set it to latest. It may also be of a server that was replaced by one without GTIDs.",
         )
 
 
@@ -158,22 +159,22 @@ def bounded(options: Options, beside: frozenset[str] = frozenset()) -> Iterator[
     """Hold the session of a bounded read.
 
     Args:
-        options: whose `client` is that of this task.
+        options: the options; `client` is this task's client id.
         beside: client ids of the read's other tasks.
 
     Raises:
-        ConfigError: it begins at a cursor.
+        ConfigError: the read begins at a cursor.
     """
     if options.starting_position == CURSOR:
         raise ConfigError(
-            "A bounded read does not begin at a cursor: its client id lasts as long as the read.",
+            "A bounded read cannot begin at a cursor: its client id exists only during the read.",
             hint="Set startingPosition to earliest, a time or a group position.",
         )
     session = Session(replace(options, starting_position=options.starting_position or EARLIEST), beside)
     try:
         yield session
     finally:
-        # Who cannot be told finds out: the lease ends.
+        # If the gateway cannot be reached, the lease ends by itself.
         with suppress(CanalGroupError):
             session.give_up()
         session.close()

@@ -1,8 +1,8 @@
-"""A limit: the group position that a bounded read ends at, where that is not the end of an offset range.
+"""A limit: the group position where a bounded read ends, if that is not the end of an offset range.
 
-Offset ranges are runs of the merged log and end where that does. A position is a place in each shard's
-binlog, wherever those are, so the last offset ranges may reach beyond it in some shards: rows behind its
-places are left out.
+Offset ranges are runs of the merged log and end where it ends. A group position has a position in each
+shard's binlog, independent of the merged order. So the last offset ranges may reach past it in some shards:
+rows after the limit are left out.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from canal_group.spark.shapes import encoded
 from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition, Position, file_order
 
-#: of `merge.rows.typed.TYPED`, what tells on which side of a limit a row stands
+#: columns of `merge.rows.typed.TYPED` that tell whether a row is before a limit
 COLUMNS = frozenset({"_shard", "_file", "_pos", "_gtid"})
 #: "uuid:number", "uuid:tag:number" or "domain-server-number"
 _GTID = r"^(?P<source>.+)[:-](?P<number>[0-9]+)$"
 
 
 def reached(limit: GroupPosition, place: GroupPosition) -> bool:
-    """Return whether nothing behind a place stands within a limit."""
+    """Return whether no row after a position is within a limit."""
     return limit.shards.keys() <= place.shards.keys() and reaches_back(limit.shards, place.shards)
 
 
 def crossed(limit: GroupPosition, end: GroupPosition) -> bool:
-    """Return whether an offset range that ends there may have rows beyond a limit."""
+    """Return whether an offset range with this end may have rows past a limit."""
     return not (end.shards.keys() <= limit.shards.keys() and reaches_back(end.shards, limit.shards))
 
 
 def within(rows: pa.Table, limit: GroupPosition, servers: Mapping[str, str]) -> pa.Table:
-    """Return the rows that stand up to and with a limit; those of a shard that it does not name do not.
+    """Return the rows up to a limit; rows of a shard that the limit does not name are left out.
 
     Args:
         rows: typed with `COLUMNS`, or envelopes.
-        limit: between two transactions in each shard.
-        servers: identities of the servers that the rows are of, by shard.
+        limit: a position between two transactions in each shard.
+        servers: identities of the servers of the rows, by shard.
     """
     prefix = "_" if "_shard" in rows.schema.names else ""
     shards, files, gtids = (encoded(rows.column(prefix + name)) for name in ("shard", "file", "gtid"))
@@ -60,7 +60,7 @@ def within(rows: pa.Table, limit: GroupPosition, servers: Mapping[str, str]) -> 
 
 
 def _before(place: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which transactions begin before a place between two, and so end there at the latest."""
+    """Return which transactions begin before a position; it is between two, so they also end before it."""
     base, number = file_order(place.file)
     found = [file_order(name) for name in files.dictionary.to_pylist()]
     numbers = np.array([each if name == base else np.iinfo(np.int64).max for name, each in found])
@@ -70,7 +70,7 @@ def _before(place: Position, files: Any, begins: NDArray[np.int64]) -> NDArray[n
 
 
 def _held(place: Position, gtids: Any) -> NDArray[np.bool_]:
-    """Return which transactions are before a place of another server, by their GTIDs."""
+    """Return which transactions are before a position of another server, by their GTIDs."""
     parts = pc.extract_regex(gtids.dictionary, _GTID)
     sources = pc.fill_null(pc.struct_field(parts, "source"), "").dictionary_encode()
     numbers = pc.fill_null(pc.struct_field(parts, "number").cast(pa.int64()), 0).to_numpy(

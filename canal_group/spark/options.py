@@ -1,4 +1,4 @@
-"""Options of the data source: what a query says about the stream that it reads."""
+"""The data source's options: how a query reads the stream."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from merge.values.position import GroupPosition
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")
-#: what happens to a column that the query's schema does not have
+#: how to treat a column that the query's schema does not have
 NEW_COLUMNS = ("fail", "ignore")
-#: types that 64 bits without a sign become; "bigint" fails at a number that does not fit
+#: types for unsigned 64-bit integers; "bigint" fails at a number that does not fit
 UNSIGNED_BIGINT = ("decimal", "bigint", "string")
-#: in place of a position: where the client's cursor stands, and where the sources' binlogs begin and end
+#: in place of a position: the client's cursor, and where the sources' binlogs begin and end
 CURSOR: Final = "cursor"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -29,47 +29,47 @@ LATEST: Final = "latest"
 
 @dataclass(frozen=True)
 class Options:
-    """What a query says; `from_spark` reads it. Travels to executors; its text never shows the token."""
+    """A query's options, made by `from_spark`. Sent to executors; the repr does not show the token."""
 
-    #: "grpc://host:port", several parted by commas
+    #: "grpc://host:port", several separated by commas
     gateway: str
     destination: str
-    #: client id: whose cursor holds the rings
+    #: the client id, whose cursor keeps rows in the rings
     client: str
     format: str
     #: "schema.table" of the typed format
     table: str = ""
     #: canal's filter on `schema.table`, for the other formats
     filter: str = ""
-    #: the only columns of the typed format that are read and sent, the table's and those added; (): all
+    #: the columns of the typed format to read and send, the table's and those added; (): all
     columns: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
-    #: files of whom we trust, and of who we are, on every executor as well
+    #: files of the trusted authorities, our certificate and its key; needed on every executor too
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
-    #: whether executors on a gateway's machine may read rows in memory that it lends them
+    #: whether executors on a gateway's machine may read rows by shared memory
     shared_memory: bool = True
-    #: contiguous runs of the merged order that a micro-batch is read in; 1 keeps the order in one task
+    #: number of contiguous runs of the merged order in a micro-batch; 1 keeps the order in one task
     partitions: int = 1
     max_rows_per_batch: int = 500_000
     max_bytes_per_batch: int = 256 << 20
-    #: a micro-batch waits for so many rows, `max_delay_s` at most
+    #: a micro-batch waits for this many rows, for at most `max_delay_s`
     min_rows_per_batch: int = 1
     max_delay_s: float = 60.0
-    #: where a query without a checkpoint or a bounded read begins: `cursor`, `earliest`, `latest`, a time,
-    #: or a group position's JSON; empty: a query at the cursor, a bounded read at the earliest
+    #: start of a bounded read, or of a query without a checkpoint: `cursor`, `earliest`, `latest`, a time, or
+    #: a group position's JSON; empty: `cursor` for a query, `earliest` for a bounded read
     starting_position: str = ""
-    #: where a bounded read ends: `latest`, a time, or a group position's JSON
+    #: end of a bounded read: `latest`, a time, or a group position's JSON
     ending_position: str = LATEST
-    #: whether the typed format has a row for what an update replaced
+    #: whether the typed format has a row for the before image of an update
     preimages: bool = True
     new_columns: str = "fail"
-    #: what BIGINT UNSIGNED and BIT become
+    #: type of BIGINT UNSIGNED and BIT
     unsigned_bigint: str = "decimal"
-    #: how long a gateway or a shard may be away before the query fails, seconds
+    #: how long a gateway or a shard may be unavailable before the query fails, seconds
     retry_s: float = 120.0
-    #: how long to wait for another consumer of the client id to let go, seconds
+    #: how long to wait until another consumer releases the client id, seconds
     wait_s: float = 30.0
 
     @classmethod
@@ -77,7 +77,7 @@ class Options:
         """Return the options of a query.
 
         Raises:
-            ConfigError: one is missing, unknown or cannot be.
+            ConfigError: an option is missing, unknown or invalid.
         """
         left = {name.lower(): str(value) for name, value in given.items()}
         values: dict[str, Any] = {}
@@ -102,34 +102,37 @@ class Options:
         return options
 
     def check(self) -> None:
-        """Return if the options fit together.
+        """Check that the options fit together.
 
         Raises:
             ConfigError: they do not.
         """
         if (self.format == "typed") != bool(self.table):
             raise ConfigError(
-                "The typed format reads one table."
+                "The typed format needs the option table."
                 if not self.table
-                else f"The {self.format} format has all tables.",
+                else f"The {self.format} format does not take the option table: it has all tables.",
                 hint="Set the option table (schema.table, as consumers see it), or another format."
                 if not self.table
                 else "Set the option filter instead of table.",
             )
         if self.table and (not all(self.table.partition(".")) or self.filter):
             raise ConfigError(
-                f"{self.table!r} is no table's name." if not self.filter else "A table needs no filter.",
+                f"{self.table!r} is not a table name."
+                if not self.filter
+                else "The options table and filter exclude each other.",
                 hint="Expected schema.table, as consumers see it, and no option filter.",
             )
         if self.columns and not self.table:
             raise ConfigError(
-                f"The {self.format} format has all columns.", hint="Set the option columns with a table only."
+                f"The {self.format} format does not take the option columns: it has all columns.",
+                hint="Set the option columns only together with table.",
             )
         if self.min_rows_per_batch > self.max_rows_per_batch:
             raise ConfigError(
                 f"minRowsPerBatch, {self.min_rows_per_batch}, is above maxRowsPerBatch,"
                 f" {self.max_rows_per_batch}.",
-                hint="A micro-batch would wait for rows that it may not have.",
+                hint="Lower minRowsPerBatch: a micro-batch would wait for rows that it may not have.",
             )
 
     def gateway_client(self) -> GatewayClient:
@@ -139,7 +142,7 @@ class Options:
         return GatewayClient(self.gateway, self.destination, self.token, tls, shared_memory=shared_memory)
 
     def consumer(self) -> Consumer:
-        """Return the consumer that this query is, not subscribed yet."""
+        """Return this query's consumer, not subscribed yet."""
         return Consumer(self.gateway_client(), self.client, self.filter, self.wait_s, retry_s=self.retry_s)
 
 
@@ -174,7 +177,7 @@ def _seconds(option: str, text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected seconds.")
+        raise ConfigError(f"The option {option} cannot be {text!r}.", hint="Expected a number of seconds.")
     return seconds
 
 
@@ -186,13 +189,13 @@ def _names(option: str, text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names):
         raise ConfigError(
-            f"The option {option} cannot be {text!r}.", hint="Expected names of columns, parted by commas."
+            f"The option {option} cannot be {text!r}.", hint="Expected column names, separated by commas."
         )
     return names
 
 
 def moment_us(text: str) -> int | None:
-    """Return the time that a position's text is, microseconds since 1970 UTC; None: it is none."""
+    """Return the time in a position's text, microseconds since 1970 UTC; None if it is not a time."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -219,10 +222,10 @@ def _place(*words: str) -> Callable[[str, str], str]:
     return read
 
 
-#: key of an offset: where a query's first micro-batch began
+#: key in an offset: the start of a query's first micro-batch
 _FIRST = "began"
 
-#: field -> Spark's name of the option, and how its text is read
+#: field -> Spark's name of the option, and the function that reads its text
 _READ: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "gateway": ("gateway", _text),
     "destination": ("destination", _text),
@@ -253,26 +256,26 @@ assert _READ.keys() == {each.name for each in fields(Options)}, "every option is
 
 
 def as_offset(position: GroupPosition, first: GroupPosition | None = None) -> dict[str, Any]:
-    """Return a position as Spark keeps it: a JSON object whose text is the same for the same position.
+    """Return a position as a Spark offset: a JSON object with the same text for the same position.
 
     Args:
-        position: where a micro-batch ends.
-        first: where it began, if it is a query's first: Spark keeps the ends only, and asks for the beginning
-            again if that micro-batch was not committed, when the cursor or the latest is elsewhere.
+        position: the end of a micro-batch.
+        first: its start, if it is a query's first. Spark stores only the ends. If that micro-batch was not
+            committed, Spark asks for its start again, when the cursor or the latest position has moved.
     """
     offset: dict[str, Any] = json.loads(position.to_json())
     return offset if first is None else offset | {_FIRST: json.loads(first.to_json())}
 
 
 def first_of(offset: Mapping[str, Any]) -> GroupPosition | None:
-    """Return where the micro-batch began that ends at an offset, if it is a query's first."""
+    """Return the start of the micro-batch that ends at an offset, if it is a query's first; else None."""
     return from_offset(offset[_FIRST]) if _FIRST in offset else None
 
 
 def from_offset(offset: Mapping[str, Any]) -> GroupPosition:
-    """Return the position that Spark kept.
+    """Return the position of a Spark offset.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not a position.
     """
     return GroupPosition.from_json(json.dumps(offset))

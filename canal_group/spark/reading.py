@@ -1,8 +1,8 @@
-"""The executors' end of a query: reads one part of an offset range straight from the gateway, piece by piece.
+"""The executors' side of a query: read one part of an offset range from the gateway, piece by piece.
 
-An offset range is cut into pieces of about `PIECE_ROWS` rows, between transactions, and a part is a run of
-them. While Spark takes the rows of one piece the next one is on its way: the gateway assembles, this process
-reshapes and the JVM makes its rows at the same time.
+An offset range is cut between transactions into pieces of about `PIECE_ROWS` rows; a part is a run of pieces.
+While Spark takes the rows of one piece, the next one is prefetched: the gateway assembles rows, this process
+reshapes them and the JVM makes its own rows at the same time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from canal_group.spark.options import Options
 from canal_group.spark.shapes import CHANGE, added_columns
 from merge.values.position import GroupPosition
 
-#: rows of a piece: what is in memory of an executor is twice that, and a transaction's rows at least
+#: rows of a piece; an executor holds twice as many in memory, and at least the rows of one transaction
 PIECE_ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class RangePart(InputPartition):  # type: ignore[misc]  # pyspark is untyped here
-    """A contiguous run of an offset range; carries what any executor needs to read it."""
+    """A contiguous run of an offset range, with everything that an executor needs to read it."""
 
     options: Options = field(repr=False)
     #: fencing epoch of the driver's consumer
@@ -40,23 +40,23 @@ class RangePart(InputPartition):  # type: ignore[misc]  # pyspark is untyped her
     #: the offset range as JSON texts of its positions
     start: str
     end: str
-    #: which transactions it has in which order, see `Batch.order`
+    #: digest of its transactions and their order, see `Batch.order`
     order: str
-    #: which pieces of how many
+    #: the pieces of this part, and the number of pieces of the offset range
     pieces: range
     count: int
-    #: JSON of a position that rows of the offset range stand behind, which are not wanted; empty: none do
+    #: JSON of a position after which rows of the offset range are left out; empty: none are
     limit: str = ""
 
 
 def parts(options: Options, epoch: int, offset_range: Batch, partitions: int) -> list[RangePart]:
-    """Return an offset range as so many parts, of about as many rows each.
+    """Divide an offset range into `partitions` parts with about equally many rows.
 
     Args:
-        options: of the query.
-        epoch: fencing epoch of the consumer that the offset range is outstanding for.
-        offset_range: what is read.
-        partitions: how many.
+        options: the query's options.
+        epoch: fencing epoch of the consumer that holds the offset range.
+        offset_range: the offset range to read.
+        partitions: the number of parts.
     """
     each = max(1, -(-offset_range.rows // (partitions * PIECE_ROWS)))
     count = each * partitions
@@ -76,18 +76,18 @@ def parts(options: Options, epoch: int, offset_range: Batch, partitions: int) ->
 
 
 def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of a part in merged order, in the shape that is wanted.
+    """Yield the rows of a part in merged order, converted by `shape`.
 
-    A gateway or a group that was restarted meanwhile has the same rows under another batch id.
+    A gateway or a group that was restarted in the meantime has the same rows under another batch id.
 
     Args:
-        part: what to read.
-        shape: makes of what the gateway has what the query wants; called on a thread of its own.
+        part: the part to read.
+        shape: converts the gateway's rows to the query's schema; called on a thread of its own.
 
     Raises:
-        FencedError: the query has another driver by now.
-        RolledBack: the offset range is done with.
-        RetryableError: no server answered for `retrySeconds`.
+        FencedError: another driver of the query took over.
+        RolledBack: the offset range is finished.
+        RetryableError: no server answered within `retrySeconds`.
     """
     _reconcile()
     source, kept = _rows_of(part), _kept_of(part)
@@ -110,9 +110,9 @@ def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterato
 
 @cache
 def _reconcile() -> None:
-    """Make a worker process one that rows pass through: once, it serves many tasks.
+    """Tune a worker process once; it serves many tasks.
 
-    Freed memory stays with it, and what it has imported is not looked through for garbage after every task.
+    Freed memory stays with the process, and the garbage collector skips what was imported.
     """
     tune_malloc()
     gc.freeze()
@@ -133,7 +133,7 @@ def _rows_of(part: RangePart) -> RangeRows:
 
 
 def _kept_of(part: RangePart) -> Callable[[pa.Table], pa.Table]:
-    """Return what takes the rows of a part that are wanted."""
+    """Return a function that keeps the rows of a part up to its limit."""
     if not part.limit:
         return lambda rows: rows
     servers = {name: place.server for name, place in GroupPosition.from_json(part.end).shards.items()}

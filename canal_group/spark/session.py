@@ -1,8 +1,9 @@
-"""The driver's end of a query: plans offset ranges, and says which are done with.
+"""The driver's side of a query: plan offset ranges, and acknowledge those that are finished.
 
-Spark keeps the truth: an offset range that it asks for begins where everything before is in its commit log.
-So an offset range is acknowledged when the one behind it is asked for, and the gateway's cursor only says
-what rings and binlogs have to keep. Whatever Spark asks for after a restart is asked of the gateway as it is.
+Spark's checkpoint is authoritative: when Spark requests an offset range, everything before it is in Spark's
+commit log. So an offset range is acknowledged when the next one is requested. The gateway's cursor only
+determines what rings and binlogs have to keep. After a restart, the ranges that Spark requests are requested
+from the gateway unchanged.
 """
 
 from __future__ import annotations
@@ -30,30 +31,29 @@ from merge.errors import (
 from merge.values.offset_range import same_places
 from merge.values.position import GroupPosition
 
-#: how long one look for new rows lasts, seconds; Spark looks again
+#: how long one request for new rows waits, seconds; Spark asks again
 LOOK_S = 0.5
-#: how often the sources are asked where their binlogs end, for a query's progress, seconds
+#: interval at which the sources are asked where their binlogs end, for a query's progress, seconds
 LATEST_EVERY_S = 5.0
-#: in place of a bound
+#: in place of a limit
 UNBOUNDED = 1 << 62
 
 
 class Session:
-    """One query's consumer. Lives in the driver, from the first question to the query's end.
+    """The consumer of one query. It lives in the driver from the first request to the query's end.
 
     Args:
-        options: of the query.
-        beside: client ids that read the same rows; this one waits while they hold the rings.
+        options: the query's options.
+        beside: client ids that read the same rows; this one waits while their cursors hold the rings.
     """
 
     def __init__(self, options: Options, beside: frozenset[str] = frozenset()) -> None:
         self._options = options
         self._beside = beside
         self._consumer: Consumer | None = None
-        #: offset ranges that were planned and are not done with, oldest first; two at most while all goes
-        #: well
+        #: offset ranges that are planned and not finished, oldest first; at most two without failures
         self._planned: list[Batch] = []
-        #: greatest key of a query that ends, microseconds since 1970 UTC; None: it goes on
+        #: greatest key of a query that ends, microseconds since 1970 UTC; None if it does not end
         self._target_us: int | None = None
         #: when the last offset range was planned, seconds
         self._planned_at_s = time.monotonic()
@@ -65,9 +65,9 @@ class Session:
         """Return where a query without a checkpoint begins.
 
         Raises:
-            ConsumerActive: another consumer holds the client id; the sentence names it.
-            ConfigError: that is in the future.
-            UsageError: a shard is files, which do not say where they begin or end.
+            ConsumerActive: another consumer holds the client id; the message names it.
+            ConfigError: the starting position is in the future.
+            UsageError: a shard reads files, which do not tell where they begin or end.
         """
         chosen = self._options.starting_position
         if chosen in ("", CURSOR):
@@ -80,12 +80,12 @@ class Session:
         return GroupPosition.from_json(chosen) if moment is None else self._begin_at(moment)
 
     def _begin_at(self, moment_us: int) -> GroupPosition:
-        """Return the place behind everything that stands before a time, passing it without its rows."""
+        """Return the position after everything before a time; pass it without reading its rows."""
         now_us = self.now_us()
         if moment_us > now_us:
             raise ConfigError(
                 f"startingPosition, {self._options.starting_position}, is in the future.",
-                hint="Begin at latest.",
+                hint="Set it to latest.",
             )
         consumer = self._connected()
         place = consumer.cursor
@@ -104,28 +104,28 @@ class Session:
         """Return where the sources' binlogs begin or end now.
 
         Raises:
-            UsageError: a shard is files, which cannot say.
+            UsageError: a shard reads files, which have no such position.
         """
         return self._connected().locate(where)
 
     def end_here(self) -> None:
-        """Plan nothing that is committed later than now, by the sources' clocks."""
+        """Plan nothing that is committed after now, by the sources' clocks."""
         self.end_at(self.now_us())
 
     def end_at(self, moment_us: int) -> None:
-        """Plan nothing that stands behind a time in the merged order."""
+        """Plan nothing after a time in the merged order."""
         self._target_us = moment_us
 
     def now_us(self) -> int:
-        """Return a time behind everything that is committed already, by the sources' clocks."""
+        """Return a time after everything that is committed already, by the sources' clocks."""
         status = self._connected().status()
         skew_us = max((int(shard.get("skew_us", 0)) for shard in status["shards"]), default=0)
         return int(status["now_us"]) + max(skew_us, 0)
 
     def latest(self) -> GroupPosition | None:
-        """Return where the sources' binlogs ended a short while ago, for people; None: nobody knows.
+        """Return where the sources' binlogs ended recently, for display; None if unknown.
 
-        Its sequence is that of what was planned last: nobody has counted what is behind it.
+        Its sequence is that of the last planned offset range: rows after it are not counted.
         """
         if time.monotonic() > self._asked_at_s + LATEST_EVERY_S:
             self._asked_at_s = time.monotonic()
@@ -136,12 +136,12 @@ class Session:
         return replace(self._latest, sequence=self._planned[-1].end.sequence if self._planned else 0)
 
     def next(self, start: GroupPosition, rows_max: int, bytes_max: int) -> GroupPosition:
-        """Plan the next offset range and return its end; `start` if nothing is there."""
+        """Plan the next offset range and return its end; `start` if there are no rows."""
         batch = self.next_batch(start, rows_max, bytes_max)
         return start if batch is None else batch.end
 
     def next_batch(self, start: GroupPosition, rows_max: int, bytes_max: int) -> Batch | None:
-        """Plan the next offset range; None: nothing is there, and where the query ends nothing will be."""
+        """Plan the next offset range; None if there are no rows (for a query that ends: no more at all)."""
         self.finish(start)
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
@@ -153,17 +153,18 @@ class Session:
                 bytes_max=bytes_max,
                 rows_min=self._rows_min(),
                 key_us_max=self._target_us,
-                # What was passed is all there.
+                # If the watermark passed the query's end, all rows are available.
                 timeout=LOOK_S if passed is None else 0.0,
             )
             if batch is not None:
                 self._planned.append(batch)
                 self._planned_at_s = time.monotonic()
                 return batch
-            # Shards that were opened again meanwhile, perhaps by this very look, have nothing out yet.
+            # Shards that were opened again in the meantime, perhaps by this request, have reported nothing
+            # yet.
             if self._target_us is None or (passed is not None and passed == self._passed()):
                 return None
-            self._check_time(deadline_s, "what was committed before the query ends", start)
+            self._check_time(deadline_s, "the rows that were committed before the query's end", start)
 
     def _rows_min(self) -> int:
         """Return how many rows the next offset range waits for; a query that ends waits for none."""
@@ -172,7 +173,7 @@ class Session:
         return 0 if least == 1 or waited or self._target_us is not None else least
 
     def plan(self, start: GroupPosition, end: GroupPosition) -> tuple[int, Batch]:
-        """Return the epoch and the batch by which executors read what stands between two positions."""
+        """Return the epoch and the batch with which executors read the rows between two positions."""
         for batch in self._planned:
             if same_places(batch.start, start) and same_places(batch.end, end):
                 return self._connected().epoch, batch
@@ -182,15 +183,15 @@ class Session:
             if found is not None:
                 self._planned = [found]
                 return self._connected().epoch, found
-            self._check_time(deadline_s, f"what ends at row {end.sequence}, which was planned before", start)
+            self._check_time(deadline_s, f"the planned offset range that ends at row {end.sequence}", start)
 
     def give_up(self) -> None:
-        """Give up the client id, with its cursor."""
+        """Unsubscribe the client id and remove its cursor."""
         if self._consumer is not None:
             self._consumer.unsubscribe()
 
     def close(self) -> None:
-        """Let go of the client id."""
+        """Release the client id."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
@@ -207,19 +208,19 @@ class Session:
         return self._consumer
 
     def finish(self, start: GroupPosition) -> None:
-        """Acknowledge what ends at `start` or before, and forget what was planned beyond it."""
+        """Acknowledge the planned offset ranges up to the one that ends at `start`."""
         ends = [place for place, batch in enumerate(self._planned) if same_places(batch.end, start)]
         done = self._planned[: ends[-1] + 1] if ends else []
         self._planned = self._planned[len(done) :]
         for batch in done:
-            # Where it was restarted, the server is told where we stand with the next question.
+            # A server that was restarted learns our position from the next request.
             with suppress(RolledBack, UnknownBatch):
                 try:
                     self._patiently(partial(self._acknowledge, batch.batch_id))
                 except AckOutOfOrder:
-                    # An offset range that was taken back, and that an executor had planned again for itself,
-                    # stands before it under an id that nobody else knows. Whoever reads still plans again
-                    # likewise.
+                    # An older batch is outstanding under an id that is unknown here: an executor planned an
+                    # offset range again for itself after it was rolled back. A reader that is still running
+                    # plans its range again, the same way.
                     self._planned = []
                     self._patiently(lambda: self._connected().rollback())
                     return
@@ -234,7 +235,7 @@ class Session:
         return found
 
     def _patiently(self, attempt: Callable[[], Any], *also: type[Exception]) -> Any:
-        """Call, and again while the server says that it will do so later; subscribe where it forgot us."""
+        """Call, and retry on retryable errors until `retry_s`; subscribe again if the server forgot us."""
         deadline_s = time.monotonic() + self._options.retry_s
         while True:
             try:
@@ -249,7 +250,7 @@ class Session:
                     raise
 
     def _passed(self) -> tuple[int, int] | None:
-        """Return the group and the generation in which all is out that the query has; None: it is not."""
+        """Return (pid, generation) of the group if its watermark is past the query's end; else None."""
         if self._target_us is None:
             return None
         group = self._connected().status()["group"]
@@ -261,7 +262,7 @@ class Session:
         return int(group["pid"]), int(group["generation"])
 
     def _held_up(self, start: GroupPosition) -> bool:
-        """Return whether a living consumer of the same rows stands further back, for which rings are kept."""
+        """Return whether a consumer of the same rows, which holds the rings, is further back."""
         if not self._beside:
             return False
         clients = self._connected().status()["group"].get("clients", [])
@@ -276,8 +277,8 @@ class Session:
             return
         group = self._connected().status()["group"]
         raise ServerUnavailable(
-            f"{self._options.destination} did not bring {what} within {self._options.retry_s:g} seconds.",
+            f"{self._options.destination} did not deliver {what} within {self._options.retry_s:g} seconds.",
             hint=f"It waits for shard {group['held_by']}."
             if group.get("held_by")
-            else "Look at `canal-group status`; rings smaller than when it was planned cannot hold it.",
+            else "Run `canal-group status`. Rings that were made smaller after the planning cannot hold it.",
         )

@@ -1,4 +1,4 @@
-"""Shapes: what rows look like in Spark, and how the gateway's Arrow tables become that.
+"""Shapes: the form of rows in Spark, and the conversion of the gateway's Arrow tables to it.
 
 typed, one table: its own columns, then
 
@@ -10,13 +10,13 @@ typed, one table: its own columns, then
     _pos _row          bigint     where the transaction begins in the file, and the change's ordinal in it
     _seq               bigint     unique, grows in merged order; an update's two rows have one each
 
-envelope, all tables: see `merge.rows.envelope`. debezium, all tables: `before after source op ts_ms` as
-Debezium's envelope has them, images as maps of text; statements are left out. canal, all tables: canal's flat
+envelope, all tables: see `merge.rows.envelope`. debezium, all tables: `before after source op ts_ms` as in
+Debezium's envelope, with images as maps of text and without statements. canal, all tables: canal's flat
 message, one for each row.
 
-Types: unsigned integers become the next wider signed one, BIGINT UNSIGNED and BIT decimal(20,0) or what the
-query says, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp, TIME an
-interval.
+Types: unsigned integers become the next wider signed type, BIGINT UNSIGNED and BIT decimal(20,0) or the type
+in the query's options, decimals of more than 38 digits strings, DATETIME timestamp_ntz, TIMESTAMP timestamp,
+and TIME an interval.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _required(*columns: tuple[str, Any]) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
 
 
-#: behind a table's own columns
+#: columns after a table's own columns
 CHANGE = _required(
     ("_change_type", pa.utf8()),
     ("_commit_timestamp", UTC_US),
@@ -85,7 +85,7 @@ CANAL = pa.schema(
         ("old", pa.list_(pa.field("element", MAP))),
     ]
 )
-#: by format, where all tables have one schema
+#: schema by format, for formats with one schema for all tables
 FIXED = {"envelope": ENVELOPE, "debezium": DEBEZIUM, "canal": CANAL}
 
 _WIDER = {
@@ -93,14 +93,14 @@ _WIDER = {
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
 }
-#: what 64 bits without a sign become. The JVM makes a Java object of each decimal of so many digits, twice
+#: types for unsigned 64-bit integers. The JVM makes two Java objects of each decimal with so many digits
 UNSIGNED_BIGINT = {"decimal": pa.decimal128(20, 0), "bigint": pa.int64(), "string": pa.utf8()}
 _CHANGES = pa.array(["insert", "update_postimage", "delete"])
 _OPS = pa.array(["INSERT", "UPDATE", "DELETE"])
 
 
 def spark_fields(columns: pa.Schema, unsigned_bigint: str = "decimal") -> pa.Schema:
-    """Return a table's columns with types that Spark has; see `UNSIGNED_BIGINT`."""
+    """Return a table's columns with Spark's types; see `UNSIGNED_BIGINT`."""
     wider = _WIDER | {pa.uint64(): UNSIGNED_BIGINT[unsigned_bigint]}
     return pa.schema([pa.field(column.name, _spark_type(column.type, wider)) for column in columns])
 
@@ -112,16 +112,16 @@ def _spark_type(kind: Any, wider: Mapping[Any, Any]) -> Any:
 
 
 def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.Schema:
-    """Return the schema of the typed format: a table's columns, and those of `CHANGE`.
+    """Return the schema of the typed format: a table's columns and those of `CHANGE`.
 
     Args:
-        columns: the table's, as Spark has them.
+        columns: the table's columns, with Spark's types.
         table: its name, for errors.
-        chosen: the only ones that are wanted; empty: all.
+        chosen: the columns to keep; empty: all.
 
     Raises:
-        SchemaMismatch: the table has a column with a name of ours.
-        ConfigError: one that is wanted is not there.
+        SchemaMismatch: the table has a column with the name of an added one.
+        ConfigError: a chosen column does not exist.
     """
     for name in columns.names:
         if name in CHANGE.names:
@@ -142,22 +142,22 @@ def table_schema(columns: pa.Schema, table: str, chosen: Collection[str]) -> pa.
 
 
 def added_columns(chosen: Collection[str]) -> list[str]:
-    """Return which of `merge.rows.typed.TYPED` the chosen columns (empty: all) of a query are made of."""
+    """Return the columns of `merge.rows.typed.TYPED` that a query's chosen columns (empty: all) need."""
     made_of = {"_commit_timestamp": "_commit_us", "_commit_version": "_row"}
     return sorted({made_of.get(name, name) for name in CHANGE.names if not chosen or name in chosen})
 
 
 def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: str) -> pa.Table:
-    """Return one table's changes in the shape of a query.
+    """Return one table's changes in a query's schema.
 
     Args:
         rows: see `merge.rows.typed`; with `_before` an update becomes two rows.
         table: its name, for errors.
-        schema: the query's: some of the table's columns and some of `CHANGE`, in any order.
-        new_columns: `fail` or `ignore`: what happens to a column that the query does not have.
+        schema: the query's schema: some of the table's columns and some of `CHANGE`, in any order.
+        new_columns: `fail` or `ignore`: how to treat a column that the query does not have.
 
     Raises:
-        SchemaMismatch: rows have a column that the query does not have, or another type.
+        SchemaMismatch: rows have a column that the query does not have, or a different type.
     """
     ours = {*TYPED.names, BEFORE, BEFORE_ABSENT}
     own = [name for name in rows.schema.names if name not in ours]
@@ -194,7 +194,7 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
 def _with_preimages(
     rows: pa.Table, own: list[str], found: dict[str, Any], updates: Any
 ) -> tuple[dict[str, Any], pa.Table]:
-    """Return `found` with what each update replaced in front of it, and the rows that they are of."""
+    """Return `found` with each update's before image in front of it, and the rows that they belong to."""
     images = rows.column(BEFORE).take(pa.array(updates))
     columns = {name: pc.struct_field(images, [images.type.get_field_index(name)]) for name in own}
     columns["_change_type"] = pa.repeat("update_preimage", len(updates))
@@ -208,7 +208,7 @@ def _with_preimages(
 
 
 def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> pa.Table:
-    """Return columns in the order and the types of a schema; null where there is none.
+    """Return columns in the order and the types of a schema; a missing column is null.
 
     Raises:
         SchemaMismatch: values do not fit the schema's type.
@@ -241,12 +241,12 @@ def _cast(values: Any, kind: Any) -> Any:
 
 
 def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
-    """Return all tables' changes in the shape of a query.
+    """Return the changes of all tables in a query's schema.
 
     Args:
         rows: see `merge.rows.envelope`.
-        name: of the format.
-        schema: the query's.
+        name: the format's name.
+        schema: the query's schema.
     """
     make = {"envelope": _envelope, "debezium": _debezium, "canal": _canal}[name]
     found, count = make(rows)
@@ -317,7 +317,7 @@ def _keys(keys: Any, statement: Any) -> Any:
 
 
 def _listed(values: Any, valid: Any) -> Any:
-    """Return each valid value in a list of its own; null else."""
+    """Return each valid value in a list of its own; null otherwise."""
     chosen = valid.to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(chosen))).astype(np.int32)
     return pa.ListArray.from_arrays(
@@ -329,7 +329,7 @@ def _listed(values: Any, valid: Any) -> Any:
 
 
 def _changed(before: Any, after: Any) -> Any:
-    """Return of each map `before` what is not the same in `after`: canal's `old`."""
+    """Return the entries of each map `before` that differ in `after`: canal's `old`."""
     rows_before, rows_after = _row_of_entries(before), _row_of_entries(after)
     known = pa.table(
         {"row": rows_after, "key": after.keys, "now": after.items, "is": np.ones(len(rows_after))}

@@ -1,4 +1,4 @@
-"""The data source: what Spark asks about a stream, answered by a session, a schema and parts to read."""
+"""The data source: answer Spark's calls with a session, a schema and parts to read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_s
 from merge.errors import RetryableError
 from merge.values.position import GroupPosition
 
-#: rows of one Arrow batch on its way into Spark
+#: rows of one Arrow batch that is passed to Spark
 BATCH_ROWS = 32_768
 
 
@@ -43,7 +43,7 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
         options: see `canal_group.spark.options.Options`; Spark passes them as text.
 
     Raises:
-        ConfigError: an option is missing, unknown or cannot be.
+        ConfigError: an option is missing, unknown or invalid.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -52,16 +52,16 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` takes."""
+        """Return the source's name, for `format`."""
         return "canal_group"
 
     def schema(self) -> StructType:
-        """Return the schema: a table's as its sources have it now, or the format's.
+        """Return the schema: that of the table in its sources now, or that of the format.
 
         Raises:
             UsageError: no shard has such a table.
-            SchemaMismatch: the shards' columns cannot become one.
-            ConfigError: the gateway refuses us.
+            SchemaMismatch: the shards' columns cannot be merged.
+            ConfigError: TLS to the gateway is misconfigured.
         """
         fixed = FIXED.get(self._chosen.format)
         return _spark(fixed if fixed is not None else self._typed_schema())
@@ -79,7 +79,7 @@ class CanalGroupDataSource(DataSource):  # type: ignore[misc]  # pyspark is not 
         return table_schema(spark_fields(columns, chosen.unsigned_bigint), table, chosen.columns)
 
     def reader(self, schema: StructType) -> RangeReader:
-        """Return a reader of what stands between `startingPosition` and `endingPosition`."""
+        """Return a reader of the rows between `startingPosition` and `endingPosition`."""
         return RangeReader(self._chosen, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -108,16 +108,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # ---- on the driver ---------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query without a checkpoint begins."""
+        """Return the start of a query without a checkpoint."""
         self._first = self._session.begin()
         return as_offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how many rows a micro-batch may have; `maxBytesPerBatch` bounds it as well."""
+        """Return the row limit of a micro-batch; `maxBytesPerBatch` limits it too."""
         return ReadMaxRows(self._options.max_rows_per_batch)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next micro-batch ends; `start` if there is nothing yet."""
+        """Return the end of the next micro-batch; `start` if there are no rows yet."""
         rows_max, bytes_max = self._options.max_rows_per_batch, self._options.max_bytes_per_batch
         match limit:
             case ReadAllAvailable():
@@ -139,11 +139,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return None if latest is None else as_offset(latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Plan nothing that is committed later than now."""
+        """Plan nothing that is committed after now."""
         self._session.end_here()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return contiguous runs of what stands between two offsets."""
+        """Return contiguous runs of the rows between two offsets."""
         begin, until = first_of(end) or from_offset(start), from_offset(end)
         if start == end:
             return []
@@ -151,11 +151,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return parts(self._options, epoch, batch, self._options.partitions)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge what ends at `end`, if the question for what follows has not done so already."""
+        """Acknowledge what ends at `end`, unless the request for the next micro-batch has done so."""
         self._session.finish(from_offset(end))
 
     def stop(self) -> None:
-        """Let go of the client id."""
+        """Release the client id."""
         self._session.close()
 
     # ---- on executors ----------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
-    """Reads what is between two places, range by range; tasks take turns in stretches of the merged order.
+    """Reads the rows between two positions; tasks take turns in stretches of the merged order.
 
     Args:
         options: of the query.
@@ -180,7 +180,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what each task reads, settled here: a task that is repeated has the same rows."""
+        """Return what each task reads. It is fixed here, so that a repeated task has the same rows."""
         with bounded(self._options) as session:
             return Bounds.of(session, self._options).shared(session, self._options)
 
@@ -196,7 +196,7 @@ class RangeReader(DataSourceReader):  # type: ignore[misc]  # likewise
 
 
 def shape(options: Options, schema: StructType, rows: pa.Table) -> pa.Table:
-    """Return rows from the gateway in the shape of a query."""
+    """Return rows from the gateway in a query's schema."""
     wanted = to_arrow_schema(schema, timezone="UTC")
     if options.format == "typed":
         return typed_rows(rows, options.table, wanted, new_columns=options.new_columns)
@@ -207,7 +207,7 @@ def _columns(text: str) -> pa.Schema:
     """Return a table's columns, as the gateway describes them.
 
     Raises:
-        ValueError, TypeError, pa.ArrowException: they are none.
+        ValueError, TypeError, pa.ArrowException: the text does not hold columns.
     """
     try:
         return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))

@@ -1,1 +1,1 @@
-"""ZooKeeper: the names of canal's tree, who we are to it, and the mark that stops a destination."""
+"""ZooKeeper: the names of canal's tree, our login, and the mark that stops a destination."""

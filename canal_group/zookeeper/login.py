@@ -1,4 +1,4 @@
-"""How to log in at ZooKeeper: servers and consumers do it alike."""
+"""Login at ZooKeeper, for servers and consumers."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from merge.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """A user of ZooKeeper's digest scheme, and the TLS of the connection."""
+    """A user of ZooKeeper's digest scheme, and the TLS settings of the connection."""
 
-    #: owns every node that is made; empty: nodes are open to all
+    #: owner of every node that is made; empty: nodes are open to all
     user: str = ""
     password: str = field(default="", repr=False)
     #: whether the connection is encrypted
     tls: bool = False
     #: file of the authorities that sign the servers' certificates; None: those of the system
     ca: str | None = None
-    #: files of our certificate and its key, where the servers ask for one
+    #: files of our certificate and its key, if the servers require one
     cert: str | None = None
     key: str | None = None
-    #: whether a server must prove that it is the host that was asked for
+    #: whether to verify the server's certificate and host name
     verify: bool = True
 
     @classmethod
     def parse(
         cls, credential: str | None, ca: str | None = None, cert: str | None = None, key: str | None = None
     ) -> ZooKeeperLogin:
-        """Return the login of "user:password" (None: nobody), with TLS where authorities are given.
+        """Return the login of "user:password" (None: no user), with TLS if authorities are given.
 
         Args:
             credential: the user and its password.
@@ -38,21 +38,21 @@ class ZooKeeperLogin:
             key: file of that certificate's key.
 
         Raises:
-            ConfigError: the credential is not of that form (the sentence does not repeat it), or files are
-                missing that belong to those that are given.
+            ConfigError: the credential is malformed (the message does not repeat it), or some of the files
+                are missing.
         """
         if (cert is None) != (key is None) or (cert is not None and ca is None):
             raise ConfigError(
-                "A certificate for ZooKeeper needs its key, and the authorities of ZooKeeper's own.",
-                hint="Give all three files.",
+                "A client certificate for ZooKeeper needs its key, and the authorities of ZooKeeper's own.",
+                hint="Pass all three files.",
             )
         user, separator, password = (credential or "").partition(":")
         if credential is not None and not (user and separator and password):
-            raise ConfigError("What is given for ZooKeeper is no credential.", hint="Expected user:password.")
+            raise ConfigError("The ZooKeeper credential is malformed.", hint="Expected user:password.")
         return cls(user, password, tls=ca is not None, ca=ca, cert=cert, key=key)
 
     def client_options(self) -> dict[str, Any]:
-        """Return the arguments that kazoo's client wants."""
+        """Return the arguments for kazoo's client."""
         options: dict[str, Any] = {}
         if self.user:
             options["auth_data"] = [("digest", f"{self.user}:{self.password}")]
@@ -68,5 +68,5 @@ class ZooKeeperLogin:
         return options
 
 
-#: who logs in at a ZooKeeper that is open to all
+#: the login at a ZooKeeper that is open to all
 NOBODY = ZooKeeperLogin()

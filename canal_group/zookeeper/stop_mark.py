@@ -1,7 +1,7 @@
-"""The mark by which an operator stops a destination: no server serves it until it is taken away.
+"""The mark with which an operator stops a destination: no server serves it until the mark is removed.
 
-It is durable and stands beside the election, so that it holds for every server, also for one that starts
-later. It says who stopped the destination, for whoever wonders.
+It is durable and is stored next to the election, so that it also holds for servers that start later. It
+records who stopped the destination.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class StopMark:
     by: str
     #: when, ISO 8601 in UTC
     at: str
-    #: why, in the operator's words; may be empty
+    #: the operator's reason; may be empty
     reason: str = ""
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class StopMark:
 
     @classmethod
     def from_json(cls, text: bytes) -> StopMark:
-        """Return the mark that `to_json` wrote. Any text is a mark: a node that stands there stops."""
+        """Return the mark that `to_json` wrote. Any text is a mark: the node's existence is what stops."""
         try:
             value = dict(json.loads(text))
         except (RecursionError, TypeError, ValueError):

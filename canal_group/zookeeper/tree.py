@@ -6,12 +6,12 @@
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
-    {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was away for too long
+    {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was inactive for too long
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 
-After canal's ZookeeperPathUtils, so that canal's tools can read it. Servers go by it, and consumers that
-know ZooKeeper.
+The layout follows canal's ZookeeperPathUtils, so that canal's tools can read it. Servers use it, and so do
+consumers that connect by ZooKeeper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import re
 
 from merge.errors import ConfigError, UsageError
 
-#: Children of a destination that are no client ids; `parse` is canal's own.
+#: children of a destination that are not client ids; `parse` is canal's own
 RESERVED = frozenset({"cluster", "epoch", "parse", "running", "stopped"})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -32,30 +32,30 @@ class Tree:
 
     Args:
         destination: name of the destination.
-        prefix: where canal's tree hangs.
+        prefix: path of canal's tree.
 
     Raises:
-        ConfigError: a name that ZooKeeper does not take as a node.
+        ConfigError: a name is not valid for a ZooKeeper node.
     """
 
     def __init__(self, destination: str, prefix: str = "/otter/canal") -> None:
         if not _NAME.fullmatch(destination):
             raise ConfigError(
-                f"{destination!r} is no destination name.",
+                f"{destination!r} is not a destination name.",
                 hint="Use letters, digits, dots, hyphens and underscores.",
             )
         if not _PATH.fullmatch(prefix):
             raise ConfigError(
-                f"{prefix!r} is no ZooKeeper path.", hint="Expected a path such as /otter/canal."
+                f"{prefix!r} is not a ZooKeeper path.", hint="Expected a path such as /otter/canal."
             )
         self.prefix = prefix
-        #: everything of this destination
+        #: parent of all nodes of this destination
         self.destination = f"{prefix}/destinations/{destination}"
-        #: who is active
+        #: names the active server
         self.running = f"{self.destination}/running"
-        #: its version is the server's fencing epoch
+        #: the node whose version is the server's fencing epoch
         self.epoch = f"{self.destination}/epoch"
-        #: stands while an operator keeps the destination stopped
+        #: exists while an operator keeps the destination stopped
         self.stopped = f"{self.destination}/stopped"
         #: parents of the ephemeral registrations
         self.clusters = (f"{prefix}/cluster", f"{self.destination}/cluster")
@@ -73,13 +73,13 @@ class Tree:
         """Return the node of a client id.
 
         Raises:
-            UsageError: the client id cannot be a node beside the destination's own ones.
+            UsageError: the client id is not a valid node name, or is reserved.
         """
         if not self.is_client(client_id):
             taken = ", ".join(sorted(RESERVED))
             raise UsageError(
-                f"{client_id!r} is no client id.",
-                hint=f"Use letters, digits, dots, hyphens and underscores, but none of {taken}.",
+                f"{client_id!r} is not a client id.",
+                hint=f"Use letters, digits, dots, hyphens and underscores; {taken} are reserved.",
             )
         return f"{self.destination}/{client_id}"
 

@@ -82,13 +82,13 @@ class Programs:
             if self._refused is None and not program.exists():
                 self._refused = self._fetch(program)
             if self._refused is not None:
-                raise ServerMissingError(f"MySQL's server cannot be had: {self._refused}.")
+                raise ServerMissingError(f"MySQL's server is missing: {self._refused}.")
         return program
 
     def _fetch(self, program: Path) -> str | None:
         """Unpack the programs, one process at a time; return why it could not be done."""
         if not _SCRIPT.exists():
-            return f"{_SCRIPT.name} is not beside this package, as it is in the project's own folder"
+            return f"{_SCRIPT.name} is not installed with this package; it is in the project's own folder"
         self._prefix.parent.mkdir(exist_ok=True)
         with self._prefix.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -267,7 +267,7 @@ class DatabaseServer(ABC):
             except pymysql.Error as error:
                 if not self.running or time.monotonic() > deadline_s:
                     self.kill()
-                    raise ServerFailedError(f"{self.engine} did not come up: {self._log_tail()}") from error
+                    raise ServerFailedError(f"{self.engine} did not start: {self._log_tail()}") from error
                 time.sleep(0.05)
             else:
                 return

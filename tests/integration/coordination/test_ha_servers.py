@@ -64,7 +64,7 @@ def test_a_standby_says_so_and_takes_over_from_a_killed_server_and_from_one_that
         first = servers.enter_context(Serve(*config))
         address = first.says("serving", offline.destination).split()[-1].removeprefix("grpc://")
         second = servers.enter_context(Serve(*config))
-        second.says("standing by for", f"{address} serves")
+        second.says("standing by for", f"{address} is active")
         found = run("status", "-z", one_zookeeper.hosts, "-d", offline.destination, "--json").stdout
         assert json.loads(found)["group"]["server"] == address
         assert json.loads(zookeeper.get(tree.running)[0]) == {"active": True, "address": address}

@@ -270,6 +270,6 @@ def test_a_mysql_that_cannot_be_had_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr("canal_group.demo.database.mysql._SCRIPT", script)
     programs = Programs(tmp_path / "cache" / "mysql")
     for _ in range(2):
-        with pytest.raises(ServerMissingError, match=r"MySQL's server cannot be had: no mirror\."):
+        with pytest.raises(ServerMissingError, match=r"MySQL's server is missing: no mirror\."):
             programs.mysqld()
     assert (tmp_path / "asked").read_text() == "asked\n"

@@ -133,7 +133,7 @@ def test_a_dead_shard_is_skipped_and_waited_for_again_by_command(shop: Shop):
         reading.until(shop.rows)
         state = consumer.status()["group"]["shards"][1]
         assert (state["policy"], state["skipped"]) == ("skip", True)
-        assert "as the settings say" in run(instance, shop, "resume", "s1")
+        assert "the settings apply to s1 again" in run(instance, shop, "resume", "s1")
         shop.write_everywhere(5)
         reading.until(shop.rows)
         assert not consumer.status()["group"]["shards"][1]["skipped"]

@@ -93,8 +93,8 @@ def test_a_client_reads_what_its_token_is_for_and_nothing_else(
             (None, CLIENT, "token is missing or wrong"),
             ("", CLIENT, "token is missing or wrong"),
             (secrets["READER_TOKEN"] + "x", CLIENT, "token is missing or wrong"),
-            (secrets["READER_TOKEN"], "other", "of reader is not for client id other"),
-            (secrets["STOCK_TOKEN"], CLIENT, f"of stock is not for {shop.destination}"),
+            (secrets["READER_TOKEN"], "other", "of reader does not allow client id other"),
+            (secrets["STOCK_TOKEN"], CLIENT, f"of stock does not allow destination {shop.destination}"),
         ):
             with pytest.raises(AccessDenied, match=sentence) as denied:
                 shop.connect(instance, token=token, tls_ca=authority.ca, client_id=client_id)
@@ -102,9 +102,9 @@ def test_a_client_reads_what_its_token_is_for_and_nothing_else(
         foreign = Authority(tmp_path, "foreign")
         plain = instance.uri.replace("grpc+tls", "grpc")
         for uri, tls_ca, sentence in (
-            (plain, None, "speaks TLS only"),
-            (instance.uri, None, "does not prove who it is"),
-            (instance.uri, foreign.ca, "does not prove who it is"),
+            (plain, None, "accepts TLS only"),
+            (instance.uri, None, "cannot be verified"),
+            (instance.uri, foreign.ca, "cannot be verified"),
             (instance.uri.replace("127.0.0.1", "localhost"), authority.ca, r"(?i)hostname mismatch"),
         ):
             with pytest.raises(ConfigError, match=sentence) as mistaken:
@@ -132,10 +132,10 @@ def test_rows_and_operations_are_guarded_as_subscriptions_are(
                 gateway_client = GatewayClient(
                     instance.uri, shop.destination, secrets[token], Tls(ca=authority.ca)
                 )
-                with pytest.raises(AccessDenied, match="is not for"):
+                with pytest.raises(AccessDenied, match="does not allow"):
                     gateway_client.rows(format="envelope", **ticket)
                 for operation in ("shard_add", "shard_remove", "shard_policy", "whatever"):
-                    with pytest.raises(AccessDenied, match="is not for"):
+                    with pytest.raises(AccessDenied, match="does not allow"):
                         gateway_client.ask(operation)
                 gateway_client.close()
             gateway_client = GatewayClient(
@@ -159,7 +159,7 @@ def test_a_gateway_may_ask_consumers_for_certificates(
     ours = consumers.pair("ours")
     with shop.serve(gateway=gateway_of(authority, client_ca=str(consumers.ca))) as instance:
         options = {"token": secrets["READER_TOKEN"], "tls_ca": authority.ca}
-        with pytest.raises(ConfigError, match="asks for a certificate"):
+        with pytest.raises(ConfigError, match="requires a client certificate"):
             shop.connect(instance, **options)
         with shop.connect(instance, **options, tls_cert=ours.cert, tls_key=ours.key) as consumer:
             assert consumer.status()["destination"] == shop.destination
@@ -264,7 +264,7 @@ def test_nodes_of_an_instance_are_its_users_alone_and_consumers_need_the_login(
         root = f"/destinations/{shop.destination}"
         assert {"/cluster", f"{root}/running", f"{root}/epoch", f"{root}/{CLIENT}/cursor"} <= nodes
         for wrong in (None, "canal:guessed"):
-            with pytest.raises(ConfigError, match="refuses us access"):
+            with pytest.raises(ConfigError, match="refuses access"):
                 canal_group.connect(**find, client_id="other", zookeeper_auth=wrong)
         by = ["--zookeeper", one_zookeeper.hosts, "--prefix", prefix]
         refused = run("stop", shop.destination, *by, status=1)

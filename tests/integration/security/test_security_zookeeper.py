@@ -120,7 +120,7 @@ def test_what_is_no_gateways_address_is_never_opened(
     directory = Directory(zookeeper.hosts, destination, f"/{destination}")
     gateway_client = GatewayClient(directory.gateways, destination, "s3cret")
     try:
-        with pytest.raises(ServerUnavailable, match="which is no host:port") as caught:
+        with pytest.raises(ServerUnavailable, match="which is not host:port") as caught:
             gateway_client.ask("status")
         assert "s3cret" not in str(caught.value)
     finally:

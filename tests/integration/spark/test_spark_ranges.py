@@ -137,7 +137,7 @@ def test_columns_that_are_not_chosen_are_neither_sent_nor_there(
     assert rows[-2]._seq + 1 == rows[-1]._seq, "the row before an update is there as well"
     with pytest.raises(Exception, match="has no column speed"):
         read(spark, chosen | {"columns": "id,speed"})
-    with pytest.raises(Exception, match="A bounded read does not begin at a cursor"):
+    with pytest.raises(Exception, match="A bounded read cannot begin at a cursor"):
         read(spark, chosen | {"startingPosition": "cursor"})
 
 

@@ -62,7 +62,7 @@ def test_parts_of_a_range_are_of_one_order(served: SharedShop) -> None:
             pass
         rows = RangeRows.of(session._connected(), offset_range, {"format": "envelope"})
         session._connected().rollback()
-        with pytest.raises(RolledBack, match="stands in another order by now"):
+        with pytest.raises(RolledBack, match="has changed: another server of a source"):
             replace(rows, order="of another server").read(0, 1)
         assert rows.read(0, 1).num_rows == offset_range.rows
     finally:

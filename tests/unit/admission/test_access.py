@@ -14,10 +14,10 @@ BILLING = Grant("billing", frozenset({"shop"}), frozenset({"1001", "mirror"}))
 @pytest.mark.parametrize(
     ("destination", "client_id", "operation", "sentence"),
     [
-        ("stock", "1001", "", "The token of billing is not for stock. "),
-        ("shop", "1002", "", "The token of billing is not for client id 1002 of shop. "),
-        ("shop", None, "shard_add", "The token of billing is not for the operation shard_add on shop. "),
-        ("stock", None, "shard_add", "The token of billing is not for stock. "),
+        ("stock", "1001", "", "The token of billing does not allow destination stock. "),
+        ("shop", "1002", "", "The token of billing does not allow client id 1002 of shop. "),
+        ("shop", None, "shard_add", "The token of billing does not allow the operation shard_add on shop. "),
+        ("stock", None, "shard_add", "The token of billing does not allow destination stock. "),
     ],
 )
 def test_what_is_not_granted_is_denied_by_name(destination, client_id, operation, sentence):
@@ -53,7 +53,7 @@ def test_who_shows_nothing_reads_at_most_where_everybody_may():
     for shown in ("", "wrong"):
         assert everybody.find(shown) is READER
     assert everybody.find("sesame").operate
-    with pytest.raises(AccessDenied, match=r"^Nobody who shows no token may do the operation") as caught:
+    with pytest.raises(AccessDenied, match=r"^A token is needed for the operation") as caught:
         READER.check("shop", operation="shard_add")
     assert "~/.cache/canal-group" in caught.value.hint
 

@@ -236,7 +236,7 @@ def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
     refusal = asked(gateway_client, "status", '{"destination": "shop"}')
     said = rows_asked(gateway_client, f"{{{MINE}}}")
     for shown in (str(refusal), said.partition("gRPC client debug context")[0]):
-        assert f"met an error inside the server ({type(error).__name__})" in shown
+        assert f"failed with an internal error ({type(error).__name__})" in shown
         assert shows_nothing_of_ours(shown)
     broken = [record for record in caplog.records if record.levelno == logging.ERROR and record.exc_info]
     assert sum(record.exc_info[1] is error for record in broken if record.exc_info) == 2

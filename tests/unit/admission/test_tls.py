@@ -158,11 +158,11 @@ def test_what_does_not_fit_a_gateway_with_tls_is_said(gateway, authority, other)
     server = gateway(tls_of(authority.pair("server")))
     elsewhere = gateway(tls_of(authority.pair("elsewhere", "127.0.0.2")))
     for uri, tls, sentence in (
-        (server.plain, None, r"speaks TLS only.*grpc\+tls"),
-        (server.encrypted, None, "does not prove who it is: .*certificate.*tls_ca"),
-        (server.encrypted, Tls(ca=other.ca), "does not prove who it is"),
+        (server.plain, None, r"accepts TLS only.*grpc\+tls"),
+        (server.encrypted, None, "cannot be verified: .*certificate.*tls_ca"),
+        (server.encrypted, Tls(ca=other.ca), "cannot be verified"),
         (elsewhere.encrypted, Tls(ca=authority.ca), r"(?i)IP address mismatch"),
-        (gateway().encrypted, Tls(ca=authority.ca), "does not speak TLS as we do"),
+        (gateway().encrypted, Tls(ca=authority.ca), "failed the TLS handshake"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             asked(uri, tls)
@@ -172,10 +172,10 @@ def test_a_gateway_that_wants_a_certificate_says_so(gateway, authority, other):
     server = gateway(tls_of(authority.pair("server"), authority.ca))
     ours, foreign = authority.pair("ours"), other.pair("foreign")
     assert asked(server.encrypted, Tls(authority.ca, ours.cert, ours.key)) == "everybody"
-    with pytest.raises(ConfigError, match="speaks TLS only"):
+    with pytest.raises(ConfigError, match="accepts TLS only"):
         asked(server.plain)
     for tls in (Tls(authority.ca), Tls(authority.ca, foreign.cert, foreign.key)):
-        with pytest.raises(ConfigError, match=r"asks for a certificate that it trusts.*tls_cert"):
+        with pytest.raises(ConfigError, match=r"requires a client certificate that it trusts.*tls_cert"):
             asked(server.encrypted, tls)
 
 

@@ -125,7 +125,7 @@ def test_events_inside_payloads_are_counted_as_mysqlbinlog_shows_them(run):
 def test_a_server_to_ask_is_named_in_one_way(run, server):
     status, lines, complaint = run("--lookup", server, FIXTURES / "savepoint.binlog")
     assert (status, lines) == (1, [])
-    assert "names no server. Expected user@host:port." in complaint
+    assert "does not name a server. Expected user@host:port." in complaint
 
 
 def test_a_server_to_ask_that_is_not_there_and_a_password_that_is_not_set(run):
@@ -185,7 +185,7 @@ def test_what_could_not_be_printed_as_it_is_is_said_on_stderr(run, tmp_path, opt
     assert run(*options, FIXTURES / "savepoint.binlog")[2] == ""
     file = rows_of(File("5.5.62"), 1).add(99, b"of a newer server", flags=0x80)
     _, _, complaint = run(*options, file.write(tmp_path / "mysql-bin.000001"))
-    assert complaint == "1 events of unknown types are ignored, as their server says they may be.\n"
+    assert complaint == "1 events of unknown types are ignored: their server marks them as ignorable.\n"
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
@@ -271,7 +271,7 @@ def test_a_gap_in_a_folders_numbers_is_refused_before_anything_is_printed(run, t
     status, lines, complaint = run("--json", tmp_path)
     assert (status, lines) == (1, [])
     assert complaint.startswith(
-        f"UsageError: {tmp_path} lacks what lies between mysql-bin.000002 and mysql-bin."
+        f"UsageError: {tmp_path} lacks the files between mysql-bin.000002 and mysql-bin."
     )
     files = sorted(tmp_path.iterdir())
     assert [json.loads(line)["after"]["@1"] for line in run("--json", *files)[1]] == ["1", "2", "4"]

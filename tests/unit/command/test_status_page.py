@@ -107,7 +107,7 @@ def test_80_columns_have_what_matters_and_cut_nothing(capsys, monkeypatch):
     assert lines[table + 3] == "  late: 12 (3400 rows)"
     rest = words(lines[table + 4 :])
     assert rest[: len(ERROR.split()) + 1] == ["error:", *ERROR.split()], "an error is said as it is"
-    assert "  leaving, skipped, skip given 30 s ago" in lines
+    assert "  leaving, skipped, skip set 30 s ago" in lines
     head = words(lines[:table])
     for said in ("shop", "canal-group-7.internal.example.com:11113", "1767300000)", "03:04:05.478", "123456"):
         assert said in head
@@ -143,7 +143,7 @@ def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkey
     assert [each.strip() for each in leaving.split("  ") if each] == [
         "s2",
         "s2.db.internal.example.com:3306",
-        "streaming, leaving, skipped, skip given 30 s ago",
+        "streaming, leaving, skipped, skip set 30 s ago",
         "mysql-bin.000007:154",
         "mysql-bin.000007:1154",
         "03:04:05.478",
@@ -157,7 +157,7 @@ def test_wide_has_all_columns_of_a_shard_in_one_line_at_any_width(capsys, monkey
 def test_a_server_that_is_not_active_says_who_is(capsys, monkeypatch):
     told = {"active": False, "active_server": "b:1", "error": "[red] is away"}
     lines = printed(capsys, monkeypatch, {**state(), "group": told}, 80)
-    assert lines[0] == "shop: not active at this server; b:1 is. [red] is away"
+    assert lines[0] == "shop: not active on this server; b:1 is active. [red] is away"
     lines = printed(capsys, monkeypatch, {**state(), "group": {"active": False, "stopped": "by a"}}, 80)
     assert lines[0] == "shop: not served: by a"
 

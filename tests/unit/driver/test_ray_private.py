@@ -136,7 +136,7 @@ def test_a_token_that_others_could_read_is_hidden_and_said(home: Path, caplog: p
     home.chmod(0o644)
     require_token()
     assert (home.read_text(), mode(home)) == ("s3cret", 0o600)
-    assert "could be read by other users" in caplog.text
+    assert "was readable by other users" in caplog.text
     assert "s3cret" not in caplog.text
 
 
@@ -156,7 +156,7 @@ def test_a_token_that_cannot_be_hidden_is_said(
         monkeypatch.setattr(Path, "chmod", _read_only)
     require_token()
     assert mode(home) == 0o644
-    assert "can be read by other users" in caplog.text
+    assert "is readable by other users" in caplog.text
     assert "cannot any more" not in caplog.text
 
 
@@ -173,7 +173,7 @@ def test_a_token_that_the_user_named_is_left_as_it_is(
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(named))
     require_token()
     assert mode(named) == 0o640
-    assert f"{named} can be read by other users" in caplog.text
+    assert f"{named} is readable by other users" in caplog.text
     caplog.clear()
     named.chmod(0o400)
     require_token()
