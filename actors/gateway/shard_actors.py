@@ -80,5 +80,5 @@ class ShardActors:
             with translated(f"Shard {shard}"):
                 state: dict[str, Any] = ray.get(reference, timeout=STATUS_TIMEOUT_S)
         except CanalGroupError as error:
-            return {"shard": shard, "state": "away", "error": str(error)}
+            return {"shard": shard, "state": "unavailable", "error": str(error)}
         return state

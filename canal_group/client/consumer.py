@@ -302,9 +302,9 @@ class Consumer:
 
     def _ack_once(self, batch_id: int) -> GroupPosition:
         """Acknowledge a batch; if an earlier attempt was not answered, first ask whether it succeeded."""
-        lease_state = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
-        if lease_state is not None and self._unfinished.moved(batch_id, self.cursor, lease_state):
-            return lease_state
+        cursor = self._lease.cursor() if self._unfinished.in_doubt(batch_id) else None
+        if cursor is not None and self._unfinished.moved(batch_id, self.cursor, cursor):
+            return cursor
         self._unfinished.doubt(batch_id)
         try:
             return self._lease.ask_for("ack", _cursor, batch_id=batch_id)
@@ -316,9 +316,9 @@ class Consumer:
             raise
         except CanalGroupError as error:
             self._unfinished.refuse(batch_id)
-            if lease_state is not None and isinstance(error, UnknownBatch):
+            if cursor is not None and isinstance(error, UnknownBatch):
                 # The server that delivered it says that it is acknowledged: our first attempt succeeded.
-                return lease_state
+                return cursor
             raise
 
     def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:

@@ -53,8 +53,8 @@ def stop(
     login = zookeeper_login(zookeeper_auth_env, zookeeper_ca, zookeeper_cert, zookeeper_key)
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     mark = StopMark(by, datetime.now(UTC).isoformat(timespec="seconds"), reason)
-    lease_state = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
-    typer.echo(f"{destination} is {lease_state}")
+    told = _switch(destination, config, zookeeper, prefix, login).stop(mark, wait_s)
+    typer.echo(f"{destination} is {told}")
 
 
 def start(

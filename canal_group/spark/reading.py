@@ -89,7 +89,7 @@ def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterato
         RolledBack: the offset range is finished.
         RetryableError: no server answered within `retrySeconds`.
     """
-    _reconcile()
+    _prepare_worker()
     source, kept = _rows_of(part), _kept_of(part)
     pool = ThreadPoolExecutor(1, thread_name_prefix="piece")
 
@@ -109,7 +109,7 @@ def read_part(part: RangePart, shape: Callable[[pa.Table], pa.Table]) -> Iterato
 
 
 @cache
-def _reconcile() -> None:
+def _prepare_worker() -> None:
     """Tune a worker process once; it serves many tasks.
 
     Freed memory stays with the process, and the garbage collector skips what was imported.

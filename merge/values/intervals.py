@@ -18,12 +18,12 @@ Interval: TypeAlias = tuple[int, int]
 
 def joined(known: tuple[Interval, ...], added: NDArray[np.int64]) -> tuple[Interval, ...]:
     """Return the canonical intervals of `known` and of `added`, (n, 2) half-open, in any order."""
-    offset_ranges = np.concatenate((np.array(known, dtype=np.int64).reshape(-1, 2), added))
-    offset_ranges = offset_ranges[np.argsort(offset_ranges[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(offset_ranges[:, 1])
-    first = np.flatnonzero(np.concatenate(([True], offset_ranges[1:, 0] > reach[:-1])))
-    last = np.append(first[1:], len(offset_ranges)) - 1
-    return tuple(zip(offset_ranges[first, 0].tolist(), reach[last].tolist(), strict=True))
+    runs = np.concatenate((np.array(known, dtype=np.int64).reshape(-1, 2), added))
+    runs = runs[np.argsort(runs[:, 0], kind="stable")]
+    reach = np.maximum.accumulate(runs[:, 1])
+    first = np.flatnonzero(np.concatenate(([True], runs[1:, 0] > reach[:-1])))
+    last = np.append(first[1:], len(runs)) - 1
+    return tuple(zip(runs[first, 0].tolist(), reach[last].tolist(), strict=True))
 
 
 def common(one: tuple[Interval, ...], other: tuple[Interval, ...]) -> tuple[Interval, ...]:
@@ -50,9 +50,9 @@ def covers(intervals: tuple[Interval, ...], wanted: Interval) -> bool:
 
 def among(intervals: tuple[Interval, ...], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which numbers, (n,) int64, are in canonical intervals of positive numbers, (n,)."""
-    offset_ranges = np.array(intervals, dtype=np.int64).reshape(-1, 2)
-    place = np.searchsorted(offset_ranges[:, 0], numbers, side="right") - 1
-    ends = np.append(offset_ranges[:, 1], 0)  # place -1, before every interval, meets this 0
+    runs = np.array(intervals, dtype=np.int64).reshape(-1, 2)
+    place = np.searchsorted(runs[:, 0], numbers, side="right") - 1
+    ends = np.append(runs[:, 1], 0)  # place -1, before every interval, meets this 0
     held: NDArray[np.bool_] = numbers < ends[place]
     return held
 

@@ -46,7 +46,7 @@ class Progress:
             servers: identities of the servers of the headers, by shard_index; empty: the same as before.
             created: when their binlog files were created, by shard_index; empty: as before, or unknown.
         """
-        offset_ranges = np.cumsum(headers["row_end"] - headers["row_begin"])
+        rows_up_to = np.cumsum(headers["row_end"] - headers["row_begin"])
         shard_of, ended = headers["shard"], (headers["flags"] & Flag.END) != 0
         ack, end = dict(self.ack.shards), dict(self.end.shards)
         for index in np.unique(shard_of):
@@ -67,9 +67,9 @@ class Progress:
                     server=servers[index] if servers else ack[shard].server,
                 )
                 end[shard] = _stamped(inside, ack[shard], created[index] if created else {})
-        sequence = self.end.sequence + (int(offset_ranges[-1]) if len(offset_ranges) else 0)
+        sequence = self.end.sequence + (int(rows_up_to[-1]) if len(rows_up_to) else 0)
         whole = np.flatnonzero(ended)
-        acked = self.end.sequence + int(offset_ranges[whole[-1]]) if len(whole) else self.ack.sequence
+        acked = self.end.sequence + int(rows_up_to[whole[-1]]) if len(whole) else self.ack.sequence
         return Progress(
             replace(self.ack, shards=ack, sequence=acked),
             replace(self.end, shards=end, sequence=sequence),

@@ -57,7 +57,7 @@ cdef class ReceiveBuffer:
 
     def received(self, Py_ssize_t size):
         if size < 0 or <size_t>size > self.capacity - self.end:
-            raise ValueError("more than there was receive_buffer for")
+            raise ValueError("more than there was room for")
         self.end += size
 
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:

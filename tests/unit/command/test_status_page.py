@@ -163,7 +163,7 @@ def test_a_server_that_is_not_active_says_who_is(capsys, monkeypatch):
 
 
 def test_a_shard_that_its_group_does_not_know_has_what_it_tells_itself(capsys, monkeypatch):
-    away = ({"shard": "s9", "state": "away", "error": "Shard s9 has no actor."}, {"shard": "other"})
+    away = ({"shard": "s9", "state": "unavailable", "error": "Shard s9 has no actor."}, {"shard": "other"})
     lines = printed(capsys, monkeypatch, state(away), 80)
-    assert [line.split() for line in lines if line.startswith("s9")] == [["s9", "away", "-", "-", "-"]]
+    assert [line.split() for line in lines if line.startswith("s9")] == [["s9", "unavailable", "-", "-", "-"]]
     assert "  error: Shard s9 has no actor." in lines
