@@ -19,7 +19,7 @@ import grpc.aio
 from pyarrow import flight
 
 from actors.process.loop_thread import LoopThread
-from actors.transport.line_caller import Line
+from actors.transport.rpc_client import RpcClient
 from benchmarks._rpc_server import GRPC_OPTIONS, SECRET, dumps
 
 _AUTHORIZATION = (("authorization", f"Bearer {SECRET}"),)
@@ -43,10 +43,10 @@ class Client(Protocol):
 class _Ours:
     def __init__(self, loop: LoopThread, address: str) -> None:
         self._loop = loop
-        self._line = loop.run(Line.open(pickle.loads(bytes.fromhex(address)), "The server")).result()
+        self._rpc = loop.run(RpcClient.open(pickle.loads(bytes.fromhex(address)), "The server")).result()
 
     async def ask(self, method: str, *arguments: Any) -> Any:
-        return await self._line.ask(method, *arguments)
+        return await self._rpc.ask(method, *arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
         return self._loop.run(self.ask(method, *arguments)).result(_TIMEOUT_S)

@@ -28,7 +28,7 @@ from actors.admission.access import Grant, Grants
 from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.process.imports import freeze_imports
 from actors.shard.report import ShardReport
-from actors.transport.line_door import LineDoor
+from actors.transport.rpc_server import RpcServer
 from merge.delivery.ledger import Batch
 from merge.values.header import HEADER, WHOLE, HeaderRun, Headers
 from merge.values.position import GroupPosition, Position
@@ -106,7 +106,7 @@ def _all_on_loop() -> Calls:
 
 
 async def _ours() -> str:
-    return pickle.dumps(await LineDoor(_all_on_loop()).open()).hex()
+    return pickle.dumps(await RpcServer(_all_on_loop()).open()).hex()
 
 
 async def _grpc() -> str:

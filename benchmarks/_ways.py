@@ -24,7 +24,7 @@ from pyarrow import flight
 from actors.admission.token_middleware import TokenMiddleware
 from actors.driver import launch
 from actors.driver.instance import Instance
-from actors.gateway.gateway import Door, Gateway, GatewayWiring
+from actors.gateway.gateway import Gateway, GatewayServer, GatewayWiring
 from actors.shard.shard import ShardActor
 from actors.transport import row_server
 from actors.transport.row_server import RowAddress
@@ -89,7 +89,7 @@ class _TcpShard(ShardActor):
     """A shard that sends rows by Flight over TCP, also on one machine."""
 
     def rows_at(self) -> RowAddress:
-        return replace(super().rows_at(), near=None)
+        return replace(super().rows_at(), shared_memory=None)
 
 
 def _unix_shard(folder: Path) -> type[ShardActor]:
@@ -119,12 +119,12 @@ _SECRET = "secret"
 class _UnixServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """Another location of a gateway's Flight server, for rows."""
 
-    def __init__(self, location: str, door: Door, wiring: GatewayWiring) -> None:
-        self._door = door
+    def __init__(self, location: str, door: GatewayServer, wiring: GatewayWiring) -> None:
+        self._server = door
         super().__init__(location, middleware=TokenMiddleware(wiring.grants, wiring.calls_max).middleware)
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
-        return self._door.do_get(context, ticket)
+        return self._server.do_get(context, ticket)
 
 
 def _unix_gateway(folder: Path) -> type[Gateway]:
@@ -133,7 +133,7 @@ def _unix_gateway(folder: Path) -> type[Gateway]:
 
         def __init__(self, wiring: GatewayWiring, *arguments: Any) -> None:
             super().__init__(wiring, *arguments)
-            self._unix = _UnixServer(f"grpc+unix://{folder}/gateway", self._door, wiring)
+            self._unix = _UnixServer(f"grpc+unix://{folder}/gateway", self._server, wiring)
             threading.Thread(target=self._unix.serve, name="flight", daemon=True).start()
 
     return UnixGateway

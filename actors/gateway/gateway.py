@@ -35,7 +35,7 @@ from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
 from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
-from actors.transport.near_door import NearDoor, Offer
+from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from merge.errors import UsageError
 
 
@@ -61,7 +61,7 @@ class GatewayWiring:
     calls_max: int = CALLS_MAX
 
 
-class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
+class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
     """The Flight server of one destination.
 
     Args:
@@ -78,7 +78,7 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
         actors = ShardActors(shard_actors, shards)
         self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key))
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
-        self._near = NearDoor(self._offer)
+        self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
@@ -100,8 +100,8 @@ class Door(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
             body = json.loads(action.body.to_pybytes() or b"{}")
             operation = "" if action.type in READING else action.type
             self._check_allowed(grant, body, operation)
-            if action.type == "near":
-                value: Any = self._near.admit(grant).to_dict()
+            if action.type == "shared_memory":
+                value: Any = self._shared_memory.admit(grant).to_dict()
             else:
                 value = self._requests.answer(action.type, body, may_disturb=grant.may_disturb)
                 if action.type == "status":
@@ -182,12 +182,12 @@ class Gateway:
     def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
         freeze_imports()
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-        self._door = Door(wiring, group, shard_actors, shards)
-        threading.Thread(target=self._door.serve, name="flight", daemon=True).start()
+        self._server = GatewayServer(wiring, group, shard_actors, shards)
+        threading.Thread(target=self._server.serve, name="flight", daemon=True).start()
 
     def port(self) -> int:
         """Return the port it listens on."""
-        return int(self._door.port)
+        return int(self._server.port)
 
     def pid(self) -> int:
         """Return the actor's process id."""

@@ -10,9 +10,9 @@ from ray.actor import ActorHandle
 
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.process.loop_thread import LoopThread
-from actors.transport.line import LineAddress
-from actors.transport.line_caller import KeptLine
 from actors.transport.ray_errors import translated
+from actors.transport.rpc_client import KeptRpcClient
+from actors.transport.rpc_wire import RpcAddress
 from merge.errors import CanalGroupError
 
 #: how long a call to the group may take beyond what it is asked to wait, seconds
@@ -31,9 +31,9 @@ class GroupHandle:
 
     def __init__(self, name: str) -> None:
         self._actor: ActorHandle = ray.get_actor(name)
-        self._line = KeptLine("The group", self._find)
-        self._loop = LoopThread("line")
-        self._keeping = self._loop.run(self._line.keep())
+        self._rpc = KeptRpcClient("The group", self._find)
+        self._loop = LoopThread("rpc")
+        self._keeping = self._loop.run(self._rpc.keep())
 
     def call(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
         """Call a method of `actors.group.group.GroupActor` and return its answer.
@@ -47,7 +47,7 @@ class GroupHandle:
         Raises:
             CanalGroupError: the group's error, or ServerUnavailable.
         """
-        return _answer(self._loop.run(self._line.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
+        return _answer(self._loop.run(self._rpc.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; if it is unavailable, with an error."""
@@ -63,13 +63,13 @@ class GroupHandle:
         """Return a delivery lease for the rows of an outstanding batch."""
 
         def ask() -> Future[float]:
-            return self._loop.run(self._line.ask("confirm", client_id, epoch, batch_id))
+            return self._loop.run(self._rpc.ask("confirm", client_id, epoch, batch_id))
 
         return DeliveryLease(ask, lambda answer: float(_answer(answer, CALL_TIMEOUT_S)))
 
-    async def _find(self) -> LineAddress:
+    async def _find(self) -> RpcAddress:
         with translated("The group"):
-            address: LineAddress = await self._actor.line_at.remote()
+            address: RpcAddress = await self._actor.rpc_address.remote()
         return address
 
 

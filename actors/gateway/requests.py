@@ -44,7 +44,7 @@ READING = frozenset(
         "outstanding",
         "lease_state",
         "status",
-        "near",
+        "shared_memory",
     }
 )
 

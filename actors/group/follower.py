@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from actors.ports import Host
-from actors.shard.ports import ShardChannel, ShardLine
+from actors.shard.ports import ShardChannel, ShardRpc
 from actors.shard.report import NOTHING, ShardReport
 from merge import events as ev
 from merge.errors import CanalGroupError, DataError, FencedError
@@ -60,7 +60,7 @@ class Follower:
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._told = NOTHING
         #: the RPC connection to the shard, once it is open
-        self._line: ShardLine | None = None
+        self._rpc: ShardRpc | None = None
         #: timer that is set while the ring has to be told
         self._telling: asyncio.TimerHandle | None = None
 
@@ -73,13 +73,13 @@ class Follower:
         opened = await self._open(position)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
         try:
-            line = await self._channel.line()
-            self._line = line
+            rpc = await self._channel.rpc()
+            self._rpc = rpc
             try:
-                await self._poll_on(line)
+                await self._poll_on(rpc)
             finally:
-                self._line = None
-                line.close()
+                self._rpc = None
+                rpc.close()
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
@@ -93,8 +93,8 @@ class Follower:
     def flush(self) -> None:
         """Tell the ring now what it may drop, unless it was told."""
         done = self._to_tell()
-        if done != NOTHING and self._line is not None:
-            self._line.free(self._epoch, self._generation, done)
+        if done != NOTHING and self._rpc is not None:
+            self._rpc.free(self._epoch, self._generation, done)
 
     def _to_tell(self) -> int:
         """Return the sequence that the ring has to be told to drop, or NOTHING; it then counts as told."""
@@ -120,7 +120,7 @@ class Follower:
                 return opened
             await asyncio.sleep(REOPEN_S)
 
-    async def _poll_on(self, line: ShardLine) -> None:
+    async def _poll_on(self, rpc: ShardRpc) -> None:
         """Pass on the shard's reports until it is lost.
 
         Raises:
@@ -129,7 +129,7 @@ class Follower:
         while True:
             asked_us = self._now_us()
             done = self._to_tell()
-            report = await line.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
+            report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
             self._pass_on(report, asked_us)
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 

@@ -19,8 +19,8 @@ from actors.group.registration import ShardRegistration
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.shard.channel import RayShards
-from actors.transport.line import LineAddress
-from actors.transport.line_door import LineDoor
+from actors.transport.rpc_server import RpcServer
+from actors.transport.rpc_wire import RpcAddress
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 
@@ -61,11 +61,11 @@ class GroupActor(GroupCalls):
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
         self._address = identity.address
         self._loop = asyncio.get_running_loop()
-        self._door = LineDoor({call: getattr(self, call) for call in _CALLS})
+        self._rpc_server = RpcServer({call: getattr(self, call) for call in _CALLS})
         # The gateway is on our node.
-        self._line_address = await self._door.open()
+        self._rpc_address = await self._rpc_server.open()
         registration = ShardRegistration(settings, RayShards(shard_actors))
-        candidate = Candidate(registration, identity, lambda: self._door.lines > 0, OS_HOST)
+        candidate = Candidate(registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST)
         super().__init__(registration, candidate, OS_HOST)
 
     # ---- the driver ------------------------------------------------------------------------------------
@@ -84,9 +84,9 @@ class GroupActor(GroupCalls):
         """
         await self._registration.register(shard, self._candidate.group)
 
-    async def line_at(self) -> LineAddress:
+    async def rpc_address(self) -> RpcAddress:
         """Return the address for the gateway's RPC connection."""
-        return self._line_address
+        return self._rpc_address
 
     async def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object.
@@ -101,4 +101,4 @@ class GroupActor(GroupCalls):
     async def close(self) -> None:
         """Resign in an orderly way, for good."""
         await self._candidate.close()
-        self._door.close()
+        self._rpc_server.close()

@@ -8,10 +8,10 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from actors.shard.ports import ShardLine
+from actors.shard.ports import ShardRpc
 from actors.shard.report import ShardReport
-from actors.transport.line_caller import Line
 from actors.transport.ray_errors import translated
+from actors.transport.rpc_client import RpcClient
 from merge.errors import ShardUnavailable
 from merge.values.position import Position
 
@@ -56,39 +56,39 @@ class RayShard:
             opened: Position = await self._handle.open.remote(epoch, generation, position)
         return opened
 
-    async def line(self) -> ShardLine:
+    async def rpc(self) -> ShardRpc:
         """Ask the shard for its RPC address, and connect."""
         with translated(self._whom):
-            address = await self._handle.line_at.options(concurrency_group="status").remote()
-        return RayShardLine(await Line.open(address, self._whom))
+            address = await self._handle.rpc_address.options(concurrency_group="status").remote()
+        return RayShardRpc(await RpcClient.open(address, self._whom))
 
     def close(self, epoch: int) -> None:
         """Let the shard disconnect from its source."""
         self._handle.close.remote(epoch)
 
 
-class RayShardLine:
-    """An RPC connection to a shard actor; implements `actors.shard.ports.ShardLine`.
+class RayShardRpc:
+    """An RPC connection to a shard actor; implements `actors.shard.ports.ShardRpc`.
 
     Args:
-        line: the open connection.
+        rpc: the open connection.
     """
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
 
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int
     ) -> asyncio.Future[ShardReport]:
         """Return a future of the shard's report."""
-        return self._line.ask("poll", epoch, generation, items_max, wait_s, done)
+        return self._rpc.ask("poll", epoch, generation, items_max, wait_s, done)
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Let the ring drop everything up to and including `sequence`."""
-        told: asyncio.Future[Any] = self._line.ask("free", epoch, generation, sequence)
+        told: asyncio.Future[Any] = self._rpc.ask("free", epoch, generation, sequence)
         # If the connection breaks, the poll reports it.
         told.add_done_callback(lambda answer: answer.cancelled() or answer.exception())
 
     def close(self) -> None:
         """Close the connection."""
-        self._line.close()
+        self._rpc.close()

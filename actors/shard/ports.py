@@ -9,7 +9,7 @@ from actors.shard.report import ShardReport
 from merge.values.position import Position
 
 
-class ShardLine(Protocol):
+class ShardRpc(Protocol):
     """An RPC connection to a shard for frequent calls; its methods run on one loop.
 
     The shard starts calls in the order in which they were made.
@@ -41,7 +41,7 @@ class ShardChannel(Protocol):
             CanalGroupError: the shard's own, or ServerUnavailable if it is unknown whether the call arrived.
         """
 
-    async def line(self) -> ShardLine:
+    async def rpc(self) -> ShardRpc:
         """Open an RPC connection to it.
 
         Raises:

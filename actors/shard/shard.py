@@ -38,10 +38,10 @@ from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
 from actors.store.rows import Payload, gather
 from actors.transport.bind_address import certificate_where_reached, node_host
-from actors.transport.line import LineAddress
-from actors.transport.line_door import LineDoor
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
+from actors.transport.rpc_server import RpcServer
+from actors.transport.rpc_wire import RpcAddress
 from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageError
@@ -138,8 +138,8 @@ class Shard:
         #: (epoch, generation) of the group that is served, even if nothing is read for it
         self._term = (0, 0)
         self._asking = host.lock()
-        self._door: RowServer | None = None
-        self._line_address: LineAddress | None = None
+        self._rpc_server: RowServer | None = None
+        self._rpc_address: RpcAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
 
     def open(self, epoch: int, generation: int, position: Position | None) -> Position:
@@ -284,14 +284,14 @@ class Shard:
         held.reported_us, held.reported_at_s = low_watermark_us, now_s
         return low_watermark_us
 
-    def line_at(self) -> LineAddress:
+    def rpc_address(self) -> RpcAddress:
         """Return where a group can open the line by which it polls and frees."""
         with self._asking:
-            if self._line_address is None:
-                self._line_address = self._opened_line()
-            return self._line_address
+            if self._rpc_address is None:
+                self._rpc_address = self._opened_rpc_server()
+            return self._rpc_address
 
-    def _opened_line(self) -> LineAddress:
+    def _opened_rpc_server(self) -> RpcAddress:
         polls = ThreadPoolExecutor(POLLS_MAX, thread_name_prefix="poll")
 
         async def poll(*arguments: Any) -> ShardReport:
@@ -301,15 +301,15 @@ class Shard:
             self.free(*arguments)
 
         host = node_host()
-        opening = LineDoor({"poll": poll, "free": free}).open(host, certificate_where_reached(host))
+        opening = RpcServer({"poll": poll, "free": free}).open(host, certificate_where_reached(host))
         return LoopThread(f"line-{self._name}").run(opening).result()
 
     def rows_at(self) -> RowAddress:
         """Return where rows are handed out."""
         with self._asking:
-            if self._door is None:
-                self._door = RowServer(self._rows)
-            return self._door.address
+            if self._rpc_server is None:
+                self._rpc_server = RowServer(self._rows)
+            return self._rpc_server.address
 
     def _rows(self, ticket: RowTicket) -> Iterator[Payload]:
         """Yield the rows that a ticket names, see `actors.store.rows`.

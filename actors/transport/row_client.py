@@ -15,7 +15,7 @@ from actors.store.rows import opened, read_message
 from actors.transport.flight_errors import our_error
 from actors.transport.row_server import RowAddress
 from actors.transport.row_ticket import RowTicket
-from canal_group.shared_memory.near_client import NearClient
+from canal_group.shared_memory.client import SharedMemoryClient
 from merge.errors import ShardUnavailable
 from merge.rows.assemble import ShardRows
 from merge.values.chunk import TableName
@@ -93,10 +93,10 @@ class _Way:
             # before that one would have been tried again.
             generic_options=[("grpc.use_local_subchannel_pool", 1)],
         )
-        self._near: NearClient | None = None
-        if address.near is not None:
+        self._shared_memory: SharedMemoryClient | None = None
+        if address.shared_memory is not None:
             try:
-                self._near = NearClient(address.near, FETCH_TIMEOUT_S)
+                self._shared_memory = SharedMemoryClient(address.shared_memory, FETCH_TIMEOUT_S)
             except OSError as error:
                 _log.info("rows of %s come by Flight, not by shared memory: %s", address.location, error)
 
@@ -107,9 +107,9 @@ class _Way:
             _Shut: nobody answers.
             CanalGroupError: the shard's refusal.
         """
-        if self._near is not None:
+        if self._shared_memory is not None:
             try:
-                lent = self._near.borrow(ticket.to_dict())
+                lent = self._shared_memory.borrow(ticket.to_dict())
             except OSError as error:
                 raise _Shut(f"{type(error).__name__} {error}") from error
             return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
@@ -127,7 +127,7 @@ class _Way:
 
     def close(self) -> None:
         """Let go of it."""
-        if self._near is not None:
-            self._near.close()
+        if self._shared_memory is not None:
+            self._shared_memory.close()
         with contextlib.suppress(flight.FlightError, pa.ArrowException):
             self._far.close()

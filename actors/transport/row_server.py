@@ -28,9 +28,9 @@ from actors.admission.token_middleware import TokenMiddleware, grant_of
 from actors.store.rows import STREAMS, Payload, message
 from actors.transport.bind_address import RowServerCertificate, certificate_where_reached, node_host
 from actors.transport.flight_errors import flight_error, refusal
-from actors.transport.near_door import NearDoor, Offer
 from actors.transport.row_ticket import RowTicket
-from canal_group.shared_memory.near import NearAddress
+from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.shared_memory.wire import SharedMemoryAddress
 
 _SECRET_BYTES = 32
 #: a gateway has one connection, and a ticket few bytes
@@ -51,7 +51,7 @@ class RowAddress:
     #: PEM; the only one to be trusted there. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
     #: where they are lent to who is on the same machine; None: nowhere
-    near: NearAddress | None = None
+    shared_memory: SharedMemoryAddress | None = None
 
 
 class RowServer:
@@ -72,23 +72,25 @@ class RowServer:
         tls: bool | None = None,
     ) -> None:
         secret, host = secrets.token_hex(_SECRET_BYTES), host or node_host()
-        proof = certificate_where_reached(host, tls)
-        place = f"{'grpc' if proof is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
-        self._server = _Server(f"{place}:0", rows, secret, proof)
+        certificate = certificate_where_reached(host, tls)
+        place = f"{'grpc' if certificate is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
+        self._server = _Server(f"{place}:0", rows, secret, certificate)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
         # Gateways are processes of the same Ray, and of its user.
-        self._near = NearDoor(lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True)
+        self._shared_memory = SharedMemoryServer(
+            lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True
+        )
         #: how to reach it
         self.address = RowAddress(
             f"{place}:{self._server.port}",
             secret,
-            None if proof is None else proof.certificate,
-            self._near.admit(),
+            None if certificate is None else certificate.certificate,
+            self._shared_memory.admit(),
         )
 
     def close(self) -> None:
         """Stop serving; what is lent stays with who has it."""
-        self._near.close()
+        self._shared_memory.close()
         self._server.shutdown()
 
 
@@ -98,9 +100,10 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         location: str,
         rows: Callable[[RowTicket], Iterable[Payload]],
         secret: str,
-        proof: RowServerCertificate | None,
+        certificate: RowServerCertificate | None,
     ) -> None:
-        tls = {} if proof is None else {"tls_certificates": [(proof.certificate, proof.key)]}
+        pairs = [] if certificate is None else [(certificate.certificate, certificate.key)]
+        tls = {"tls_certificates": pairs} if pairs else {}
         self._rows = rows
         self._guard = ConnectionGuard(LIMITS)
         tokens = TokenMiddleware(Grants.of([(secret, Grant("the gateway"))]))

@@ -15,7 +15,7 @@ from pyarrow import flight
 from canal_group.gateway.gateway_uri import split_uris
 from canal_group.gateway.tls import UNSAID, Tls
 from canal_group.gateway.token_text import is_header_text
-from canal_group.shared_memory.near_rows import NearRows
+from canal_group.shared_memory.rows import SharedMemoryRows
 from merge.errors import (
     AccessDenied,
     CanalGroupError,
@@ -97,7 +97,7 @@ class GatewayClient:
         self._find: Callable[[], Sequence[str]] = (lambda: fixed) if isinstance(uri, str) else uri
         self._lock = threading.Lock()
         self._clients: dict[str, flight.FlightClient] = {}
-        self._near: dict[str, NearRows] = {}
+        self._lenders: dict[str, SharedMemoryRows] = {}
         self._uri = fixed[0] if fixed else ""
         for known in fixed:
             self._client(known)
@@ -175,10 +175,10 @@ class GatewayClient:
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            for client in (*self._clients.values(), *self._near.values()):
+            for client in (*self._clients.values(), *self._lenders.values()):
                 client.close()
             self._clients.clear()
-            self._near.clear()
+            self._lenders.clear()
 
     # ---- inside
 
@@ -198,9 +198,9 @@ class GatewayClient:
         """Switch to the next gateway if the server failed; return the error."""
         if isinstance(error, ServerUnavailable):
             with self._lock:
-                near = self._near.pop(uri, None)
-            if near is not None:
-                near.close()
+                lender = self._lenders.pop(uri, None)
+            if lender is not None:
+                lender.close()
             # If ZooKeeper is unavailable too, the same gateway is called again.
             with contextlib.suppress(RetryableError):
                 self._move_on(uri)
@@ -230,13 +230,15 @@ class GatewayClient:
             return client
 
     def _lent(self, uri: str, ticket: Mapping[str, Any]) -> pa.Table | None:
-        return self._near_rows(uri).borrow(ticket) if self._shared_memory else None
+        return self._shared_memory_rows(uri).borrow(ticket) if self._shared_memory else None
 
-    def _near_rows(self, uri: str) -> NearRows:
+    def _shared_memory_rows(self, uri: str) -> SharedMemoryRows:
         with self._lock:
-            if uri not in self._near:
-                self._near[uri] = NearRows(lambda: self._ask(uri, "near", _as_it_is, 0.0, {}), ROWS_TIMEOUT_S)
-            return self._near[uri]
+            if uri not in self._lenders:
+                self._lenders[uri] = SharedMemoryRows(
+                    lambda: self._ask(uri, "shared_memory", _as_it_is, 0.0, {}), ROWS_TIMEOUT_S
+                )
+            return self._lenders[uri]
 
     def _options(self, uri: str, timeout_s: float) -> flight.FlightCallOptions:
         token = self._token(self._tls.uri(uri)) if callable(self._token) else self._token

@@ -329,7 +329,7 @@ class _Channel:
         opened: Position = await self._call("open", epoch, generation, position)
         return opened
 
-    async def line(self) -> _Line:
+    async def rpc(self) -> _Line:
         """Open an RPC connection to it."""
         return _Line(self._call)
 
@@ -339,10 +339,10 @@ class _Channel:
 
 
 class _Line:
-    """An open RPC connection; implements `actors.shard.ports.ShardLine`."""
+    """An open RPC connection; implements `actors.shard.ports.ShardRpc`."""
 
     def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
-        self._call = partial(call, line=Line())
+        self._call = partial(call, rpc=Line())
 
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int

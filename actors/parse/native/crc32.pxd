@@ -36,7 +36,7 @@ cdef extern from *:
     static void canal_group_fold(const uint8_t *data, size_t size, uint32_t value, uint8_t *rest) {
         const __m128i *at = (const __m128i *)data, *end = (const __m128i *)(data + size);
         const __m128i far = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
-        const __m128i near = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+        const __m128i shared_memory = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
         __m128i a = _mm_xor_si128(_mm_loadu_si128(at), _mm_cvtsi32_si128((int)value));
         __m128i b = _mm_loadu_si128(at + 1), c = _mm_loadu_si128(at + 2), d = _mm_loadu_si128(at + 3);
         for (at += 4; end - at >= 4; at += 4) {
@@ -45,11 +45,11 @@ cdef extern from *:
             c = CANAL_GROUP_FOLD(c, far, _mm_loadu_si128(at + 2));
             d = CANAL_GROUP_FOLD(d, far, _mm_loadu_si128(at + 3));
         }
-        b = CANAL_GROUP_FOLD(a, near, b);
-        c = CANAL_GROUP_FOLD(b, near, c);
-        d = CANAL_GROUP_FOLD(c, near, d);
+        b = CANAL_GROUP_FOLD(a, shared_memory, b);
+        c = CANAL_GROUP_FOLD(b, shared_memory, c);
+        d = CANAL_GROUP_FOLD(c, shared_memory, d);
         for (; at != end; at += 1)
-            d = CANAL_GROUP_FOLD(d, near, _mm_loadu_si128(at));
+            d = CANAL_GROUP_FOLD(d, shared_memory, _mm_loadu_si128(at));
         _mm_storeu_si128((__m128i *)rest, d);
     }
     #else

@@ -12,7 +12,7 @@ from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
 from actors.driver.instance import Instance
-from canal_group.shared_memory.near_rows import NearRows
+from canal_group.shared_memory.rows import SharedMemoryRows
 
 
 def test_shards_become_one_ordered_stream(served: SharedShop):
@@ -29,7 +29,7 @@ def test_rows_are_lent_to_a_consumer_on_the_gateways_machine_and_sent_to_any_oth
     served: SharedShop, monkeypatch: pytest.MonkeyPatch
 ):
     """1. a batch's rows are read in memory that the gateway has written; 2. so they are while others are;
-    3. where no near door is found they are sent, and are the same.
+    3. where no shared-memory server is found they are sent, and are the same.
     """
     with served.connect() as consumer:
         served.write_everywhere(3, rows=50)
@@ -40,7 +40,7 @@ def test_rows_are_lent_to_a_consumer_on_the_gateways_machine_and_sent_to_any_oth
             held.append(batch)
         tables = [batch.table("shop.orders") for batch in held]
         assert [_is_lent(table) for table in tables] == [True] * len(tables)
-        monkeypatch.setattr(NearRows, "borrow", lambda *_: None)
+        monkeypatch.setattr(SharedMemoryRows, "borrow", lambda *_: None)
         for batch, lent in zip(held, tables, strict=True):
             sent = batch.table("shop.orders")
             assert not _is_lent(sent)

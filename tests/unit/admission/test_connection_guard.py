@@ -37,7 +37,7 @@ MIB = 1 << 20
 _GATEWAY = """
 from actors.gateway import group_handle
 from actors.admission.connection_guard import ConnectionLimits
-from actors.gateway.gateway import Door, GatewayWiring
+from actors.gateway.gateway import GatewayServer, GatewayWiring
 from actors.admission.access import Grant, Grants
 import logging, sys
 logging.disable()
@@ -45,7 +45,7 @@ group_handle.ray.get_actor = lambda _: object()
 grants = Grants.of([("s3cret", Grant("reader"))])
 limits = ConnectionLimits(unauthenticated_bytes_max=int(sys.argv[1]))
 wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0, limits)
-door = Door(wiring, "group", "shard/", ["s0"])
+door = GatewayServer(wiring, "group", "shard/", ["s0"])
 print(door.port, flush=True)
 sys.stdin.read()
 """

@@ -30,7 +30,7 @@ from actors.admission.access import Grant, Grants, token_digest
 from actors.admission.connection_guard import ConnectionGuard
 from actors.admission.gateway_tls import GatewayTls
 from actors.gateway import group_handle
-from actors.gateway.gateway import Door, GatewayWiring
+from actors.gateway.gateway import GatewayServer, GatewayWiring
 
 TWO = Grants.of([("of-a", Grant("a")), ("of-b", Grant("b"))])
 
@@ -181,7 +181,7 @@ def test_a_certificate_that_nobody_named_stays_a_strangers(
         else:
             client.do_get(flight.Ticket(b"{}"), NO_TOKEN)
 
-    with Door(wiring, "group", "shard/", []) as gateway_client:
+    with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
         stranger = connected(gateway_client, ca=ca, pair=authority.pair("whoever", of_consumer=True))
         with pytest.raises(flight.FlightUnauthenticatedError):
             call(stranger)

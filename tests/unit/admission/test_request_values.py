@@ -19,15 +19,15 @@ from actors.admission.access import READER, Grants
 from actors.gateway import group_handle
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
-from actors.gateway.gateway import Door, GatewayWiring
+from actors.gateway.gateway import GatewayServer, GatewayWiring
 from actors.gateway.requests import Requests
 from actors.store.rows import Payload
 from actors.transport.flight_errors import our_error
-from actors.transport.near_door import NearDoor, Offer
 from actors.transport.ray_errors import translated
 from actors.transport.row_server import RowServer
 from actors.transport.row_ticket import RowTicket
-from canal_group.shared_memory.near_client import NearClient
+from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.shared_memory.client import SharedMemoryClient
 from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
 from merge.values.position import GroupPosition
 
@@ -163,24 +163,24 @@ class NoGroup:
 
 
 @pytest.fixture
-def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
+def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     # Nobody is asked: what is tried here never comes so far.
     monkeypatch.setattr(
         group_handle.GroupHandle, "delivery_lease", lambda *_: DeliveryLease(lambda: None, lambda _: 1.0)
     )
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
-    with Door(wiring, "group", "shard/", []) as made:
+    with GatewayServer(wiring, "group", "shard/", []) as made:
         yield made
 
 
-def asked(gateway_client: Door, name: str, body: str) -> dict[str, Any]:
+def asked(gateway_client: GatewayServer, name: str, body: str) -> dict[str, Any]:
     with flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         (answer,) = client.do_action(flight.Action(name, body.encode()))
         return dict(json.loads(answer.body.to_pybytes())["error"])
 
 
-def rows_asked(gateway_client: Door, ticket: str) -> str:
+def rows_asked(gateway_client: GatewayServer, ticket: str) -> str:
     with (
         flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
         pytest.raises(flight.FlightServerError) as refusal,
@@ -197,7 +197,7 @@ MINE = '"destination": "shop", "client_id": "a", "epoch": 1, "batch_id": 1, "for
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1e999", "NaN", "1" * 400, "[]", '"x"'])
-def test_a_strange_number_is_refused_in_a_sentence(gateway_client: Door, number: str):
+def test_a_strange_number_is_refused_in_a_sentence(gateway_client: GatewayServer, number: str):
     refusal = asked(gateway_client, "get", f'{{{MINE}, "timeout_s": 0, "rows_max": {number}}}')
     assert refusal["error"] == "UsageError"
     assert shows_nothing_of_ours(str(refusal))
@@ -211,13 +211,13 @@ def test_a_strange_number_is_refused_in_a_sentence(gateway_client: Door, number:
 @pytest.mark.parametrize(
     "part", ["[0, 0]", "[5, 2]", "[]", "[1]", "[1, 2, 3]", "7", "[1e999, 1]", "{}", "null"]
 )
-def test_a_strange_part_is_refused_in_a_sentence(gateway_client: Door, part: str):
+def test_a_strange_part_is_refused_in_a_sentence(gateway_client: GatewayServer, part: str):
     said = rows_asked(gateway_client, f'{{{MINE}, "part": {part}}}')
     assert "part" in said or "ticket is malformed" in said
     assert shows_nothing_of_ours(said.partition("gRPC client debug context")[0])
 
 
-def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: Door):
+def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: GatewayServer):
     body = {"destination": "shop", "client_id": "a" * 129}
     assert "not a text of at most 128" in asked(gateway_client, "lease_state", json.dumps(body))["message"]
 
@@ -226,7 +226,10 @@ def test_a_client_id_is_not_longer_than_a_node_s_name(gateway_client: Door):
     "error", [OSError(2, "gone", "/secret/file"), AssertionError("/secret"), MemoryError()]
 )
 def test_what_nobody_foresaw_is_logged_and_shows_a_caller_nothing(
-    gateway_client: Door, error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    gateway_client: GatewayServer,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ):
     def breaks(*_: object) -> None:
         raise error
@@ -257,7 +260,7 @@ class NoLonger(DeliveryLease):
 
 @pytest.mark.parametrize("error", [RolledBack("It was taken back.", batch_id=1), OSError("/secret/file")])
 def test_an_error_between_two_messages_is_told_as_before_the_first(
-    gateway_client: Door, error: Exception, monkeypatch: pytest.MonkeyPatch
+    gateway_client: GatewayServer, error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
     """The schema, a dictionary and two messages are out by then."""
     table = pa.table({"name": pa.array(list("abcdefgh") * 1_000).dictionary_encode(), "n": range(8_000)})
@@ -318,8 +321,11 @@ def test_an_error_of_one_who_borrows_ends_that_connection_only(
             raise kind("/secret/file")
         return Offer([Payload(None, [pa.record_batch({"id": [1]})])])
 
-    gateway_client = NearDoor(offer)
-    broken, other = NearClient(gateway_client.admit(), 20.0), NearClient(gateway_client.admit(), 20.0)
+    gateway_client = SharedMemoryServer(offer)
+    broken, other = (
+        SharedMemoryClient(gateway_client.admit(), 20.0),
+        SharedMemoryClient(gateway_client.admit(), 20.0),
+    )
     with pytest.raises(ConnectionResetError):
         broken.borrow({"breaks": True})
     assert len(other.borrow({"breaks": False})) == 1

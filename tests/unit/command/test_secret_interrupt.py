@@ -11,18 +11,26 @@ from pathlib import Path
 
 import pytest
 
-INSTANCE = (
-    "destination: shop\nshards:\n  - {name: s0, host: 127.0.0.1, port: 1, user: u, password_file: %s}\n"
+SHARD = "  - {name: s0, host: 127.0.0.1, port: 1, user: u, %s}\n"
+#: of a source, and of ZooKeeper, which is all that `stop` and `start` read
+SOURCES = "destination: shop\nshards:\n" + SHARD % "password_file: %s"
+ZOOKEEPERS = (
+    "destination: shop\n"
+    "coordination: {kind: zookeeper, hosts: '127.0.0.1:1', user: u, password_file: %s}\n"
+    "shards:\n" + SHARD % "password_env: UNSET"
 )
 
 
-@pytest.mark.parametrize("command", ["check", "serve", "stop shop", "start shop"])
+@pytest.mark.parametrize(
+    ("command", "instance"),
+    [("check", SOURCES), ("serve", SOURCES), ("stop shop", ZOOKEEPERS), ("start shop", ZOOKEEPERS)],
+)
 def test_an_interrupt_in_the_midst_of_a_secret_ends_the_command_without_a_traceback(
-    command: str, tmp_path: Path
+    command: str, instance: str, tmp_path: Path
 ):
     pipe, file = tmp_path / "password", tmp_path / "shop.yaml"
     os.mkfifo(pipe)
-    file.write_text(INSTANCE % pipe)
+    file.write_text(instance % pipe)
     # A shell's job in the background ignores Ctrl-C, and so would its children.
     heard = ["env", "--default-signal=INT"]
     process = subprocess.Popen(

@@ -171,8 +171,8 @@ def test_what_others_could_read_is_said():
         "shards[0].ssl.verify",
     ]
     assert "zk:2" in said[1]
-    near = {**remote, "hosts": "127.0.0.1:1,[::1]:2,localhost:3"}
-    assert cautions(built(coordination=near)) == []
+    shared_memory = {**remote, "hosts": "127.0.0.1:1,[::1]:2,localhost:3"}
+    assert cautions(built(coordination=shared_memory)) == []
     assert cautions(built(coordination={**remote, "ssl": {}})) == []
     blind = cautions(built(coordination={**remote, "ssl": {"verify": False}}))
     assert blind == ["coordination.ssl.verify is false: any server can pose as ZooKeeper."]

@@ -59,7 +59,7 @@ def filled_ring(shard: int) -> RingStore:
             pa.RecordBatch.from_pylist(statements, schema=STATEMENTS),
         )
     )
-    ring.try_get()
+    ring.get_within(0.0)
     return ring
 
 
@@ -81,7 +81,7 @@ class Shards:
 
     rings: dict[str, RingStore]
     doors: dict[str, RowServer] = field(default_factory=dict)
-    near: bool = True
+    shared_memory: bool = True
     #: by shard: names of tables (None: statements), bytes, rows
     sent: list[tuple[str, TableName | None, int, int]] = field(default_factory=list)
 
@@ -93,12 +93,14 @@ class Shards:
 
     def rows_at(self, shard: str) -> RowAddress:
         address = self.doors[shard].address
-        return address if self.near else replace(address, near=None)
+        return address if self.shared_memory else replace(address, shared_memory=None)
 
 
 @pytest.fixture(params=[True, False], ids=["lent", "sent"])
 def shards(request: pytest.FixtureRequest) -> Iterator[Shards]:
-    made = Shards({name: filled_ring(place) for place, name in enumerate(SHARDS)}, near=request.param)
+    made = Shards(
+        {name: filled_ring(place) for place, name in enumerate(SHARDS)}, shared_memory=request.param
+    )
     with ExitStack() as stack:
         for name in SHARDS:
             made.doors[name] = stack.enter_context(

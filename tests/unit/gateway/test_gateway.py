@@ -12,12 +12,12 @@ from ray.exceptions import RayActorError
 from actors.admission.access import READER, Grant, Grants
 from actors.gateway import group_handle
 from actors.gateway.address import GatewayAddress
-from actors.gateway.gateway import Door, GatewayWiring
+from actors.gateway.gateway import GatewayServer, GatewayWiring
 from actors.group.wiring import grants as wired_grants
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
-from canal_group.shared_memory.near import NearAddress
-from canal_group.shared_memory.near_client import NearClient
+from canal_group.shared_memory.client import SharedMemoryClient
+from canal_group.shared_memory.wire import SharedMemoryAddress
 from conf.gateway_settings import GatewaySettings
 from conf.load import build_instance
 from merge.errors import AccessDenied, CanalGroupError, UsageError
@@ -43,7 +43,7 @@ class AskedAtOnce(flight.FlightServerBase):
         self.answer = json.loads(result.body.to_pybytes())
 
 
-class EagerlyAsked(Door, AskedAtOnce):
+class EagerlyAsked(GatewayServer, AskedAtOnce):
     pass
 
 
@@ -59,7 +59,7 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", Grants(anybody=READER), None, 1_000_000, 10.0)
     deep = b"[" * 10_000
     with (
-        Door(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
         flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         (result,) = client.do_action(flight.Action("get", deep))
@@ -69,17 +69,17 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
 
 
 def test_a_token_is_for_its_client_ids_also_where_rows_are_lent(monkeypatch: pytest.MonkeyPatch):
-    """1. a consumer is told of the near door only with a token; 2. it is lent nothing of other client ids."""
+    """1. Only who has a token is told of the shared memory. 2. It is lent nothing of other client ids."""
     monkeypatch.setattr(group_handle.ray, "get_actor", lambda _: NoGroup())
     grants = Grants.of([("s3cret", Grant("reader", client_ids=frozenset({"reader"})))])
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
     ticket = {"destination": "shop", "epoch": 1, "batch_id": 1, "format": "envelope"}
-    with Door(wiring, "group", "shard/", ["s0"]) as gateway_client:
+    with GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client:
         uri = f"grpc://127.0.0.1:{gateway_client.port}"
         with pytest.raises(AccessDenied):
-            GatewayClient(uri, "shop").ask("near")
-        address = NearAddress.from_dict(GatewayClient(uri, "shop", "s3cret").ask("near"))
-        client = NearClient(address, timeout_s=20.0)
+            GatewayClient(uri, "shop").ask("shared_memory")
+        address = SharedMemoryAddress.from_dict(GatewayClient(uri, "shop", "s3cret").ask("shared_memory"))
+        client = SharedMemoryClient(address, timeout_s=20.0)
         with pytest.raises(AccessDenied, match="client id other"):
             client.borrow({**ticket, "client_id": "other"})
         with pytest.raises(UsageError, match="not a text"):
@@ -101,7 +101,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     body = {"destination": "shop", "client_id": client_id, "epoch": 1, "holder": "x", "rows_max": 1}
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (
-        Door(wiring, "group", "shard/", ["s0"]) as gateway_client,
+        GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
         flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
@@ -123,7 +123,7 @@ def test_whoever_reaches_loopback_operates_nothing_and_this_user_s_commands_do(
     with GatewayAddress(GatewaySettings(port=0)) as address:
         known = wired_grants(settings, address.operator_token)
         wiring = GatewayWiring(address.location, "shop", known, None, 1_000_000, 10.0)
-        with Door(wiring, "group", "shard/", ["s0"]):
+        with GatewayServer(wiring, "group", "shard/", ["s0"]):
             address.publish_operator_token()
             for token in (None, "guessed"):
                 stranger = GatewayClient(address.uri, "shop", token)
@@ -155,7 +155,7 @@ def test_a_status_shows_the_cursors_of_those_client_ids_only_that_a_token_is_for
         ]
     )
     wiring = GatewayWiring("grpc://127.0.0.1:0", "shop", grants, None, 1_000_000, 10.0)
-    with Door(wiring, "group", "shard/", []) as gateway_client:
+    with GatewayServer(wiring, "group", "shard/", []) as gateway_client:
 
         def shown(token: str) -> str:
             state = GatewayClient(f"grpc://127.0.0.1:{gateway_client.port}", "shop", f"{token}-s3cret").ask(

@@ -13,7 +13,7 @@ from actors.admission.connection_guard import ConnectionLimits
 from actors.driver.launch import gateway_wiring
 from actors.gateway import group_handle
 from actors.gateway.address import GatewayAddress
-from actors.gateway.gateway import Door
+from actors.gateway.gateway import GatewayServer
 from actors.group.wiring import connection_limits
 from conf.load import build_instance
 
@@ -56,7 +56,7 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
         assert (wiring.connections, wiring.calls_max) == (limits, 1)
         assert wiring.reply_bytes_max == 4_194_301
         with (
-            Door(wiring, "group", "shard/", []) as gateway_client,
+            GatewayServer(wiring, "group", "shard/", []) as gateway_client,
             flight.FlightClient(address.uri) as client,
         ):
             assert gateway_client._guard._limits == limits

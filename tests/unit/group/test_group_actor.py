@@ -22,7 +22,7 @@ from actors.shard import channel as shard_channel
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
 from actors.shard.wiring import shard_wiring
-from actors.transport.line import LOOPBACK
+from actors.transport.rpc_wire import LOOPBACK
 from canal_group.demo.recorded_shards import recorded_shards
 from conf.load import build_instance
 from merge.errors import CoordinatorUnavailable, ServerUnavailable, UsageError

@@ -15,7 +15,7 @@ from actors.transport.bind_address import certificate_where_reached
 from actors.transport.row_client import RowClient
 from actors.transport.row_server import RowServer
 from actors.transport.row_ticket import RowTicket
-from canal_group.shared_memory.near import new_name
+from canal_group.shared_memory.wire import new_name
 from merge.errors import ConfigError, ShardUnavailable, UsageError
 from merge.rows.assemble import ShardRows
 from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
@@ -163,12 +163,12 @@ def doors(ring, host="127.0.0.1", *, tls=None):
     return RowServer(rows, host, tls=tls)
 
 
-@pytest.mark.parametrize("near", [True, False])
+@pytest.mark.parametrize("lent", [True, False])
 @pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", None), ("127.0.0.1", True), ("127.0.0.2", True)])
-def test_rows_and_refusals_come_through_the_door(ring, host, tls, near):
+def test_rows_and_refusals_come_through_the_door(ring, host, tls, lent):
     door = doors(ring, host, tls=tls)
     assert door.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
-    address = door.address if near else replace(door.address, near=None)
+    address = door.address if lent else replace(door.address, shared_memory=None)
     client = RowClient("s0", lambda: address)
     assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
@@ -186,8 +186,8 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
     wanted = [("items", [4], [{"id": 1}])]
     nowhere = replace(door.address, location="grpc://127.0.0.1:1")
     assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
-    for near in (None, replace(door.address.near, name=new_name())):
-        client = RowClient("s0", lambda near=near: replace(door.address, near=near))
+    for lent in (None, replace(door.address.shared_memory, name=new_name())):
+        client = RowClient("s0", lambda lent=lent: replace(door.address, shared_memory=lent))
         assert found(client.fetch(ticket)) == wanted
     door.close()
 
@@ -220,7 +220,7 @@ def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
     assert plain.address.certificate is None
     assert "CERTIFICATE" not in repr(door.address)
     ticket = RowTicket(1, 3, 0, 7)
-    far = replace(door.address, near=None)
+    far = replace(door.address, shared_memory=None)
     as_plain = door.address.location.replace("grpc+tls", "grpc")
     for wrong in (
         replace(far, certificate=other.address.certificate),
@@ -252,14 +252,14 @@ def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, ma
     assert (certificate_where_reached(host, tls) is not None) == made
 
 
-@pytest.mark.parametrize("near", [True, False])
-def test_a_door_that_is_gone_is_asked_for_anew(ring, near):
+@pytest.mark.parametrize("lent", [True, False])
+def test_a_door_that_is_gone_is_asked_for_anew(ring, lent):
     """1. rows come; 2. the shard restarts; 3. rows come through its new door; 4. it is away: that is said."""
     door = doors(ring)
     asked = []
 
     def ask():
-        asked.append(door.address if near else replace(door.address, near=None))
+        asked.append(door.address if lent else replace(door.address, shared_memory=None))
         return asked[-1]
 
     client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
@@ -293,7 +293,7 @@ def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
     3. a new one is on its port: who asks now gets rows, and waits for nobody's next attempt.
     """
     door = doors(ring)
-    far = replace(door.address, near=None)
+    far = replace(door.address, shared_memory=None)
     ticket = RowTicket(1, 3, 4, 5)
     stays = RowClient("s0", lambda: far)
     assert stays.fetch(ticket).tables

@@ -229,9 +229,11 @@ def test_of_two_servers_with_the_same_transactions_the_oldest_has_the_smaller_ke
 
 def test_what_is_further_is_so_in_every_part():
     """The greatest key of shards that left, too: keys never fall below it."""
-    near = GroupPosition({"a": Position("a.000001", 4), "b": Position("a.000001", 9)}, 3, retired_key_us=5)
+    shared_memory = GroupPosition(
+        {"a": Position("a.000001", 4), "b": Position("a.000001", 9)}, 3, retired_key_us=5
+    )
     far = GroupPosition({"a": Position("a.000001", 8), "b": Position("a.000001", 7)}, 2, retired_key_us=9)
-    for one, two in ((near, far), (far, near)):
+    for one, two in ((shared_memory, far), (far, shared_memory)):
         found = one.further(two)
         assert {name: position.offset for name, position in found.shards.items()} == {"a": 8, "b": 9}
         assert (found.sequence, found.retired_key_us) == (3, 9)

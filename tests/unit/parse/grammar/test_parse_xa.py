@@ -200,7 +200,6 @@ def test_a_mariadb_gtid_with_everything_it_can_have():
         "3-7",
         9,
         0,
-        False,
         True,
         True,
         None,

@@ -1,4 +1,4 @@
-"""The near door: rows lent in shared memory, what becomes of them, and who gets none."""
+"""The shared-memory server: rows lent in shared memory, what becomes of them, and who gets none."""
 
 import gc
 import mmap
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from actors.store.rows import Payload, opened
 from actors.store.segments import SIZE_MIN_BYTES, Segments
-from actors.transport.near_door import CONNECTIONS_MAX, NearDoor, Offer
-from canal_group.shared_memory import near, proof
-from canal_group.shared_memory.near_client import NearClient
+from actors.transport.shared_memory_server import CONNECTIONS_MAX, Offer, SharedMemoryServer
+from canal_group.shared_memory import handshake, wire
+from canal_group.shared_memory.client import SharedMemoryClient
 from merge.errors import ShardUnavailable
 from merge.values.chunk import TableName
 
@@ -39,14 +39,14 @@ def payloads(whom, ticket):
 
 @pytest.fixture
 def door():
-    made = NearDoor(payloads)
+    made = SharedMemoryServer(payloads)
     yield made
     made.close()
 
 
 @pytest.fixture
 def client(door):
-    made = NearClient(door.admit(), DEADLINE_S)
+    made = SharedMemoryClient(door.admit(), DEADLINE_S)
     yield made
     made.close()
 
@@ -67,7 +67,7 @@ def mapped():
 
 
 def soon():
-    return near.deadline_s(DEADLINE_S)
+    return wire.deadline_s(DEADLINE_S)
 
 
 def open_segments():
@@ -114,8 +114,8 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
     """1. one segment is all there may be; 2. while it is out, rows are sent; 3. back, it is lent again; 4. a
     larger one takes its place, and its memory is let go of; 5. what would never fit is sent.
     """
-    few = NearDoor(payloads, bytes_max=2 * SIZE_MIN_BYTES)
-    client = NearClient(few.admit(), DEADLINE_S)
+    few = SharedMemoryServer(payloads, bytes_max=2 * SIZE_MIN_BYTES)
+    client = SharedMemoryClient(few.admit(), DEADLINE_S)
     held = borrow(client, (0, 1))
     larger = SIZE_MIN_BYTES // 8
     for _ in range(2):
@@ -141,7 +141,7 @@ def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch
 
 
 def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypatch):
-    monkeypatch.setattr("actors.transport.near_door.PIECE_BYTES", 1_000)
+    monkeypatch.setattr("actors.transport.shared_memory_server.PIECE_BYTES", 1_000)
     left = [5]
 
     def check():
@@ -149,8 +149,8 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
         if not left[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0)
-    client = NearClient(door.admit(), DEADLINE_S)
+    door = SharedMemoryServer(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0)
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     left[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
     left[0] = 6
@@ -161,8 +161,9 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
 
 
 def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
+    gc.collect()
     before = mapped()
-    client = NearClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     rows = borrow(client, (0, 10))
     door.close()
     with pytest.raises(OSError, match=r".*"):
@@ -181,9 +182,9 @@ def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
     with socket.socket(socket.AF_UNIX) as raw:
         address = door.admit()
         raw.connect(address.path)
-        near.prove_as_caller(raw, address.key, address.secret)
-        near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
-        answer, file = near.receive_with_file(raw, soon())
+        wire.handshake_as_client(raw, address.key, address.secret)
+        wire.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+        answer, file = wire.receive_with_file(raw, soon())
         with pytest.raises(PermissionError):
             mmap.mmap(file, answer["size"])
         for size in (0, 2 * answer["size"]):
@@ -196,9 +197,9 @@ def test_what_is_offered_depends_on_who_was_admitted():
     def offer(whom, ticket):
         return Offer([Payload(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
 
-    door = NearDoor(offer)
+    door = SharedMemoryServer(offer)
     for whom in ("anna", "bob"):
-        client = NearClient(door.admit(whom), DEADLINE_S)
+        client = SharedMemoryClient(door.admit(whom), DEADLINE_S)
         ((_, stream),) = client.borrow({"for": "it"})
         assert pa.ipc.open_stream(stream).read_all().to_pylist() == [{"whom": whom, "ticket": "it"}]
         client.close()
@@ -206,13 +207,13 @@ def test_what_is_offered_depends_on_who_was_admitted():
 
 
 def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
-    monkeypatch.setattr("actors.transport.near_door.ADMITTED_MAX", 2)
-    door = NearDoor(payloads)
+    monkeypatch.setattr("actors.transport.shared_memory_server.ADMITTED_MAX", 2)
+    door = SharedMemoryServer(payloads)
     first, second, third = (door.admit() for _ in range(3))
     with pytest.raises(OSError, match=r".*"):
-        NearClient(first, DEADLINE_S)
+        SharedMemoryClient(first, DEADLINE_S)
     for address in (second, third):
-        NearClient(address, DEADLINE_S).close()
+        SharedMemoryClient(address, DEADLINE_S).close()
     door.close()
 
 
@@ -225,8 +226,10 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
         if len(checked) % 4 == 2:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), SIZE_MIN_BYTES)
-    client = NearClient(door.admit(), DEADLINE_S)
+    door = SharedMemoryServer(
+        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), SIZE_MIN_BYTES
+    )
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     for number in range(3):
         with pytest.raises(ShardUnavailable, match="Not any more"):
             borrow(client, (number, 1))
@@ -243,8 +246,8 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
         if not allowed[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = NearDoor(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check))
-    client = NearClient(door.admit(), DEADLINE_S)
+    door = SharedMemoryServer(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check))
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 100))) == [list(range(1, 101))]
     (segment,) = client._mapped.values()
     before = segment.to_pybytes()
@@ -258,16 +261,16 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
 
 def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
     with pytest.raises(PermissionError):
-        NearClient(replace(door.admit(), secret=proof.new_secret()), DEADLINE_S)
+        SharedMemoryClient(replace(door.admit(), secret=handshake.new_secret()), DEADLINE_S)
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
         address = door.admit()
         raw.connect(address.path)
-        raw.sendall(address.key + os.urandom(proof.NONCE_BYTES + proof.PROOF_BYTES))
+        raw.sendall(address.key + os.urandom(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
 
         def ask():
-            near.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
-            return near._exactly(raw, 1 << 20, soon())
+            wire.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
+            return wire._exactly(raw, 1 << 20, soon())
 
         # It is shut out at once, perhaps before it has asked.
         with pytest.raises(OSError, match=r".*"):
@@ -276,8 +279,8 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
 
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr("canal_group.shared_memory.near.GREETING_TIMEOUT_S", 0.05)
-    door = NearDoor(payloads)
+    monkeypatch.setattr("canal_group.shared_memory.wire.GREETING_TIMEOUT_S", 0.05)
+    door = SharedMemoryServer(payloads)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)
@@ -285,16 +288,16 @@ def test_who_says_nothing_is_not_waited_for(monkeypatch):
     for each in silent:
         assert each.recv(1) == b"", "it was closed"
         each.close()
-    client = NearClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 1))) == [[1]]
     client.close()
     door.close()
 
 
 def test_a_connection_beyond_the_bound_is_closed_at_once(door):
-    clients = [NearClient(door.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
+    clients = [SharedMemoryClient(door.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
     with pytest.raises(OSError, match=r".*"):
-        NearClient(door.admit(), DEADLINE_S)
+        SharedMemoryClient(door.admit(), DEADLINE_S)
     for each in clients:
         each.close()
 
@@ -307,8 +310,8 @@ def test_who_says_nonsense_is_let_go(door, said):
         raw.settimeout(DEADLINE_S)
         address = door.admit()
         raw.connect(address.path)
-        near.prove_as_caller(raw, address.key, address.secret)
-        raw.sendall(near._LENGTH.pack(len(said)) + said)
+        wire.handshake_as_client(raw, address.key, address.secret)
+        raw.sendall(wire._LENGTH.pack(len(said)) + said)
         assert raw.recv(1) == b""
 
 
@@ -317,8 +320,8 @@ def test_a_message_without_end_is_not_waited_for(door):
         raw.settimeout(DEADLINE_S)
         address = door.admit()
         raw.connect(address.path)
-        near.prove_as_caller(raw, address.key, address.secret)
-        raw.sendall(near._LENGTH.pack(near.MESSAGE_BYTES_MAX + 1))
+        wire.handshake_as_client(raw, address.key, address.secret)
+        raw.sendall(wire._LENGTH.pack(wire.MESSAGE_BYTES_MAX + 1))
         assert raw.recv(1) == b""
 
 
@@ -327,8 +330,8 @@ def test_files_that_a_caller_sends_are_not_kept(client):
     before = open_files().count(os.devnull)
     for _ in range(20):
         with Path(os.devnull).open() as file:
-            near.send(client._socket, {"ticket": {"rows": []}, "returned": []}, soon(), file.fileno())
-        near.receive_with_file(client._socket, soon())
+            wire.send(client._socket, {"ticket": {"rows": []}, "returned": []}, soon(), file.fileno())
+        wire.receive_with_file(client._socket, soon())
     assert open_files().count(os.devnull) == before
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_group.shared_memory.near import NearAddress
-from canal_group.shared_memory.near_client import NearClient
+from canal_group.shared_memory.client import SharedMemoryClient
+from canal_group.shared_memory.wire import SharedMemoryAddress
 from merge.errors import CanalGroupError, ServerUnavailable
 
 
-class NearRows:
+class SharedMemoryRows:
     """Borrows rows of one gateway; safe to use from several threads, one after the other.
 
     There is one connection: several at once would have the gateway make as many batches at once, and hold
     the memory for them.
 
     Args:
-        ask: asks the gateway where its near door is, as `NearAddress.to_dict` says it.
+        ask: asks the gateway where its shared-memory server is, as `SharedMemoryAddress.to_dict` says it.
         timeout_s: how long an answer may take.
     """
 
@@ -28,7 +28,7 @@ class NearRows:
         self._ask = ask
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._client: NearClient | None = None
+        self._client: SharedMemoryClient | None = None
         #: whether the door cannot be reached from here
         self._elsewhere = False
 
@@ -61,10 +61,10 @@ class NearRows:
         if client is not None:
             client.close()
 
-    def _reached(self) -> NearClient | None:
+    def _reached(self) -> SharedMemoryClient | None:
         if self._client is None and not self._elsewhere:
             try:
-                self._client = NearClient(NearAddress.from_dict(self._ask()), self._timeout_s)
+                self._client = SharedMemoryClient(SharedMemoryAddress.from_dict(self._ask()), self._timeout_s)
             except (CanalGroupError, OSError, AttributeError, KeyError, TypeError, ValueError):
                 self._elsewhere = True
         return self._client

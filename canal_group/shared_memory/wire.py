@@ -1,4 +1,4 @@
-"""The wire of a near door: rows lent in shared memory to a process of the same machine.
+"""The wire of a shared-memory server: rows lent in shared memory to a process of the same machine.
 
 Messages are four bytes of length and a JSON object, on a Unix socket in the kernel's abstract namespace. An
 answer may bring an open file, the memory that it speaks of, or be followed by its bytes.
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from canal_group.shared_memory import proof
+from canal_group.shared_memory import handshake
 
 #: how long the handshake may take as a whole, seconds
 GREETING_TIMEOUT_S = 5.0
@@ -42,8 +42,8 @@ def new_name() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class NearAddress:
-    """Where a near door is, for whoever is on its machine.
+class SharedMemoryAddress:
+    """Where a shared-memory server is, for whoever is on its machine.
 
     Raises:
         ValueError, TypeError: it cannot be one.
@@ -57,8 +57,8 @@ class NearAddress:
 
     def __post_init__(self) -> None:
         lengths = len(self.key), len(self.secret)
-        if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, proof.SECRET_BYTES):
-            raise ValueError("this is no address of a near door")
+        if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, handshake.SECRET_BYTES):
+            raise ValueError("this is no address of a shared-memory server")
 
     @property
     def path(self) -> str:
@@ -79,23 +79,24 @@ class NearAddress:
         return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
 
 
-def prove_as_caller(gateway_client: socket.socket, key: bytes, secret: bytes) -> None:
+def handshake_as_client(gateway_client: socket.socket, key: bytes, secret: bytes) -> None:
     """Prove to a door that we know the secret of a key, once it has proved the same to us.
 
     Raises:
         OSError: it does not know it, or does not answer within `GREETING_TIMEOUT_S`.
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
-    mine = proof.new_nonce()
+    mine = handshake.new_nonce()
     _send(gateway_client, key + mine, until_s)
-    theirs = _exactly(gateway_client, proof.NONCE_BYTES, until_s)
-    proof.check(
-        _exactly(gateway_client, proof.PROOF_BYTES, until_s), proof.proof_of_door(secret, mine, theirs)
+    theirs = _exactly(gateway_client, handshake.NONCE_BYTES, until_s)
+    handshake.check(
+        _exactly(gateway_client, handshake.HANDSHAKE_BYTES, until_s),
+        handshake.server_response(secret, mine, theirs),
     )
-    _send(gateway_client, proof.proof_of_caller(secret, mine, theirs), until_s)
+    _send(gateway_client, handshake.client_response(secret, mine, theirs), until_s)
 
 
-def prove_as_door(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
+def handshake_as_server(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
     """Prove to a caller that we know the secret of its key, and wait until it has proved the same to us.
 
     Args:
@@ -113,9 +114,11 @@ def prove_as_door(caller: socket.socket, find: Callable[[bytes], bytes | None]) 
     secret = find(key)
     if secret is None:
         raise PermissionError("the other end has a key that is not known")
-    theirs, mine = _exactly(caller, proof.NONCE_BYTES, until_s), proof.new_nonce()
-    _send(caller, mine + proof.proof_of_door(secret, theirs, mine), until_s)
-    proof.check(_exactly(caller, proof.PROOF_BYTES, until_s), proof.proof_of_caller(secret, theirs, mine))
+    theirs, mine = _exactly(caller, handshake.NONCE_BYTES, until_s), handshake.new_nonce()
+    _send(caller, mine + handshake.server_response(secret, theirs, mine), until_s)
+    handshake.check(
+        _exactly(caller, handshake.HANDSHAKE_BYTES, until_s), handshake.client_response(secret, theirs, mine)
+    )
     return key
 
 

@@ -11,7 +11,7 @@ import hmac
 import secrets
 
 NONCE_BYTES = 16
-PROOF_BYTES = hashlib.sha256().digest_size
+HANDSHAKE_BYTES = hashlib.sha256().digest_size
 SECRET_BYTES = 32
 
 
@@ -25,12 +25,12 @@ def new_nonce() -> bytes:
     return secrets.token_bytes(NONCE_BYTES)
 
 
-def proof_of_door(secret: bytes, callers: bytes, doors: bytes) -> bytes:
+def server_response(secret: bytes, callers: bytes, doors: bytes) -> bytes:
     """Return the door's proof for the nonces of both."""
     return hmac.digest(secret, b"gateway_client" + callers + doors, "sha256")
 
 
-def proof_of_caller(secret: bytes, callers: bytes, doors: bytes) -> bytes:
+def client_response(secret: bytes, callers: bytes, doors: bytes) -> bytes:
     """Return the caller's proof for the nonces of both."""
     return hmac.digest(secret, b"caller" + callers + doors, "sha256")
 

@@ -11,11 +11,11 @@ from pyarrow import flight
 import canal_group
 from actors.store.rows import Payload
 from actors.store.segments import SIZE_MIN_BYTES
-from actors.transport.near_door import NearDoor, Offer
+from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.client.consumer import Consumer
 from canal_group.gateway.gateway_client import GatewayClient
-from canal_group.shared_memory.near import new_name
-from canal_group.shared_memory.near_rows import NearRows
+from canal_group.shared_memory.rows import SharedMemoryRows
+from canal_group.shared_memory.wire import new_name
 from canal_group.spark.options import Options
 from merge.errors import RolledBack, ServerUnavailable
 
@@ -27,7 +27,7 @@ class Gateway:
 
     def __init__(self, bytes_max=4 * SIZE_MIN_BYTES):
         self.asked = 0
-        self.door = NearDoor(self._offer, bytes_max)
+        self.door = SharedMemoryServer(self._offer, bytes_max)
         self.go_on = threading.Event()
         self.go_on.set()
         self.waiting = threading.Semaphore(0)
@@ -56,21 +56,21 @@ def ids(rows):
 
 
 def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_call_after_call(gateway):
-    near = NearRows(gateway.where, DEADLINE_S)
+    wire = SharedMemoryRows(gateway.where, DEADLINE_S)
     for count in (3, 0, 5):
-        assert ids(near.borrow({"rows": count})) == list(range(count))
+        assert ids(wire.borrow({"rows": count})) == list(range(count))
     with pytest.raises(RolledBack, match="Batch 7"):
-        near.borrow({"rows": None})
-    assert ids(near.borrow({"rows": 1})) == [0]
+        wire.borrow({"rows": None})
+    assert ids(wire.borrow({"rows": 1})) == [0]
     assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
-    near.close()
+    wire.close()
 
 
 def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
-    near, found = NearRows(gateway.where, DEADLINE_S), []
+    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
     threads = [
-        threading.Thread(target=lambda count=count: found.append(ids(near.borrow({"rows": count}))))
+        threading.Thread(target=lambda count=count: found.append(ids(wire.borrow({"rows": count}))))
         for count in range(1, 5)
     ]
     for thread in threads:
@@ -82,7 +82,7 @@ def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
         thread.join()
     assert sorted(found) == [list(range(count)) for count in range(1, 5)]
     assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
-    near.close()
+    wire.close()
 
 
 @pytest.mark.parametrize("said", [ServerUnavailable("away"), 7, {}, {"name": "x", "key": "y", "secret": ""}])
@@ -95,44 +95,44 @@ def test_a_gateway_that_does_not_say_where_is_not_asked_again(said):
             raise said
         return said
 
-    near = NearRows(where, DEADLINE_S)
-    assert [near.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
+    wire = SharedMemoryRows(where, DEADLINE_S)
+    assert [wire.borrow({"rows": 1}) for _ in range(3)] == [None] * 3
     assert len(asked) == 1
 
 
 def test_a_door_on_another_machine_is_looked_for_once(gateway):
     elsewhere = {**gateway.where(), "name": new_name()}
-    near = NearRows(lambda: elsewhere, DEADLINE_S)
-    assert [near.borrow({"rows": 1}) for _ in range(2)] == [None] * 2
+    wire = SharedMemoryRows(lambda: elsewhere, DEADLINE_S)
+    assert [wire.borrow({"rows": 1}) for _ in range(2)] == [None] * 2
 
 
 def test_a_connection_that_broke_is_replaced(gateway):
-    near = NearRows(gateway.where, DEADLINE_S)
-    assert ids(near.borrow({"rows": 2})) == [0, 1]
+    wire = SharedMemoryRows(gateway.where, DEADLINE_S)
+    assert ids(wire.borrow({"rows": 2})) == [0, 1]
     for connection in list(gateway.door._connections):
         connection.shutdown(2)
-    assert near.borrow({"rows": 2}) is None, "the connection broke"
-    assert ids(near.borrow({"rows": 2})) == [0, 1]
-    near.close()
-    assert near.borrow({"rows": 2}) is None
+    assert wire.borrow({"rows": 2}) is None, "the connection broke"
+    assert ids(wire.borrow({"rows": 2})) == [0, 1]
+    wire.close()
+    assert wire.borrow({"rows": 2}) is None
 
 
 def test_a_gateway_that_does_not_answer_in_time_is_away(gateway):
-    near = NearRows(gateway.where, 0.1)
+    wire = SharedMemoryRows(gateway.where, 0.1)
     gateway.go_on.clear()
     with pytest.raises(ServerUnavailable, match=r"within 0.1 s"):
-        near.borrow({"rows": 1})
+        wire.borrow({"rows": 1})
     gateway.go_on.set()
-    near.close()
+    wire.close()
 
 
 def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
-    near, found = NearRows(gateway.where, DEADLINE_S), []
+    wire, found = SharedMemoryRows(gateway.where, DEADLINE_S), []
     gateway.go_on.clear()
-    waiting = threading.Thread(target=lambda: found.append(near.borrow({"rows": 1})))
+    waiting = threading.Thread(target=lambda: found.append(wire.borrow({"rows": 1})))
     waiting.start()
     assert gateway.waiting.acquire(timeout=DEADLINE_S)
-    near.close()
+    wire.close()
     waiting.join(DEADLINE_S)
     assert found == [None]
     gateway.go_on.set()
@@ -142,10 +142,10 @@ def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
     """A gateway that does not answer is given up in the midst of it."""
 
     def where():
-        near.close()
+        wire.close()
 
-    near = NearRows(where, DEADLINE_S)
-    assert near.borrow({"rows": 1}) is None
+    wire = SharedMemoryRows(where, DEADLINE_S)
+    assert wire.borrow({"rows": 1}) is None
 
 
 class Both(flight.FlightServerBase):
@@ -178,7 +178,7 @@ def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
             for copy in (door, pickle.loads(pickle.dumps(door))):
                 server.asked.clear()
                 assert ids(copy.rows(rows=1)) == ([0] if lends else ["sent"])
-                assert server.asked == (["near"] if lends else [])
+                assert server.asked == (["shared_memory"] if lends else [])
                 copy.close()
         connected = []
         for chosen in (True, False):

@@ -1,4 +1,4 @@
-"""The near door: rows lent in shared memory, to a process of the same machine.
+"""The shared-memory server: rows lent in shared memory, to a process of the same machine.
 
 Rows that pass a socket are copied four times on their way, and each page of them is new to who receives it.
 Here they are written once, into a segment that the other process maps and reads in place; it says which
@@ -24,17 +24,17 @@ import pyarrow as pa
 from actors.store.rows import Payload
 from actors.store.segments import Segments
 from actors.transport.flight_errors import MALFORMED
-from canal_group.shared_memory.near import (
+from canal_group.shared_memory.handshake import new_secret
+from canal_group.shared_memory.wire import (
     KEY_BYTES,
-    NearAddress,
+    SharedMemoryAddress,
     deadline_s,
+    handshake_as_server,
     new_name,
-    prove_as_door,
     receive,
     send,
     send_block,
 )
-from canal_group.shared_memory.proof import new_secret
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Offer:
     check: Callable[[], None] = lambda: None
 
 
-class NearDoor:
+class SharedMemoryServer:
     """Lends rows from the moment it is made, until it is closed or its process ends.
 
     Args:
@@ -96,16 +96,16 @@ class NearDoor:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(f"\0{self._name}")
         self._socket.listen(CONNECTIONS_MAX)
-        threading.Thread(target=self._listen, name="near", daemon=True).start()
+        threading.Thread(target=self._listen, name="shared-memory", daemon=True).start()
 
-    def admit(self, whom: Any = None) -> NearAddress:
+    def admit(self, whom: Any = None) -> SharedMemoryAddress:
         """Return how somebody can reach the door; `offer` is told who it is."""
         key, secret = secrets.token_bytes(KEY_BYTES), new_secret()
         with self._lock:
             self._admitted[key] = secret, whom
             while len(self._admitted) > ADMITTED_MAX:
                 self._admitted.popitem(last=False)
-        return NearAddress(self._name, key, secret)
+        return SharedMemoryAddress(self._name, key, secret)
 
     def close(self) -> None:
         """Lend no more; what is lent stays with who has it."""
@@ -125,7 +125,7 @@ class NearDoor:
                 if self._closed.is_set():
                     return
                 # The process has no file left, perhaps: it may have one again.
-                _log.warning("near door: a connection cannot be accepted: %s", error)
+                _log.warning("shared-memory server: a connection cannot be accepted: %s", error)
                 if self._closed.wait(ACCEPT_PAUSE_S):
                     return
                 continue
@@ -136,9 +136,11 @@ class NearDoor:
                     continue
                 self._connections.add(connection)
             try:
-                threading.Thread(target=self._serve, args=(connection,), name="near", daemon=True).start()
+                threading.Thread(
+                    target=self._serve, args=(connection,), name="shared-memory", daemon=True
+                ).start()
             except RuntimeError as error:
-                _log.warning("near door: a connection cannot be served: %s", error)
+                _log.warning("shared-memory server: a connection cannot be served: %s", error)
                 self._forget(connection)
 
     def _forget(self, connection: socket.socket) -> None:
@@ -149,16 +151,16 @@ class NearDoor:
     def _serve(self, connection: socket.socket) -> None:
         segments = Segments(self._bytes_max)
         try:
-            key = prove_as_door(connection, self._secret_of)
+            key = handshake_as_server(connection, self._secret_of)
             with self._lock:
                 _, whom = self._admitted[key]
             while True:
                 self._answer(connection, segments, whom, receive(connection))
         except (OSError, *MALFORMED) as error:
             # Its rows go by Flight, which says what is wrong.
-            _log.debug("near door: %s", error)
+            _log.debug("shared-memory server: %s", error)
         except Exception:  # noqa: BLE001  whatever it is, the connection ends
-            _log.exception("near door: a request broke")
+            _log.exception("shared-memory server: a request broke")
         finally:
             self._forget(connection)
             segments.close()

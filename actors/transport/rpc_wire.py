@@ -17,7 +17,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from canal_group.shared_memory import proof
+from canal_group.shared_memory import handshake
 
 #: where both ends are on one machine
 LOOPBACK = "127.0.0.1"
@@ -31,7 +31,7 @@ _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_K
 
 
 @dataclass(frozen=True, slots=True)
-class LineAddress:
+class RpcAddress:
     """Where a line can be opened, and what both ends know."""
 
     host: str
@@ -41,28 +41,36 @@ class LineAddress:
     certificate: bytes | None = field(default=None, repr=False)
 
 
-async def prove_as_caller(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+async def handshake_as_client(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
+) -> None:
     """Prove to a door that we know its secret, once it has proved the same to us.
 
     Raises:
         PermissionError: it does not know it.
     """
-    mine = proof.new_nonce()
+    mine = handshake.new_nonce()
     writer.write(mine)
-    theirs = await reader.readexactly(proof.NONCE_BYTES)
-    proof.check(await reader.readexactly(proof.PROOF_BYTES), proof.proof_of_door(secret, mine, theirs))
-    writer.write(proof.proof_of_caller(secret, mine, theirs))
+    theirs = await reader.readexactly(handshake.NONCE_BYTES)
+    handshake.check(
+        await reader.readexactly(handshake.HANDSHAKE_BYTES), handshake.server_response(secret, mine, theirs)
+    )
+    writer.write(handshake.client_response(secret, mine, theirs))
 
 
-async def prove_as_door(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes) -> None:
+async def handshake_as_server(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
+) -> None:
     """Prove to a caller that we know the secret, and wait until it has proved the same to us.
 
     Raises:
         PermissionError: it does not know it.
     """
-    theirs, mine = await reader.readexactly(proof.NONCE_BYTES), proof.new_nonce()
-    writer.write(mine + proof.proof_of_door(secret, theirs, mine))
-    proof.check(await reader.readexactly(proof.PROOF_BYTES), proof.proof_of_caller(secret, theirs, mine))
+    theirs, mine = await reader.readexactly(handshake.NONCE_BYTES), handshake.new_nonce()
+    writer.write(mine + handshake.server_response(secret, theirs, mine))
+    handshake.check(
+        await reader.readexactly(handshake.HANDSHAKE_BYTES), handshake.client_response(secret, theirs, mine)
+    )
 
 
 def pack(message: Any) -> bytes:

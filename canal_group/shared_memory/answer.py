@@ -1,4 +1,4 @@
-"""What a near door answers with, looked at before anything of it is opened, mapped or read."""
+"""What a shared-memory server answers with, looked at before anything of it is opened, mapped or read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEEDED_SEALS = fcntl.F_SEAL_SHRINK
 
 
 @dataclass(frozen=True, slots=True)
-class NearAnswer:
+class SharedMemoryAnswer:
     """Where the rows of an answer are."""
 
     #: of each payload: schema and table; None: statements

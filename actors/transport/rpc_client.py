@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-from actors.transport.line import GREETING_TIMEOUT_S, LineAddress, pack, prove_as_caller, receive, tune
+from actors.transport.rpc_wire import GREETING_TIMEOUT_S, RpcAddress, handshake_as_client, pack, receive, tune
 from merge.errors import CanalGroupError, ServerUnavailable
 
 _log = logging.getLogger(__name__)
@@ -19,10 +19,10 @@ REOPEN_S = 0.1
 #: the same after something that should not be, which is logged
 DEFECT_PAUSE_S = 1.0
 #: how long a call waits for a line that is being opened, seconds
-LINE_WAIT_S = 1.0
+CLIENT_WAIT_S = 1.0
 
 
-class Line:
+class RpcClient:
     """An open line; its methods run on one loop. See `open`.
 
     Args:
@@ -40,7 +40,7 @@ class Line:
         self.listening = self._loop.create_task(self._listen())
 
     @classmethod
-    async def open(cls, address: LineAddress, whom: str) -> Self:
+    async def open(cls, address: RpcAddress, whom: str) -> Self:
         """Open a line.
 
         Raises:
@@ -52,7 +52,7 @@ class Line:
                 reader, writer = await asyncio.open_connection(address.host, address.port, ssl=tls)
                 try:
                     tune(writer)
-                    await prove_as_caller(reader, writer, address.secret)
+                    await handshake_as_client(reader, writer, address.secret)
                 except BaseException:
                     writer.close()
                     raise
@@ -103,7 +103,7 @@ class Line:
                     answer.set_exception(_away(self._whom, reason))
 
 
-class KeptLine:
+class KeptRpcClient:
     """A line to an actor that may be restarted: opened again whenever it broke.
 
     Args:
@@ -111,16 +111,16 @@ class KeptLine:
         find: asks where the line can be opened; any error: not now.
     """
 
-    def __init__(self, whom: str, find: Callable[[], Awaitable[LineAddress]]) -> None:
+    def __init__(self, whom: str, find: Callable[[], Awaitable[RpcAddress]]) -> None:
         self._whom, self._find = whom, find
-        self._line: Line | None = None
+        self._rpc: RpcClient | None = None
         self._opened = asyncio.Event()
 
     async def keep(self) -> None:
         """Keep the line open until cancelled."""
         while True:
             try:
-                self._line = line = await Line.open(await self._find(), self._whom)
+                self._rpc = rpc = await RpcClient.open(await self._find(), self._whom)
             except CanalGroupError as error:
                 _log.debug("%s", error)
                 await asyncio.sleep(REOPEN_S)
@@ -131,13 +131,13 @@ class KeptLine:
                 continue
             self._opened.set()
             try:
-                await asyncio.wait([line.listening])
+                await asyncio.wait([rpc.listening])
             finally:
                 self._opened.clear()
-                line.close()
+                rpc.close()
 
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method and return its answer, waiting `LINE_WAIT_S` for the line.
+        """Call a method and return its answer, waiting `CLIENT_WAIT_S` for the line.
 
         A call is never made twice: one whose line broke may have been heard.
 
@@ -146,11 +146,11 @@ class KeptLine:
             Exception: what the method raised.
         """
         try:
-            await asyncio.wait_for(self._opened.wait(), LINE_WAIT_S)
+            await asyncio.wait_for(self._opened.wait(), CLIENT_WAIT_S)
         except TimeoutError:
             raise _away(self._whom) from None
-        assert self._line is not None, "it is set before it is said to be"
-        return await self._line.ask(method, *arguments, **named)
+        assert self._rpc is not None, "it is set before it is said to be"
+        return await self._rpc.ask(method, *arguments, **named)
 
 
 def _away(whom: str, error: Exception | None = None) -> ServerUnavailable:

@@ -1,4 +1,4 @@
-"""Who borrows rows at a near door: maps what is lent, and gives it back when nobody looks at it any more."""
+"""Borrow rows from a shared-memory server: map them, and return them when nothing refers to them any more."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from canal_group.shared_memory.near import (
+from canal_group.shared_memory.answer import SharedMemoryAnswer, mapped, numbers
+from canal_group.shared_memory.wire import (
     GREETING_TIMEOUT_S,
-    NearAddress,
+    SharedMemoryAddress,
     deadline_s,
-    prove_as_caller,
+    handshake_as_client,
     receive_block,
     receive_with_file,
     send,
 )
-from canal_group.shared_memory.near_answer import NearAnswer, mapped, numbers
 from merge.errors import CanalGroupError, error_from_dict
 
 
@@ -35,8 +35,8 @@ class _Loan:
         self.mapped = mapped
 
 
-class NearClient:
-    """A connection to a near door; safe to use from several threads.
+class SharedMemoryClient:
+    """A connection to a shared-memory server; safe to use from several threads.
 
     Args:
         address: of the door.
@@ -46,7 +46,7 @@ class NearClient:
         OSError: there is no such door on this machine, or it does not know the secret.
     """
 
-    def __init__(self, address: NearAddress, timeout_s: float) -> None:
+    def __init__(self, address: SharedMemoryAddress, timeout_s: float) -> None:
         self._lock = threading.Lock()
         self._timeout_s = timeout_s
         #: segments that were let go of since the last request; filled by whatever thread does so
@@ -56,7 +56,7 @@ class NearClient:
         try:
             self._socket.settimeout(GREETING_TIMEOUT_S)
             self._socket.connect(address.path)
-            prove_as_caller(self._socket, address.key, address.secret)
+            handshake_as_client(self._socket, address.key, address.secret)
         except BaseException:
             self._socket.close()
             raise
@@ -87,7 +87,7 @@ class NearClient:
             for name, (begin, size) in zip(answer.names, answer.places, strict=True)
         ]
 
-    def _understood(self, message: Mapping[str, Any], file: int | None) -> NearAnswer:
+    def _understood(self, message: Mapping[str, Any], file: int | None) -> SharedMemoryAnswer:
         """Return what a message says, once the memory that came with it is mapped."""
         with contextlib.ExitStack() as unused:
             if file is not None:
@@ -96,7 +96,7 @@ class NearClient:
                 self._mapped.pop(dropped, None)
             if "error" in message:
                 raise _refusal(message["error"])
-            answer = NearAnswer.of(message)
+            answer = SharedMemoryAnswer.of(message)
             if file is not None and answer.segment is not None:
                 unused.pop_all()
                 self._mapped[answer.segment] = mapped(file, answer.size)

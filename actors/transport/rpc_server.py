@@ -14,16 +14,16 @@ from typing import Any
 
 from actors.admission.held_connections import HeldConnections
 from actors.transport.bind_address import RowServerCertificate
-from actors.transport.line import (
+from actors.transport.rpc_wire import (
     GREETING_TIMEOUT_S,
     LOOPBACK,
-    LineAddress,
+    RpcAddress,
+    handshake_as_server,
     pack,
-    prove_as_door,
     receive,
     tune,
 )
-from canal_group.shared_memory.proof import new_secret
+from canal_group.shared_memory.handshake import new_secret
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ ACCEPT_PAUSE_S = 0.1
 _BACKLOG = 128
 
 
-class LineDoor:
+class RpcServer:
     """Answers calls that come by lines; its methods run on one loop.
 
     Calls of one line begin in the order they came, and are answered in the order they end. A call whose line
@@ -58,22 +58,22 @@ class LineDoor:
         self._connections: set[asyncio.StreamWriter] = set()
         self._running: set[asyncio.Task[None]] = set()
         #: lines that are open: whose callers have proved who they are
-        self.lines = 0
+        self.connections = 0
 
-    async def open(self, host: str = LOOPBACK, proof: RowServerCertificate | None = None) -> LineAddress:
+    async def open(self, host: str = LOOPBACK, certificate: RowServerCertificate | None = None) -> RpcAddress:
         """Listen on a free port of `host`; return how to call.
 
         Args:
             host: where to listen, an address.
-            proof: for lines with TLS; None: without.
+            certificate: for TLS; None: without TLS.
         """
-        self._tls = None if proof is None else _context(proof)
+        self._tls = None if certificate is None else _context(certificate)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self._listener.setblocking(False)
         self._accepting = asyncio.create_task(self._accept(self._listener))
         port = self._listener.getsockname()[1]
-        return LineAddress(host, port, self._secret, None if proof is None else proof.certificate)
+        return RpcAddress(host, port, self._secret, None if certificate is None else certificate.certificate)
 
     def close(self) -> None:
         """Listen no more, and close the lines."""
@@ -112,7 +112,7 @@ class LineDoor:
                     tune(writer)
                     if len(self._connections) >= CONNECTIONS_MAX:
                         return
-                    await prove_as_door(reader, writer, self._secret)
+                    await handshake_as_server(reader, writer, self._secret)
                 self._unauthenticated.remove(connection)
                 self._connections.add(writer)
                 await self._answer_all(reader, writer)
@@ -123,7 +123,7 @@ class LineDoor:
                     writer.close()
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.lines += 1
+        self.connections += 1
         try:
             while True:
                 call = await receive(reader)
@@ -131,7 +131,7 @@ class LineDoor:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
         finally:
-            self.lines -= 1
+            self.connections -= 1
 
     async def _answer(
         self,
@@ -178,11 +178,11 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _context(proof: RowServerCertificate) -> ssl.SSLContext:
+def _context(certificate: RowServerCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # The library reads files only, and the key is on no disk.
-    with os.fdopen(os.memfd_create("line"), "wb") as file:
-        file.write(proof.certificate + proof.key)
+    with os.fdopen(os.memfd_create("rpc"), "wb") as file:
+        file.write(certificate.certificate + certificate.key)
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
     return context

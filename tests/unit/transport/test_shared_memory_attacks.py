@@ -1,4 +1,4 @@
-"""What either end of a near door does to the other that means no good: slow, mute, or lying."""
+"""What either end of a shared-memory server does to the other that means no good: slow, mute, or lying."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from second_user import as_nobody
 
 from actors.store.rows import Payload
 from actors.store.segments import Segment
-from actors.transport.near_door import NearDoor, Offer
-from canal_group.shared_memory import near, proof
-from canal_group.shared_memory.near import NearAddress
-from canal_group.shared_memory.near_client import NearClient
-from canal_group.shared_memory.near_rows import NearRows
+from actors.transport.shared_memory_server import Offer, SharedMemoryServer
+from canal_group.shared_memory import handshake, wire
+from canal_group.shared_memory.client import SharedMemoryClient
+from canal_group.shared_memory.rows import SharedMemoryRows
+from canal_group.shared_memory.wire import SharedMemoryAddress
 from merge.errors import ServerUnavailable
 
 DEADLINE_S = 20.0
@@ -31,15 +31,15 @@ SHORT_S, EVERY_S = 0.2, 0.02
 
 
 def until(true: Callable[[], bool], what: str) -> None:
-    end_s, pause = near.deadline_s(DEADLINE_S), threading.Event()
+    end_s, pause = wire.deadline_s(DEADLINE_S), threading.Event()
     while not true():
-        assert near.deadline_s(0) < end_s, what
+        assert wire.deadline_s(0) < end_s, what
         pause.wait(0.01)
 
 
 @pytest.fixture
-def door() -> Iterator[NearDoor]:
-    made = NearDoor(
+def door() -> Iterator[SharedMemoryServer]:
+    made = SharedMemoryServer(
         lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
         bytes_max=0,
     )
@@ -47,7 +47,7 @@ def door() -> Iterator[NearDoor]:
     made.close()
 
 
-def connected(door: NearDoor) -> tuple[socket.socket, NearAddress]:
+def connected(door: SharedMemoryServer) -> tuple[socket.socket, SharedMemoryAddress]:
     address, raw = door.admit(), socket.socket(socket.AF_UNIX)
     raw.settimeout(DEADLINE_S)
     raw.connect(address.path)
@@ -75,46 +75,55 @@ def dripped(raw: socket.socket, data: bytes) -> int:
 # ---- who borrows, against who lends
 
 
-def test_a_handshake_that_comes_byte_by_byte_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(near, "GREETING_TIMEOUT_S", SHORT_S)
+def test_a_handshake_that_comes_byte_by_byte_is_given_up(
+    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", SHORT_S)
     raw, address = connected(door)
     with raw:
         assert (
-            dripped(raw, address.key + bytes(proof.NONCE_BYTES + proof.PROOF_BYTES)) <= SHORT_S / EVERY_S + 2
+            dripped(raw, address.key + bytes(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
+            <= SHORT_S / EVERY_S + 2
         )
     until(lambda: not door._connections, "its place is free")
 
 
-def test_a_request_that_comes_byte_by_byte_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
+def test_a_request_that_comes_byte_by_byte_is_given_up(
+    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
     raw, address = connected(door)
     with raw:
-        near.prove_as_caller(raw, address.key, address.secret)
+        wire.handshake_as_client(raw, address.key, address.secret)
         body = json.dumps({"ticket": {"rows": 1}, "returned": [], "x": "x" * 1_000}).encode()
-        assert dripped(raw, near._LENGTH.pack(len(body)) + body) <= SHORT_S / EVERY_S + 2
+        assert dripped(raw, wire._LENGTH.pack(len(body)) + body) <= SHORT_S / EVERY_S + 2
     until(lambda: not door._connections, "its place is free")
 
 
-def test_an_answer_that_nobody_takes_is_given_up(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
+def test_an_answer_that_nobody_takes_is_given_up(door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
     raw, address = connected(door)
     with raw:
-        near.prove_as_caller(raw, address.key, address.secret)
-        near.send(raw, {"ticket": {"rows": 1_000_000}, "returned": []}, near.deadline_s(DEADLINE_S))
+        wire.handshake_as_client(raw, address.key, address.secret)
+        wire.send(raw, {"ticket": {"rows": 1_000_000}, "returned": []}, wire.deadline_s(DEADLINE_S))
         until(lambda: not door._connections, "its rows are no longer held")
 
 
-def test_who_asks_for_nothing_for_long_keeps_the_connection(door: NearDoor, monkeypatch: pytest.MonkeyPatch):
+def test_who_asks_for_nothing_for_long_keeps_the_connection(
+    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+):
     """The deadline is of a message, and not of the time between two of them."""
-    monkeypatch.setattr(near, "MESSAGE_TIMEOUT_S", SHORT_S)
-    client = NearClient(door.admit(), DEADLINE_S)
+    monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     client.borrow({"rows": 1})
     threading.Event().wait(3 * SHORT_S)
     assert len(client.borrow({"rows": 1})) == 1
     client.close()
 
 
-def test_a_door_goes_on_when_the_process_has_files_again(door: NearDoor, caplog: pytest.LogCaptureFixture):
+def test_a_door_goes_on_when_the_process_has_files_again(
+    door: SharedMemoryServer, caplog: pytest.LogCaptureFixture
+):
     raw = socket.socket(socket.AF_UNIX)
     raw.settimeout(DEADLINE_S)
     address = door.admit()
@@ -127,18 +136,18 @@ def test_a_door_goes_on_when_the_process_has_files_again(door: NearDoor, caplog:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with raw:
-        near.prove_as_caller(raw, address.key, address.secret)
-    client = NearClient(door.admit(), DEADLINE_S)
+        wire.handshake_as_client(raw, address.key, address.secret)
+    client = SharedMemoryClient(door.admit(), DEADLINE_S)
     assert len(client.borrow({"rows": 1})) == 1
     client.close()
 
 
-def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(door: NearDoor):
+def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(door: SharedMemoryServer):
     raw, address = connected(door)
     with raw:
-        near.prove_as_caller(raw, address.key, address.secret)
+        wire.handshake_as_client(raw, address.key, address.secret)
         raw.settimeout(DEADLINE_S)
-        raw.sendall(near._LENGTH.pack(1_000_000) + b"[" * 1_000_000)
+        raw.sendall(wire._LENGTH.pack(1_000_000) + b"[" * 1_000_000)
         assert raw.recv(1) == b""
 
 
@@ -165,12 +174,12 @@ def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
     def offer(_whom: Any, _ticket: Any) -> Offer:
         return Offer([Payload(None, [pa.record_batch({"id": [1]})])])
 
-    own, any_user = NearDoor(offer, own_user=True), NearDoor(offer)
+    own, any_user = SharedMemoryServer(offer, own_user=True), SharedMemoryServer(offer)
     name = own.admit().name
     assert name in as_nobody("print(open('/proc/net/unix').read())")
     assert as_nobody(CONNECT, name, "20") == "True"
     assert as_nobody(CONNECT, any_user.admit().name, "2") == "False"
-    client = NearClient(own.admit(), DEADLINE_S)
+    client = SharedMemoryClient(own.admit(), DEADLINE_S)
     assert len(client.borrow({})) == 1
     for each in (client, own, any_user):
         each.close()
@@ -180,10 +189,10 @@ def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
 
 
 class Liar:
-    """A gateway's near door that says what a test lets it say."""
+    """A gateway's shared-memory server that says what a test lets it say."""
 
     def __init__(self, answer: Callable[[socket.socket], None]) -> None:
-        self.address = NearAddress(near.new_name(), bytes(near.KEY_BYTES), proof.new_secret())
+        self.address = SharedMemoryAddress(wire.new_name(), bytes(wire.KEY_BYTES), handshake.new_secret())
         self._answer = answer
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(self.address.path)
@@ -194,8 +203,8 @@ class Liar:
     def _serve(self) -> None:
         connection, _ = self._socket.accept()
         with connection:
-            near.prove_as_door(connection, lambda _: self.address.secret)
-            near.receive(connection)
+            wire.handshake_as_server(connection, lambda _: self.address.secret)
+            wire.receive(connection)
             self._answer(connection)
 
     def close(self) -> None:
@@ -204,7 +213,7 @@ class Liar:
 
 
 def said(message: dict[str, Any], file: int | None = None) -> Callable[[socket.socket], None]:
-    return lambda to: near.send(to, message, near.deadline_s(DEADLINE_S), file)
+    return lambda to: wire.send(to, message, wire.deadline_s(DEADLINE_S), file)
 
 
 SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "size": 8, "dropped": []}
@@ -241,7 +250,7 @@ SOUND: dict[str, Any] = {"names": [None], "places": [[0, 8]], "segment": None, "
 )
 def test_an_answer_that_cannot_be_is_not_followed_and_rows_come_another_way(lie: dict[str, Any]):
     liar = Liar(said(SOUND | lie))
-    rows = NearRows(liar.address.to_dict, DEADLINE_S)
+    rows = SharedMemoryRows(liar.address.to_dict, DEADLINE_S)
     assert rows.borrow({}) is None
     rows.close()
     liar.close()
@@ -275,7 +284,7 @@ def test_memory_that_could_be_cut_off_under_its_reader_is_not_mapped(
     before = open_files()
     name = str(Path(f"/proc/self/fd/{file}").readlink())
     liar = Liar(said(SOUND | {"segment": 1, "size": 4_096}, file))
-    client = NearClient(liar.address, DEADLINE_S)
+    client = SharedMemoryClient(liar.address, DEADLINE_S)
     with pytest.raises(OSError, match=r"(?i)cut off|invalid argument"):
         client.borrow({})
     assert client._mapped == {}
@@ -287,8 +296,8 @@ def test_memory_that_could_be_cut_off_under_its_reader_is_not_mapped(
 
 def test_an_answer_that_comes_byte_by_byte_is_given_up():
     body = json.dumps(SOUND | {"names": [["x" * 5_000, ""]]}).encode()
-    liar = Liar(lambda to: assert_given_up(to, near._LENGTH.pack(len(body)) + body))
-    rows = NearRows(liar.address.to_dict, SHORT_S)
+    liar = Liar(lambda to: assert_given_up(to, wire._LENGTH.pack(len(body)) + body))
+    rows = SharedMemoryRows(liar.address.to_dict, SHORT_S)
     with pytest.raises(ServerUnavailable, match=r"within 0.2 s"):
         rows.borrow({})
     rows.close()
@@ -327,12 +336,12 @@ def assert_given_up(to: socket.socket, data: bytes) -> None:
 def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_written_to_it(
     changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
-    address = NearAddress(near.new_name(), bytes(near.KEY_BYTES), proof.new_secret()).to_dict()
+    address = SharedMemoryAddress(wire.new_name(), bytes(wire.KEY_BYTES), handshake.new_secret()).to_dict()
     with pytest.raises((TypeError, ValueError)):
-        NearAddress.from_dict(address | changed)
+        SharedMemoryAddress.from_dict(address | changed)
     opened: list[object] = []
-    monkeypatch.setattr("canal_group.shared_memory.near_client.socket.socket", lambda *_: opened.append(1))
-    assert NearRows(lambda: address | changed, DEADLINE_S).borrow({}) is None
+    monkeypatch.setattr("canal_group.shared_memory.client.socket.socket", lambda *_: opened.append(1))
+    assert SharedMemoryRows(lambda: address | changed, DEADLINE_S).borrow({}) is None
     assert opened == []
 
 
@@ -343,6 +352,6 @@ def test_a_socket_that_is_another_programs_hears_nothing_of_a_gateways_choice():
     victim.listen()
     victim.setblocking(False)
     chosen = {"name": f"victim-{os.getpid()}", "key": b"FLUSHALL\n".hex(), "secret": "00" * 32}
-    assert NearRows(lambda: chosen, DEADLINE_S).borrow({}) is None
+    assert SharedMemoryRows(lambda: chosen, DEADLINE_S).borrow({}) is None
     with pytest.raises(BlockingIOError), victim:
         victim.accept()

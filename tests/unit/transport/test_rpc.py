@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from actors.admission.held_connections import HeldConnections
-from actors.transport import line, line_caller
+from actors.transport import rpc_client, rpc_wire
 from actors.transport.bind_address import certificate_where_reached
-from actors.transport.line import LineAddress
-from actors.transport.line_caller import KeptLine, Line
-from actors.transport.line_door import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, LineDoor
-from canal_group.shared_memory import proof
+from actors.transport.rpc_client import KeptRpcClient, RpcClient
+from actors.transport.rpc_server import CONNECTIONS_MAX, UNAUTHENTICATED_MAX, RpcServer
+from actors.transport.rpc_wire import RpcAddress
+from canal_group.shared_memory import handshake
 from merge.errors import RolledBack, ServerUnavailable
 
 DEADLINE_S = 20.0
@@ -52,8 +52,8 @@ class Desk:
     async def unspeakable(self) -> object:
         return lambda: None
 
-    def door(self) -> LineDoor:
-        return LineDoor(
+    def rpc_server(self) -> RpcServer:
+        return RpcServer(
             {name: getattr(self, name) for name in ("echo", "wait", "refuse", "mistake", "unspeakable")}
         )
 
@@ -68,20 +68,20 @@ async def until(condition, what):
 def run(story):
     async def live():
         desk = Desk()
-        door = desk.door()
-        address = await door.open()
+        rpc_server = desk.rpc_server()
+        address = await rpc_server.open()
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await story(desk, door, address)
+                await story(desk, rpc_server, address)
         finally:
-            door.close()
+            rpc_server.close()
 
     asyncio.run(live())
 
 
 def test_calls_are_answered_by_number_and_not_by_order():
-    async def story(desk, door, address):
-        caller = await Line.open(address, "The desk")
+    async def story(desk, rpc_server, address):
+        caller = await RpcClient.open(address, "The desk")
         waits, echoes = caller.ask("wait"), caller.ask("echo", 1, b"x" * 3_000_000, two=2)
         assert await echoes == ((1, b"x" * 3_000_000), {"two": 2})
         assert not waits.done()
@@ -94,8 +94,8 @@ def test_calls_are_answered_by_number_and_not_by_order():
 
 
 def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_on():
-    async def story(desk, door, address):
-        caller = await Line.open(address, "The desk")
+    async def story(desk, rpc_server, address):
+        caller = await RpcClient.open(address, "The desk")
         with pytest.raises(RolledBack, match="Batch 7") as caught:
             await caller.ask("refuse")
         assert (caught.value.hint, caught.value.details) == ("Get again.", {"batch_id": 7})
@@ -112,33 +112,37 @@ def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_o
 
 
 def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later():
-    async def story(desk, door, address):
-        caller = await Line.open(address, "The desk")
+    async def story(desk, rpc_server, address):
+        caller = await RpcClient.open(address, "The desk")
         waits = caller.ask("wait")
         await until(lambda: desk.began == ["wait"], "the call was heard")
-        assert door.lines == 1
-        door.close()
+        assert rpc_server.connections == 1
+        rpc_server.close()
         with pytest.raises(ServerUnavailable, match="The desk is away"):
             await waits
         await asyncio.wait([caller.listening])
         with pytest.raises(ServerUnavailable, match="The desk is away"):
             await caller.ask("echo")
-        await until(lambda: door.lines == 0, "the line is gone")
+        await until(lambda: rpc_server.connections == 0, "the line is gone")
 
     run(story)
 
 
 def test_nobody_is_heard_who_does_not_know_the_secret():
-    async def story(desk, door, address):
+    async def story(desk, rpc_server, address):
         with pytest.raises(ServerUnavailable):
-            await Line.open(replace(address, secret=proof.new_secret()), "The desk")
+            await RpcClient.open(replace(address, secret=handshake.new_secret()), "The desk")
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(
-            os.urandom(proof.NONCE_BYTES) + os.urandom(proof.PROOF_BYTES) + line.pack((0, "echo", (), {}))
+            os.urandom(handshake.NONCE_BYTES)
+            + os.urandom(handshake.HANDSHAKE_BYTES)
+            + rpc_wire.pack((0, "echo", (), {}))
         )
-        assert len(await reader.read()) == proof.NONCE_BYTES + proof.PROOF_BYTES, "its proof, and no answer"
+        assert len(await reader.read()) == handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES, (
+            "its proof, and no answer"
+        )
         writer.close()
-        assert (desk.began, door.lines) == ([], 0)
+        assert (desk.began, rpc_server.connections) == ([], 0)
 
     run(story)
 
@@ -146,20 +150,20 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
 def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
     """It answers with what it was sent, the caller's own proof included."""
 
-    async def story(desk, door, address):
+    async def story(desk, rpc_server, address):
         heard = []
 
         async def mirror(reader, writer):
-            nonce = await reader.readexactly(proof.NONCE_BYTES)
+            nonce = await reader.readexactly(handshake.NONCE_BYTES)
             heard.append(nonce)
-            writer.write(nonce + proof.proof_of_door(b"", nonce, nonce))
+            writer.write(nonce + handshake.server_response(b"", nonce, nonce))
             heard.append(await reader.read())
             writer.close()
 
-        server = await asyncio.start_server(mirror, line.LOOPBACK, 0)
+        server = await asyncio.start_server(mirror, rpc_wire.LOOPBACK, 0)
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ServerUnavailable):
-            await Line.open(replace(address, port=port), "The desk")
+            await RpcClient.open(replace(address, port=port), "The desk")
         await until(lambda: len(heard) == 2, "the connection was closed")
         assert heard[1] == b"", "nothing was said to it"
         server.close()
@@ -171,17 +175,17 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
 def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
     """With TLS, it does not even begin the handshake."""
 
-    async def story(desk, door, address):
+    async def story(desk, rpc_server, address):
         host = "127.0.0.2" if tls else "127.0.0.1"
-        other = desk.door()
+        other = desk.rpc_server()
         address = await other.open(host, certificate_where_reached(host, tls=tls))
         streams = [await asyncio.open_connection(host, address.port) for _ in range(3 * CONNECTIONS_MAX)]
-        caller = await Line.open(address, "The desk")
+        caller = await RpcClient.open(address, "The desk")
         assert await caller.ask("echo") == ((), {})
         for reader, _ in streams[:-UNAUTHENTICATED_MAX]:
             assert await reader.read() == b"", "it was closed at once: there were later ones"
         assert len(other._unauthenticated) <= UNAUTHENTICATED_MAX
-        monkeypatch.setattr("actors.transport.line_door.GREETING_TIMEOUT_S", 0.05)
+        monkeypatch.setattr("actors.transport.rpc_server.GREETING_TIMEOUT_S", 0.05)
         late = await asyncio.open_connection(host, address.port)
         assert await late[0].read() == b"", "nothing was heard of it in time"
         assert await caller.ask("echo", 1) == ((1,), {}), "who proved itself stays"
@@ -208,27 +212,27 @@ def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
 
 
 def test_a_line_beyond_the_bound_is_closed_at_once():
-    async def story(desk, door, address):
-        lines = [await Line.open(address, "The desk") for _ in range(CONNECTIONS_MAX)]
-        await until(lambda: door.lines == CONNECTIONS_MAX, "all have proved who they are")
+    async def story(desk, rpc_server, address):
+        connections = [await RpcClient.open(address, "The desk") for _ in range(CONNECTIONS_MAX)]
+        await until(lambda: rpc_server.connections == CONNECTIONS_MAX, "all have proved who they are")
         with pytest.raises(ServerUnavailable):
-            await Line.open(address, "The desk")
-        lines[0].close()
-        await until(lambda: door.lines < CONNECTIONS_MAX, "one has left")
-        (await Line.open(address, "The desk")).close()
-        for each in lines:
+            await RpcClient.open(address, "The desk")
+        connections[0].close()
+        await until(lambda: rpc_server.connections < CONNECTIONS_MAX, "one has left")
+        (await RpcClient.open(address, "The desk")).close()
+        for each in connections:
             each.close()
 
     run(story)
 
 
 def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_error(monkeypatch):
-    async def story(desk, door, address):
-        caller = await Line.open(address, "The desk")
-        monkeypatch.setattr(line, "FRAME_BYTES_MAX", 1_000)
+    async def story(desk, rpc_server, address):
+        caller = await RpcClient.open(address, "The desk")
+        monkeypatch.setattr(rpc_wire, "FRAME_BYTES_MAX", 1_000)
         with pytest.raises(ValueError, match="longer than 1000"):
             caller.ask("echo", b"x" * 2_000)
-        caller._writer.write(line._LENGTH.pack(2_000))
+        caller._writer.write(rpc_wire._LENGTH.pack(2_000))
         with pytest.raises(ServerUnavailable):
             await caller.ask("wait")
 
@@ -236,40 +240,40 @@ def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_erro
 
 
 def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certificate_is_looked_at():
-    async def story(desk, door, address):
-        guarded, other = desk.door(), certificate_where_reached("127.0.0.2", tls=True)
+    async def story(desk, rpc_server, address):
+        guarded, other = desk.rpc_server(), certificate_where_reached("127.0.0.2", tls=True)
         where = await guarded.open("127.0.0.2", certificate_where_reached("127.0.0.2", tls=True))
-        caller = await Line.open(where, "The desk")
+        caller = await RpcClient.open(where, "The desk")
         assert await caller.ask("echo", 1) == ((1,), {})
         assert caller._writer.get_extra_info("cipher") is not None
         caller.close()
         for wrong in (replace(where, certificate=other.certificate), replace(where, certificate=None)):
             with pytest.raises(ServerUnavailable):
-                await Line.open(wrong, "The desk")
+                await RpcClient.open(wrong, "The desk")
         guarded.close()
 
     run(story)
 
 
 def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
-    monkeypatch.setattr(line_caller, "LINE_WAIT_S", DEADLINE_S)
-    monkeypatch.setattr(line_caller, "DEFECT_PAUSE_S", 0.0)
+    monkeypatch.setattr(rpc_client, "CLIENT_WAIT_S", DEADLINE_S)
+    monkeypatch.setattr(rpc_client, "DEFECT_PAUSE_S", 0.0)
 
-    async def story(desk, door, address):
+    async def story(desk, rpc_server, address):
         asked = []
 
-        async def find() -> LineAddress:
+        async def find() -> RpcAddress:
             asked.append(1)
             if len(asked) in {2, 3}:
                 raise ServerUnavailable("Not yet.") if len(asked) == 2 else RuntimeError("whatever")
             return address
 
-        kept = KeptLine("The desk", find)
+        kept = KeptRpcClient("The desk", find)
         keeping = asyncio.create_task(kept.keep())
         assert await kept.ask("echo", 1) == ((1,), {})
         waits = asyncio.create_task(kept.ask("wait"))
         await until(lambda: "wait" in desk.began, "the call was heard")
-        for writer in list(door._connections):
+        for writer in list(rpc_server._connections):
             writer.close()
         with pytest.raises(ServerUnavailable):
             await waits
@@ -281,10 +285,10 @@ def test_a_kept_line_is_opened_again_and_repeats_no_call(monkeypatch):
 
 
 def test_a_call_waits_a_moment_for_a_line_and_no_longer(monkeypatch):
-    monkeypatch.setattr(line_caller, "LINE_WAIT_S", 0.05)
+    monkeypatch.setattr(rpc_client, "CLIENT_WAIT_S", 0.05)
 
-    async def story(desk, door, address):
-        kept = KeptLine("The desk", None)
+    async def story(desk, rpc_server, address):
+        kept = KeptRpcClient("The desk", None)
         with pytest.raises(ServerUnavailable, match="The desk is away"):
             await kept.ask("echo")
 
