@@ -24,7 +24,12 @@ ROOT = Path(__file__).parents[2]
 #: required share of the mutants that are run
 NOTICED_PERCENT_MIN = 90
 #: tests of other code that are the only tests of a module of `merge/`
-ALSO = ("unit/conf/test_conf_security.py", "unit/shard/test_sink.py", "unit/coordination/test_stop_mark.py")
+ALSO = (
+    "unit/conf/test_conf_security.py",
+    "unit/merge/delivery/test_rewind_grant.py",
+    "unit/shard/test_sink.py",
+    "unit/coordination/test_stop_mark.py",
+)
 
 
 def main() -> int:
