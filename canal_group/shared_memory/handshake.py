@@ -1,7 +1,7 @@
-"""Proofs: two ends show each other that they know a secret, which itself never travels.
+"""Handshake: client and server prove to each other that they know a secret, which itself is never sent.
 
-Whoever connects sends a nonce; the door answers with one of its own and its proof; then the caller proves
-itself. Only after that is anything read that could do harm.
+The client sends a nonce; the server answers with its own nonce and its response; then the client sends its
+response. Neither end reads anything else before that.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ SECRET_BYTES = 32
 
 
 def new_secret() -> bytes:
-    """Return what both ends know."""
+    """Return a new secret for both ends, `SECRET_BYTES` long."""
     return secrets.token_bytes(SECRET_BYTES)
 
 
 def new_nonce() -> bytes:
-    """Return what a proof is good for, once."""
+    """Return a new nonce: a response is valid for one nonce of each end."""
     return secrets.token_bytes(NONCE_BYTES)
 
 
-def server_response(secret: bytes, callers: bytes, doors: bytes) -> bytes:
-    """Return the door's proof for the nonces of both."""
-    return hmac.digest(secret, b"gateway_client" + callers + doors, "sha256")
+def server_response(secret: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
+    """Return the server's response to the nonces of both ends."""
+    return hmac.digest(secret, b"server" + client_nonce + server_nonce, "sha256")
 
 
-def client_response(secret: bytes, callers: bytes, doors: bytes) -> bytes:
-    """Return the caller's proof for the nonces of both."""
-    return hmac.digest(secret, b"caller" + callers + doors, "sha256")
+def client_response(secret: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
+    """Return the client's response to the nonces of both ends."""
+    return hmac.digest(secret, b"client" + client_nonce + server_nonce, "sha256")
 
 
 def check(shown: bytes, expected: bytes) -> None:
-    """Return if a proof is the expected one.
+    """Return if a response is the expected one.
 
     Raises:
         PermissionError: it is not.

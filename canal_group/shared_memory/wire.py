@@ -79,7 +79,7 @@ class SharedMemoryAddress:
         return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
 
 
-def handshake_as_client(gateway_client: socket.socket, key: bytes, secret: bytes) -> None:
+def handshake_as_client(server: socket.socket, key: bytes, secret: bytes) -> None:
     """Prove to a door that we know the secret of a key, once it has proved the same to us.
 
     Raises:
@@ -87,13 +87,13 @@ def handshake_as_client(gateway_client: socket.socket, key: bytes, secret: bytes
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
     mine = handshake.new_nonce()
-    _send(gateway_client, key + mine, until_s)
-    theirs = _exactly(gateway_client, handshake.NONCE_BYTES, until_s)
+    _send(server, key + mine, until_s)
+    theirs = _exactly(server, handshake.NONCE_BYTES, until_s)
     handshake.check(
-        _exactly(gateway_client, handshake.HANDSHAKE_BYTES, until_s),
+        _exactly(server, handshake.HANDSHAKE_BYTES, until_s),
         handshake.server_response(secret, mine, theirs),
     )
-    _send(gateway_client, handshake.client_response(secret, mine, theirs), until_s)
+    _send(server, handshake.client_response(secret, mine, theirs), until_s)
 
 
 def handshake_as_server(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
