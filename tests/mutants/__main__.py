@@ -26,9 +26,10 @@ NOTICED_PERCENT_MIN = 90
 #: tests of other code that are the only tests of a module of `merge/`
 ALSO = (
     "unit/conf/test_conf_security.py",
+    "unit/merge/delivery/test_batch_parts.py",
     "unit/merge/delivery/test_rewind_grant.py",
+    "unit/merge/rows/test_pattern.py",
     "unit/shard/test_sink.py",
-    "unit/coordination/test_stop_mark.py",
 )
 
 
