@@ -54,3 +54,15 @@ def test_runs_are_gathered_by_rank():
     for _ in range(4 * 4 + 4 + 1):
         pending.add(headers)
     assert [[len(run) for run in runs] for runs in pending._ranks] == [[1], [4], [16]]
+
+
+def test_what_is_removed_of_a_shard_is_gone_in_its_order():
+    pending = Pending(fan=2)
+    for number in range(7):
+        headers = np.zeros(2, dtype=HEADER)
+        headers["shard"], headers["sequence"], headers["key_us"] = (0, 1), number, number
+        pending.add(headers)
+    assert pending.remove(1)["sequence"].tolist() == list(range(7))
+    assert len(pending) == 7
+    assert pending.take(100)["shard"].tolist() == [0] * 7
+    assert len(pending) == 0

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from merge import errors
-from merge.errors import CanalGroupError, DataError, FencedError, RetryableError, UsageError, error_from_dict
+from merge.errors import (
+    RETRY_AFTER_MAX_S,
+    CanalGroupError,
+    DataError,
+    FencedError,
+    RetryableError,
+    UsageError,
+    error_from_dict,
+    error_from_json,
+)
 
 
 def tree(cls):
@@ -56,3 +65,14 @@ def test_the_drawn_tree_is_the_real_one():
         # four characters of indentation, then four for each level below the base
         level = cls.__mro__.index(CanalGroupError)
         assert lines[0].index(cls.__name__) == 4 * (level + 1), cls
+
+
+@pytest.mark.parametrize(
+    ("wait", "waits_s"),
+    [(0, 0.0), (RETRY_AFTER_MAX_S, RETRY_AFTER_MAX_S), (RETRY_AFTER_MAX_S + 1, 1.0), (-1, 1.0), ("5", 1.0)],
+)
+def test_a_wait_that_cannot_be_meant_is_left_out(wait, waits_s):
+    told = {"error": "RetryableError", "message": "Away.", "details": {"retry_after_s": wait, "shard": "a"}}
+    error = error_from_json(json.dumps(told))
+    assert (error.retry_after_s, error.details["shard"]) == (waits_s, "a")
+    assert type(error_from_dict({"error": "UsageError", "message": "No."})) is UsageError

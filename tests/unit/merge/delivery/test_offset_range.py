@@ -481,6 +481,9 @@ def test_a_digest_of_an_order_tells_transactions_and_not_fragments_files_or_empt
     assert order_of(there, names, ("gone", "s0")) == here
     assert order_of(there[::-1], names, ("gone", "s0")) != here
     assert order_of(there, names, ("s0", "gone")) != here
+    split = there.copy()
+    split["gtid_number"][1] += 7
+    assert order_of(split, names, ("gone", "s0")) != here, "a number alone tells two transactions"
     there["row_end"][-2] += 1
     assert order_of(there, names, ("gone", "s0")) != here
     assert order_of(one.headers[:0], (), ()) == ""

@@ -696,3 +696,16 @@ def test_what_a_client_says_of_who_belongs_to_the_group_is_left_out():
     place = Source().start
     said = GroupPosition({"a": place}, 7, ("b", "c"), joined={"a": place, "b": place})
     assert members.said(said) == GroupPosition({"a": place}, 7, ("b",))
+
+
+def test_where_who_left_joined_is_forgotten():
+    """1. It leaves. 2. A cursor of before still says where it joined."""
+    members = Membership(("a", "b"))
+    place = Source().start
+    before = GroupPosition({"a": place, "b": place}, joined={"b": place})
+    members.take_roles([before], ())
+    assert members.joined == {"b": place}
+    members.leave("b")
+    assert members.joined == {}
+    members.take_roles([before], ())
+    assert members.joined == {}

@@ -205,3 +205,21 @@ def test_union_refuses_two_kinds_of_server():
     for one, two in [(mysql, mariadb), (mariadb, mysql)]:
         with pytest.raises(UsageError):
             one.union(two)
+
+
+MYSQL = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"
+
+
+@pytest.mark.parametrize("mine", [MYSQL, "0-1-7", ""])
+@pytest.mark.parametrize("theirs", [MYSQL.replace("3e11", "4e11"), "5-1-7", ""])
+def test_sets_that_have_nothing_in_common_have_no_gtids_in_common(mine, theirs):
+    """Of two sources or domains, of two kinds of server, and of none."""
+    common = parse_gtid_set(mine).intersection(parse_gtid_set(theirs))
+    assert common is NO_GTIDS
+
+
+def test_what_two_sets_have_in_common_is_what_both_have():
+    mine = parse_gtid_set(MYSQL.replace("1-5", "1-5:8-9:12"))
+    theirs = parse_gtid_set(MYSQL.replace("1-5", "3-5:6-8:20-21"))
+    assert str(mine.intersection(theirs)) == MYSQL.replace("1-5", "3-5:8")
+    assert str(parse_gtid_set("0-1-7,1-1-4").intersection(parse_gtid_set("0-1-9,2-1-4"))) == "0-1-7"

@@ -28,3 +28,10 @@ def test_a_transaction_that_has_begun_is_not_cut():
 def test_a_chunk_is_a_run_of_its_headers():
     chunk = chunk_of(Tx(10), Tx(20))
     assert (chunk.run.headers is chunk.headers, chunk.run.names) == (True, chunk.names)
+
+
+def test_a_commit_time_ends_a_run_up_to_the_latest_that_is_believed():
+    run = run_of(Tx(10), Tx(40), Tx(50))
+    assert [len(run.before(30, believed_us)[0]) for believed_us in (39, 40, 45, 50)] == [3, 1, 1, 1]
+    assert len(run.before(45, 50)[0]) == 2
+    assert run.before(45, 49) == (run, False)
