@@ -267,7 +267,6 @@ class Stream(Membership):
         member = self.members[shard]
         if member.role is not Role.LEAVING:
             member.role, member.leaves_since_us = Role.LEAVING, at_us
-            self._know_until(member, self.states[shard])
             if self._timeline is not None and at_end(self._timeline, shard):
                 self._drained.add(shard)
                 self._timeline.exclude(shard)
