@@ -1,4 +1,4 @@
-"""Our errors on their way through Flight: as JSON in a Flight error's `extra_info`."""
+"""Errors of this project, carried through Flight as JSON in the `extra_info` of a Flight error."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from merge.errors import CanalGroupError, UsageError, error_from_json
 
 _log = logging.getLogger(__name__)
 
-#: what is raised where a request holds something else than it should
+#: errors that decoding a malformed request raises
 MALFORMED = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-#: what a refusal repeats of such an error, characters
+#: how much of such an error's text a refusal repeats, characters
 _SHOWN_MAX = 200
 
 
 def flight_error(error: CanalGroupError) -> flight.FlightServerError:
-    """Return what a Flight server raises for an error of ours."""
+    """Return the Flight error that carries an error of this project."""
     return flight.FlightServerError(str(error), extra_info=json.dumps(error.to_dict()).encode())
 
 
 def our_error(error: Exception) -> CanalGroupError | None:
-    """Return the error of ours that a Flight client was told of; None: it is Flight's own, or anybody's."""
+    """Return the error of this project that a Flight error carries; None if it carries none."""
     try:
         return error_from_json(getattr(error, "extra_info", b""))
     except ValueError:
@@ -31,11 +31,11 @@ def our_error(error: Exception) -> CanalGroupError | None:
 
 
 def refusal(error: Exception, what: str) -> CanalGroupError:
-    """Return what a caller is told of any error; one that nobody foresaw is logged, and shows nothing of us.
+    """Return the error to send to a client; an unexpected error is logged, and only its type is sent.
 
     Args:
-        error: that its request met.
-        what: the request, as a sentence names it.
+        error: that the request raised.
+        what: name of the request in messages, as the subject of a sentence.
     """
     if isinstance(error, CanalGroupError):
         return error

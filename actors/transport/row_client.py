@@ -34,63 +34,63 @@ class RowClient:
 
     Args:
         name: of the shard.
-        ask: asks the shard for the address of its row server.
+        ask: returns the address of the shard's current row server.
     """
 
     def __init__(self, name: str, ask: Callable[[], RowAddress]) -> None:
         self._name = name
         self._ask = ask
         self._lock = threading.Lock()
-        self._way: _Way | None = None
+        self._connection: _Connection | None = None
 
     def fetch(self, ticket: RowTicket) -> ShardRows:
         """Return the rows that a ticket names.
 
         Raises:
-            RetryableError: the shard is away, or not open under that generation.
-            UsageError: a part of them is acknowledged already.
+            RetryableError: the shard is unavailable, or not open under that generation.
+            UsageError: some of the rows are acknowledged already.
         """
-        way = self._reach()
+        connection = self._reach()
         try:
-            return way.fetch(ticket)
-        except _Shut:
-            self._leave(way)
-        way = self._reach()
+            return connection.fetch(ticket)
+        except _Unreachable:
+            self._drop(connection)
+        connection = self._reach()
         try:
-            return way.fetch(ticket)
-        except _Shut as error:
-            self._leave(way)
+            return connection.fetch(ticket)
+        except _Unreachable as error:
+            self._drop(connection)
             raise ShardUnavailable(
-                f"Shard {self._name} does not serve rows: {error}.", retry_after_s=0.3
+                f"The rows of shard {self._name} cannot be fetched: {error}.", retry_after_s=0.3
             ) from error
 
-    def _reach(self) -> _Way:
+    def _reach(self) -> _Connection:
         with self._lock:
-            if self._way is None:
-                self._way = _Way(self._ask())
-            return self._way
+            if self._connection is None:
+                self._connection = _Connection(self._ask())
+            return self._connection
 
-    def _leave(self, way: _Way) -> None:
+    def _drop(self, connection: _Connection) -> None:
         with self._lock:
-            if self._way is way:
-                self._way = None
-        way.close()
+            if self._connection is connection:
+                self._connection = None
+        connection.close()
 
 
-class _Shut(Exception):  # noqa: N818  a door is no error
-    """The row server does not answer."""
+class _Unreachable(Exception):  # noqa: N818  it never leaves this module
+    """No answer of the row server: it is gone, or the connection failed or was not trusted."""
 
 
-class _Way:
+class _Connection:
     """The connection to one incarnation of a shard: by shared memory on this machine, else by Flight."""
 
     def __init__(self, address: RowAddress) -> None:
         self._secret = address.secret
-        self._far = flight.FlightClient(
+        self._flight = flight.FlightClient(
             address.location,
             tls_root_certs=address.certificate,
-            # Else a shard that came back, on the port of its predecessor perhaps, would inherit the pause
-            # before that one would have been tried again.
+            # Otherwise a restarted shard that got the port of its predecessor would inherit the predecessor's
+            # reconnect pause.
             generic_options=[("grpc.use_local_subchannel_pool", 1)],
         )
         self._shared_memory: SharedMemoryClient | None = None
@@ -98,36 +98,38 @@ class _Way:
             try:
                 self._shared_memory = SharedMemoryClient(address.shared_memory, FETCH_TIMEOUT_S)
             except OSError as error:
-                _log.info("rows of %s come by Flight, not by shared memory: %s", address.location, error)
+                _log.info(
+                    "rows of %s are fetched by Flight, not by shared memory: %s", address.location, error
+                )
 
     def fetch(self, ticket: RowTicket) -> ShardRows:
         """Return the rows that a ticket names.
 
         Raises:
-            _Shut: nobody answers.
-            CanalGroupError: the shard's refusal.
+            _Unreachable: there is no answer of the row server.
+            CanalGroupError: the shard refuses.
         """
         if self._shared_memory is not None:
             try:
                 lent = self._shared_memory.borrow(ticket.to_dict())
             except OSError as error:
-                raise _Shut(f"{type(error).__name__} {error}") from error
+                raise _Unreachable(f"{type(error).__name__} {error}") from error
             return opened((None if name is None else TableName(*name), rows) for name, rows in lent)
         named = flight.Ticket(json.dumps(ticket.to_dict()).encode())
         shown = [(b"authorization", f"Bearer {self._secret}".encode())]
         options = flight.FlightCallOptions(timeout=FETCH_TIMEOUT_S, headers=shown)
         try:
-            sent = self._far.do_get(named, options).read_all()
+            sent = self._flight.do_get(named, options).read_all()
         except (flight.FlightError, pa.ArrowException) as error:
             told = our_error(error)
             if told is not None:
                 raise told from error
-            raise _Shut(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+            raise _Unreachable(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
         return opened(map(read_message, sent.to_batches()))
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         if self._shared_memory is not None:
             self._shared_memory.close()
         with contextlib.suppress(flight.FlightError, pa.ArrowException):
-            self._far.close()
+            self._flight.close()

@@ -1,12 +1,12 @@
 """The row server of a shard: an Arrow Flight server in the shard's own process, for gateways only.
 
-It sends rows of a ring by value. By Ray they would pass its object store, where one call costs more than the
-rows of a small batch. Ray only passes on the server's address, secret and certificate; all are new with each
-incarnation of the shard.
+It sends copies of a ring's rows. Through Ray they would pass its object store, where one call costs more than
+the rows of a small batch. Ray only passes on the server's address, secret and certificate. All three are new
+with each incarnation of the shard.
 
-A gateway on the same machine borrows the rows by shared memory instead.
+A gateway on the same machine borrows the rows in shared memory instead.
 
-A server that other machines can reach uses TLS only. On loopback TLS is not needed: whoever could listen
+A server that other machines can reach uses TLS. On loopback TLS is not needed: a process that could listen
 there could also read the shard's memory.
 """
 
@@ -33,7 +33,7 @@ from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.shared_memory.wire import SharedMemoryAddress
 
 _SECRET_BYTES = 32
-#: a gateway has one connection, and a ticket few bytes
+#: a gateway has one connection, and a ticket is short
 LIMITS = ConnectionLimits(
     connections_max=16, unauthenticated_max=16, unauthenticated_bytes_max=1 << 20, request_bytes_max=1 << 20
 )
@@ -41,27 +41,27 @@ LIMITS = ConnectionLimits(
 
 @dataclass(frozen=True, slots=True)
 class RowAddress:
-    """Where a shard's rows are."""
+    """Address of a shard's row server."""
 
-    #: "grpc://host:port", on the address by which other nodes of the Ray cluster know this one; "grpc+tls://"
-    #: with TLS
+    #: "grpc://host:port", or "grpc+tls://host:port" with TLS; the host is the address by which other nodes of
+    #: the Ray cluster know this one
     location: str
-    #: what every call has to show in its headers
+    #: bearer token that every call must carry in its headers
     secret: str = field(repr=False)
-    #: PEM; the only one to be trusted there. None: without TLS
+    #: PEM; the only certificate to trust at this address. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
-    #: where they are lent to who is on the same machine; None: nowhere
+    #: of the shared-memory server, for clients on the same machine; None: there is none
     shared_memory: SharedMemoryAddress | None = None
 
 
 class RowServer:
-    """Serves rows from the moment it is made, until it is closed or its process ends.
+    """Serve rows, from construction until it is closed or its process ends.
 
     Args:
-        rows: finds the rows of a ticket; called from several threads.
-        host: where to listen; None: on the node's address as Ray has it, which is loopback where Ray runs on
+        rows: returns the rows of a ticket; called from several threads.
+        host: the address to bind to; None: the node's address as Ray has it, which is loopback if Ray runs on
             loopback.
-        tls: whether it speaks TLS; None: where other machines can reach it.
+        tls: whether to use TLS; None: only if other machines can reach the server.
     """
 
     def __init__(
@@ -73,23 +73,23 @@ class RowServer:
     ) -> None:
         secret, host = secrets.token_hex(_SECRET_BYTES), host or node_host()
         certificate = certificate_where_reached(host, tls)
-        place = f"{'grpc' if certificate is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
-        self._server = _Server(f"{place}:0", rows, secret, certificate)
+        origin = f"{'grpc' if certificate is None else 'grpc+tls'}://{f'[{host}]' if ':' in host else host}"
+        self._server = _Server(f"{origin}:0", rows, secret, certificate)
         threading.Thread(target=self._server.serve, name="rows", daemon=True).start()
-        # Gateways are processes of the same Ray, and of its user.
+        # Gateways run in the same Ray cluster, as the same user.
         self._shared_memory = SharedMemoryServer(
             lambda _, ticket: Offer(list(rows(RowTicket.from_dict(ticket)))), own_user=True
         )
-        #: how to reach it
+        #: for clients
         self.address = RowAddress(
-            f"{place}:{self._server.port}",
+            f"{origin}:{self._server.port}",
             secret,
             None if certificate is None else certificate.certificate,
             self._shared_memory.admit(),
         )
 
     def close(self) -> None:
-        """Stop serving; what is lent stays with who has it."""
+        """Stop serving; readers keep what they have borrowed."""
         self._shared_memory.close()
         self._server.shutdown()
 

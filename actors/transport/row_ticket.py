@@ -21,7 +21,7 @@ class RowTicket:
     wanted: Wanted = field(default_factory=Wanted)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the ticket as a JSON object; `from_dict` is the way back."""
+        """Return the ticket as a JSON object; `from_dict` reverses it."""
         return asdict(self)
 
     @classmethod
@@ -29,7 +29,7 @@ class RowTicket:
         """Return the ticket that `to_dict` described.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: it does not describe a ticket.
         """
         wanted = value["wanted"]
         table, columns = _texts(wanted["table"]), _texts(wanted["columns"])
@@ -51,5 +51,5 @@ def _texts(said: Any) -> tuple[str, ...] | None:
     if said is None:
         return None
     if not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said):
-        raise TypeError(f"{said!r} are no names")
+        raise TypeError(f"{said!r} is not a list of names")
     return tuple(said)

@@ -1,4 +1,4 @@
-"""The end of a line that calls: one line, and one that is kept open to an actor that may come and go."""
+"""RPC clients: of one connection, and of an actor that may restart, which reconnects by itself."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from merge.errors import CanalGroupError, ServerUnavailable
 
 _log = logging.getLogger(__name__)
 
-#: pause before a line is opened again, seconds
+#: pause before a connection is opened again, seconds
 REOPEN_S = 0.1
-#: the same after something that should not be, which is logged
+#: the same after an unexpected error, which is logged
 DEFECT_PAUSE_S = 1.0
-#: how long a call waits for a line that is being opened, seconds
+#: how long a call waits for a connection that is being opened, seconds
 CLIENT_WAIT_S = 1.0
 
 
 class RpcClient:
-    """An open line; its methods run on one loop. See `open`.
+    """An open RPC connection, made by `open`; call its methods on one event loop only.
 
     Args:
-        reader: of its connection, after the greeting.
-        writer: the same.
-        whom: it leads to, as a sentence names it.
+        reader: of the connection, after the handshake.
+        writer: of the same connection.
+        whom: name of the server in error messages, as the subject of a sentence.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, whom: str) -> None:
@@ -36,15 +36,15 @@ class RpcClient:
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._loop = asyncio.get_running_loop()
-        #: ends with the line
+        #: ends when the connection ends
         self.listening = self._loop.create_task(self._listen())
 
     @classmethod
     async def open(cls, address: RpcAddress, whom: str) -> Self:
-        """Open a line.
+        """Return a new connection to a server.
 
         Raises:
-            ServerUnavailable: nobody of ours answers there.
+            ServerUnavailable: no server that knows the secret answers at this address.
         """
         tls = None if address.certificate is None else _context(address.certificate)
         try:
@@ -57,18 +57,22 @@ class RpcClient:
                     writer.close()
                     raise
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise _away(whom, error) from error
+            raise _unavailable(whom, error) from error
         return cls(reader, writer, whom)
 
     def ask(self, method: str, *arguments: Any, **named: Any) -> asyncio.Future[Any]:
-        """Call a method at the other end; return what its answer will be.
+        """Call a method of the server; return a future of its answer.
 
-        The answer raises what the method raised, or ServerUnavailable: the line broke, and it is unknown
-        whether the call was heard.
+        The future raises what the method raised. It raises ServerUnavailable if the connection broke; then it
+        is unknown whether the server received the call.
+
+        Raises:
+            ValueError: the call is longer than `FRAME_BYTES_MAX`.
+            Exception: the arguments cannot be pickled.
         """
         answer: asyncio.Future[Any] = self._loop.create_future()
         if self.listening.done():
-            answer.set_exception(_away(self._whom))
+            answer.set_exception(_unavailable(self._whom))
             return answer
         number = next(self._numbers)
         frame = pack((number, method, arguments, named))
@@ -78,7 +82,7 @@ class RpcClient:
         return answer
 
     def close(self) -> None:
-        """Close the line; who waits is told that it broke."""
+        """Close the connection; calls that wait for an answer raise ServerUnavailable."""
         self._writer.close()
         self.listening.cancel()
 
@@ -89,7 +93,7 @@ class RpcClient:
                 number, error, value = await receive(self._reader)
                 answer = self._waiting.get(number)
                 if answer is None or answer.done():
-                    continue  # Nobody waits any more.
+                    continue  # The caller no longer waits.
                 if error is None:
                     answer.set_result(value)
                 else:
@@ -100,15 +104,15 @@ class RpcClient:
             self._writer.close()
             for answer in list(self._waiting.values()):
                 if not answer.done():
-                    answer.set_exception(_away(self._whom, reason))
+                    answer.set_exception(_unavailable(self._whom, reason))
 
 
 class KeptRpcClient:
-    """A line to an actor that may be restarted: opened again whenever it broke.
+    """A client of an actor that may restart: it opens a new connection when the last one broke.
 
     Args:
-        whom: it leads to, as a sentence names it.
-        find: asks where the line can be opened; any error: not now.
+        whom: name of the actor in error messages, as the subject of a sentence.
+        find: returns the actor's current address; after any error it is called again.
     """
 
     def __init__(self, whom: str, find: Callable[[], Awaitable[RpcAddress]]) -> None:
@@ -117,7 +121,7 @@ class KeptRpcClient:
         self._opened = asyncio.Event()
 
     async def keep(self) -> None:
-        """Keep the line open until cancelled."""
+        """Keep a connection open until cancelled."""
         while True:
             try:
                 self._rpc = rpc = await RpcClient.open(await self._find(), self._whom)
@@ -125,8 +129,8 @@ class KeptRpcClient:
                 _log.debug("%s", error)
                 await asyncio.sleep(REOPEN_S)
                 continue
-            except Exception:  # noqa: BLE001  without its line the process is good for nothing: it goes on trying
-                _log.exception("%s has no line", self._whom)
+            except Exception:  # noqa: BLE001  the process cannot work without the connection: try again
+                _log.exception("%s: no RPC connection could be opened; trying again", self._whom)
                 await asyncio.sleep(DEFECT_PAUSE_S)
                 continue
             self._opened.set()
@@ -137,25 +141,25 @@ class KeptRpcClient:
                 rpc.close()
 
     async def ask(self, method: str, *arguments: Any, **named: Any) -> Any:
-        """Call a method and return its answer, waiting `CLIENT_WAIT_S` for the line.
+        """Call a method and return its answer; wait up to `CLIENT_WAIT_S` for a connection.
 
-        A call is never made twice: one whose line broke may have been heard.
+        A call is never repeated: if the connection broke, the server may have received the call.
 
         Raises:
-            ServerUnavailable: there is no line, or it broke.
+            ServerUnavailable: there is no connection, or it broke.
             Exception: what the method raised.
         """
         try:
             await asyncio.wait_for(self._opened.wait(), CLIENT_WAIT_S)
         except TimeoutError:
-            raise _away(self._whom) from None
-        assert self._rpc is not None, "it is set before it is said to be"
+            raise _unavailable(self._whom) from None
+        assert self._rpc is not None, "the connection is set before the event"
         return await self._rpc.ask(method, *arguments, **named)
 
 
-def _away(whom: str, error: Exception | None = None) -> ServerUnavailable:
+def _unavailable(whom: str, error: Exception | None = None) -> ServerUnavailable:
     why = f" ({type(error).__name__})" if error is not None else ""
-    return ServerUnavailable(f"{whom} is away or restarting{why}.", retry_after_s=0.3)
+    return ServerUnavailable(f"{whom} is unavailable or restarting{why}.", retry_after_s=0.3)
 
 
 def _context(certificate: bytes) -> ssl.SSLContext:

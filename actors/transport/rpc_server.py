@@ -1,4 +1,4 @@
-"""The end of a line that is called: it listens, and answers who knows its secret."""
+"""RPC server: listen, and answer the calls of clients that know the secret."""
 
 from __future__ import annotations
 
@@ -28,24 +28,26 @@ from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
-#: lines that are open at once; who comes then is not heard (a few whose greeting was under way are)
+#: authenticated connections that are open at once; a further one is closed, unless its handshake began before
+#: the limit was reached
 CONNECTIONS_MAX = 64
-#: connections that are held at once whose callers have not proved yet who they are
+#: unauthenticated connections that are held at once
 UNAUTHENTICATED_MAX = 32
-#: pause after a connection could not be accepted, as when no file can be opened, seconds
+#: pause after a connection could not be accepted, for example for want of file descriptors, seconds
 ACCEPT_PAUSE_S = 0.1
-#: connections that wait to be accepted
+#: connections that may wait to be accepted
 _BACKLOG = 128
 
 
 class RpcServer:
-    """Answers calls that come by lines; its methods run on one loop.
+    """Answer RPC calls; call its methods on one event loop only.
 
-    Calls of one line begin in the order they came, and are answered in the order they end. A call whose line
-    breaks runs to its end, as one does whose caller died under Ray.
+    The calls of one connection start in the order in which they arrive, and are answered in the order in
+    which they end. A call whose connection breaks still runs to its end, as a Ray call does if its caller
+    dies.
 
     Args:
-        calls: what can be called, by name.
+        calls: the methods that can be called, by name.
     """
 
     def __init__(self, calls: Mapping[str, Callable[..., Awaitable[Any]]]) -> None:
@@ -57,14 +59,14 @@ class RpcServer:
         self._unauthenticated = HeldConnections[socket.socket](UNAUTHENTICATED_MAX)
         self._connections: set[asyncio.StreamWriter] = set()
         self._running: set[asyncio.Task[None]] = set()
-        #: lines that are open: whose callers have proved who they are
+        #: how many authenticated connections are open
         self.connections = 0
 
     async def open(self, host: str = LOOPBACK, certificate: RowServerCertificate | None = None) -> RpcAddress:
-        """Listen on a free port of `host`; return how to call.
+        """Listen on a free port of `host`; return the address for clients.
 
         Args:
-            host: where to listen, an address.
+            host: the IP address to bind to.
             certificate: for TLS; None: without TLS.
         """
         self._tls = None if certificate is None else _context(certificate)
@@ -76,7 +78,7 @@ class RpcServer:
         return RpcAddress(host, port, self._secret, None if certificate is None else certificate.certificate)
 
     def close(self) -> None:
-        """Listen no more, and close the lines."""
+        """Stop listening, and close all connections."""
         if self._accepting is not None:
             self._accepting.cancel()
         if self._listener is not None:
@@ -87,12 +89,12 @@ class RpcServer:
             writer.close()
 
     async def _accept(self, listener: socket.socket) -> None:
-        # Not by a server of asyncio's, which counts a connection when its TLS handshake is over.
+        # Not by a server of asyncio: it reports a connection only after the TLS handshake.
         while True:
             try:
                 connection, peer = await asyncio.get_running_loop().sock_accept(listener)
             except OSError as error:
-                _log.warning("a line could not be accepted: %s", error)
+                _log.warning("an RPC connection could not be accepted: %s", error)
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             closed = self._unauthenticated.add(connection, peer[0])
@@ -104,7 +106,7 @@ class RpcServer:
 
     async def _serve(self, connection: socket.socket) -> None:
         writer = None
-        # A caller that leaves, in whatever way, has said all there is to say.
+        # However a client disconnects, nothing is left to do for it.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             try:
                 async with asyncio.timeout(GREETING_TIMEOUT_S):
@@ -143,28 +145,28 @@ class RpcServer:
     ) -> None:
         try:
             frame = pack((number, None, await self._calls[method](*arguments, **named)))
-        except Exception as error:  # noqa: BLE001  whatever it is, the caller has to hear of it
+        except Exception as error:  # noqa: BLE001  every error is reported to the caller
             if not isinstance(error, CanalGroupError):
-                _log.exception("call of %s broke", method)
+                _log.exception("the RPC call of %s failed with an unexpected error", method)
             frame = _packed_error(number, error)
         if not writer.is_closing():
-            # Not waited for until it is sent: a caller that was paused has few calls outstanding, each of
-            # which is answered once.
+            # Do not wait until it is sent: a client that was paused has few outstanding calls, and each is
+            # answered once, so little is buffered.
             writer.write(frame)
 
 
 def _packed_error(number: int, error: Exception) -> bytes:
     try:
-        # Many a library's error can be pickled, but not read again.
+        # Errors of some libraries can be pickled but not unpickled.
         return pack((number, pickle.loads(pickle.dumps(error)), None))  # noqa: S301  our own bytes
-    except Exception:  # noqa: BLE001  whatever it is, it cannot travel
+    except Exception:  # noqa: BLE001  whatever the reason, it cannot be sent
         return pack((number, RuntimeError(f"{type(error).__name__}: {error}"), None))
 
 
 async def _streams(
     connection: socket.socket, tls: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Return a connection's streams, after its TLS handshake."""
+    """Return the streams of a connection, after its TLS handshake if there is one."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -173,14 +175,14 @@ async def _streams(
 
 
 def _shut(connection: socket.socket) -> None:
-    """End a connection; what reads from it finds its end, and closes it."""
+    """Shut a connection down; the task that reads from it then closes it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
 def _context(certificate: RowServerCertificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # The library reads files only, and the key is on no disk.
+    # The ssl module reads certificates from files only, and the key must not be on a disk.
     with os.fdopen(os.memfd_create("rpc"), "wb") as file:
         file.write(certificate.certificate + certificate.key)
         file.flush()

@@ -1,11 +1,11 @@
-"""The wire of a line: a connection of their own between two processes of one instance, for many small calls.
+"""RPC wire format: addresses, handshake and frames of a connection between two processes of one instance.
 
-A call through Ray costs a millisecond of processor time on both sides together, and each batch takes several.
-Ray tells where the other end is, and what both know; the calls themselves are frames on a socket: four bytes
-of length, and a pickle.
+RPC connections serve frequent small calls. A call through Ray costs a millisecond of processor time on both
+sides together, and each batch takes several calls. Ray only passes on the address and the secret. The calls
+are frames on a socket: four bytes of length, and a pickle.
 
-Who unpickles has to know who wrote: both ends prove that they know the secret before anything else is said,
-and the secret itself never travels.
+A pickle is safe only if its sender is trusted. Both ends therefore prove that they know the secret before
+anything else is sent. The secret itself is never sent.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from typing import Any
 
 from canal_group.shared_memory import handshake
 
-#: where both ends are on one machine
+#: bind address if both ends are on one machine
 LOOPBACK = "127.0.0.1"
-#: a frame is no longer, bytes; the largest answers are batches, 92 bytes for each of their transactions
+#: longest frame, bytes; the largest answers are batches, with 92 bytes for each transaction
 FRAME_BYTES_MAX = 1 << 30
-#: how long either end may take to prove itself, seconds
+#: how long TLS and the handshake may take together, seconds; for a client, with connecting
 GREETING_TIMEOUT_S = 5.0
 _LENGTH = struct.Struct("<I")
-#: a machine that is gone without a word is noticed after about 15 seconds
+#: a machine that disappears without closing the connection is noticed after about 15 seconds
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 2))
 
 
 @dataclass(frozen=True, slots=True)
 class RpcAddress:
-    """Where a line can be opened, and what both ends know."""
+    """Address of an RPC server, and the secret that both ends know."""
 
     host: str
     port: int
     secret: bytes = field(repr=False)
-    #: PEM; the only one to be trusted there. None: without TLS
+    #: PEM; the only certificate to trust at this address. None: without TLS
     certificate: bytes | None = field(default=None, repr=False)
 
 
 async def handshake_as_client(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
 ) -> None:
-    """Prove to a door that we know its secret, once it has proved the same to us.
+    """Check that a server knows the secret, then prove to it that we do.
 
     Raises:
-        PermissionError: it does not know it.
+        PermissionError: the server does not know the secret.
     """
     mine = handshake.new_nonce()
     writer.write(mine)
@@ -61,10 +61,10 @@ async def handshake_as_client(
 async def handshake_as_server(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, secret: bytes
 ) -> None:
-    """Prove to a caller that we know the secret, and wait until it has proved the same to us.
+    """Prove to a client that we know the secret, then check that it does.
 
     Raises:
-        PermissionError: it does not know it.
+        PermissionError: the client does not know the secret.
     """
     theirs, mine = await reader.readexactly(handshake.NONCE_BYTES), handshake.new_nonce()
     writer.write(mine + handshake.server_response(secret, theirs, mine))
@@ -77,12 +77,12 @@ def pack(message: Any) -> bytes:
     """Return a message as a frame.
 
     Raises:
-        ValueError: it is too long.
-        Exception: it cannot be pickled.
+        ValueError: the message is longer than `FRAME_BYTES_MAX`.
+        Exception: the message cannot be pickled.
     """
     body = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     if len(body) > FRAME_BYTES_MAX:
-        raise ValueError(f"a message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
+        raise ValueError(f"an RPC message of {len(body)} bytes is longer than {FRAME_BYTES_MAX}")
     return _LENGTH.pack(len(body)) + body
 
 
@@ -90,21 +90,21 @@ async def receive(reader: asyncio.StreamReader) -> Any:
     """Return the next message.
 
     Raises:
-        OSError: the line broke, or what came is no message.
-        asyncio.IncompleteReadError: it was closed.
+        OSError: the connection broke, or the received bytes are not a message.
+        asyncio.IncompleteReadError: the other end closed the connection.
     """
     (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
     if length > FRAME_BYTES_MAX:
-        raise OSError(f"a frame of {length} bytes is longer than {FRAME_BYTES_MAX}")
+        raise OSError(f"an RPC frame of {length} bytes is longer than {FRAME_BYTES_MAX}")
     body = await reader.readexactly(length)
     try:
-        return pickle.loads(body)  # noqa: S301  both ends have proved who they are
+        return pickle.loads(body)  # noqa: S301  both ends have passed the handshake
     except Exception as error:
-        raise OSError(f"a message cannot be read: {type(error).__name__}: {error}") from error
+        raise OSError(f"an RPC message cannot be unpickled: {type(error).__name__}: {error}") from error
 
 
 def tune(writer: asyncio.StreamWriter) -> None:
-    """Let a line's socket send at once, and notice when the other machine is gone."""
+    """Set the socket options of an RPC connection: send without delay, and detect an unreachable peer."""
     sock: socket.socket = writer.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

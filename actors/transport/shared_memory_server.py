@@ -1,8 +1,8 @@
-"""The shared-memory server: rows lent in shared memory, to a process of the same machine.
+"""Shared-memory server: lend rows in shared memory to a process of the same machine.
 
-Rows that pass a socket are copied four times on their way, and each page of them is new to who receives it.
-Here they are written once, into a segment that the other process maps and reads in place; it says which
-segments it has let go of with its next request, or by closing the connection.
+Rows that are sent through a socket are copied four times, and the receiver needs new pages of memory for
+them. Here they are written once, into a segment that the reader maps and reads in place. The reader's next
+request says which segments it has released; if it closes the connection, it releases all of them.
 """
 
 from __future__ import annotations
@@ -39,42 +39,42 @@ from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
 
-#: connections that are held at once, proved or not; one more is closed at once, and its rows go by Flight. A
-#: door lends 2 GiB at most by that
+#: connections that are held at once, authenticated or not, which limits a server to 2 GiB of lent memory. A
+#: further connection is closed at once, and its rows are sent by Flight
 CONNECTIONS_MAX = 16
-#: who was admitted last; one more, and the first of them has to be admitted again
+#: how many admitted clients are remembered; one more, and the oldest must be admitted again
 ADMITTED_MAX = 1_024
-#: what may be lent over one connection, and kept for it, bytes; what is more is sent
+#: limit of the segments of one connection, lent or free, bytes; further rows are sent
 LENT_BYTES_MAX = 128 << 20
-#: what is sent is sent in pieces of so many bytes
+#: rows are sent in pieces of this size, bytes
 PIECE_BYTES = 1 << 20
-#: how long no connection is accepted after one could not be, seconds
+#: pause after a connection could not be accepted, seconds
 ACCEPT_PAUSE_S = 0.2
-#: struct ucred: process, user and group
+#: struct ucred: process id, user id and group id
 _CREDENTIALS = struct.Struct("3i")
-#: streams begin at multiples of this, as Arrow wants its buffers
+#: streams begin at multiples of this, bytes, as Arrow requires of its buffers
 _ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a ticket names."""
+    """The rows that a ticket names, and a check whether they may still be given away."""
 
     payloads: Sequence[Payload]
-    #: called before anything is written where its reader could see it, and once more when all is written,
-    #: before the reader is told; raises a CanalGroupError: it may not leave
+    #: called before each write into memory that the reader may see, and once more before the reader is told
+    #: of the rows; raises a CanalGroupError if the reader may not have them
     check: Callable[[], None] = lambda: None
 
 
 class SharedMemoryServer:
-    """Lends rows from the moment it is made, until it is closed or its process ends.
+    """Lend rows, from construction until it is closed or its process ends.
 
     Args:
-        offer: finds what a ticket names, for who was admitted as `whom`: (whom, ticket); called from several
-            threads.
-        bytes_max: what may be lent over one connection.
-        own_user: whether processes of other users are let go at once: the name of the socket is there for all
-            users of the machine to read, and connections are few.
+        offer: returns the rows that a ticket names: (whom, ticket), where `whom` is what `admit` was called
+            with; called from several threads.
+        bytes_max: limit of the segments of one connection.
+        own_user: whether connections of other users are closed at once. Every user of the machine can read
+            the name of the socket, and only `CONNECTIONS_MAX` connections are held.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SharedMemoryServer:
         self._own_user = own_user
         self._bytes_max = bytes_max
         self._name = new_name()
-        #: by key: the secret, and who was admitted with it
+        #: key -> the secret, and the `whom` that was admitted with it
         self._admitted: OrderedDict[bytes, tuple[bytes, Any]] = OrderedDict()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -99,7 +99,7 @@ class SharedMemoryServer:
         threading.Thread(target=self._listen, name="shared-memory", daemon=True).start()
 
     def admit(self, whom: Any = None) -> SharedMemoryAddress:
-        """Return how somebody can reach the door; `offer` is told who it is."""
+        """Return an address for one client, with a secret of its own; `offer` is called with its `whom`."""
         key, secret = secrets.token_bytes(KEY_BYTES), new_secret()
         with self._lock:
             self._admitted[key] = secret, whom
@@ -108,11 +108,11 @@ class SharedMemoryServer:
         return SharedMemoryAddress(self._name, key, secret)
 
     def close(self) -> None:
-        """Lend no more; what is lent stays with who has it."""
+        """Stop lending; readers keep what they have borrowed."""
         self._closed.set()
         with self._lock:
             for connection in (self._socket, *self._connections):
-                # Wakes the thread that waits for it; closing alone does not.
+                # Wakes the thread that waits on the socket; closing it does not.
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
             self._socket.close()
@@ -124,8 +124,8 @@ class SharedMemoryServer:
             except OSError as error:
                 if self._closed.is_set():
                     return
-                # The process has no file left, perhaps: it may have one again.
-                _log.warning("shared-memory server: a connection cannot be accepted: %s", error)
+                # The process may be out of file descriptors; that can pass.
+                _log.warning("shared-memory server: a connection could not be accepted: %s", error)
                 if self._closed.wait(ACCEPT_PAUSE_S):
                     return
                 continue
@@ -140,7 +140,7 @@ class SharedMemoryServer:
                     target=self._serve, args=(connection,), name="shared-memory", daemon=True
                 ).start()
             except RuntimeError as error:
-                _log.warning("shared-memory server: a connection cannot be served: %s", error)
+                _log.warning("shared-memory server: no thread could be started for a connection: %s", error)
                 self._forget(connection)
 
     def _forget(self, connection: socket.socket) -> None:
@@ -157,10 +157,10 @@ class SharedMemoryServer:
             while True:
                 self._answer(connection, segments, whom, receive(connection))
         except (OSError, *MALFORMED) as error:
-            # Its rows go by Flight, which says what is wrong.
-            _log.debug("shared-memory server: %s", error)
-        except Exception:  # noqa: BLE001  whatever it is, the connection ends
-            _log.exception("shared-memory server: a request broke")
+            # The client then fetches its rows by Flight, which reports what is wrong.
+            _log.debug("shared-memory server: a connection ended: %s", error)
+        except Exception:  # noqa: BLE001  any error ends the connection
+            _log.exception("shared-memory server: a request failed with an unexpected error")
         finally:
             self._forget(connection)
             segments.close()
@@ -181,7 +181,7 @@ class SharedMemoryServer:
             segment = segments.lend(size) if places else None
             block = bytearray(size) if segment is None else segment.bytes
             for payload, (begin, length) in zip(offer.payloads, places, strict=True):
-                # A segment that was lent before is mapped by its reader: what is written is seen.
+                # The reader has mapped a segment that it borrowed before: it sees what is written.
                 offer.check()
                 payload.write(pa.py_buffer(memoryview(block)[begin : begin + length]))
             offer.check()
@@ -204,28 +204,28 @@ class SharedMemoryServer:
 
 
 def _user_of(connection: socket.socket) -> int:
-    """Return the user id of who connected, as the kernel saw it then."""
+    """Return the user id of the client's process when it connected, by the kernel."""
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, user, _ = _CREDENTIALS.unpack(found)
     return int(user)
 
 
 def _send_pieces(connection: socket.socket, block: memoryview, offer: Offer, until_s: float) -> None:
-    """Send what cannot be lent, piece by piece, as long as it may leave.
+    """Send rows that cannot be lent, piece by piece; check before each piece whether they may be sent.
 
     Raises:
-        OSError: the other end is gone or too slow, or must not have the rest.
+        OSError: the client disconnected or is too slow, or may not have the rest.
     """
     for begin in range(0, len(block), PIECE_BYTES):
         try:
             offer.check()
         except CanalGroupError as error:
-            raise ConnectionAbortedError("the rest may not leave") from error
+            raise ConnectionAbortedError("the rest of the rows may not be sent") from error
         send_block(connection, block[begin : begin + PIECE_BYTES], until_s)
 
 
 def _places(payloads: Sequence[Payload]) -> tuple[list[tuple[int, int]], int]:
-    """Return where each payload's stream stands in a segment, (begin, bytes), and how long that is."""
+    """Return where each payload's stream goes in a segment, (begin, bytes), and the size of all of them."""
     places, end = [], 0
     for payload in payloads:
         size = payload.size()

@@ -1,4 +1,4 @@
-"""What a shared-memory server answers with, looked at before anything of it is opened, mapped or read."""
+"""Answers of a shared-memory server, checked before anything is opened, mapped or read."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-#: without this seal, its owner could cut the memory off under who reads it, which ends the reader's process
+#: without this seal the owner could shrink the memory while it is read, which kills the reader by SIGBUS
 _NEEDED_SEALS = fcntl.F_SEAL_SHRINK
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMemoryAnswer:
-    """Where the rows of an answer are."""
+    """A checked answer: which rows it has, and where they are."""
 
     #: of each payload: schema and table; None: statements
     names: tuple[tuple[str, str] | None, ...]
-    #: of each payload: where its stream begins, and how many bytes it has
+    #: of each payload: offset and length of its stream in the memory, bytes
     places: tuple[tuple[int, int], ...]
-    #: of the memory that they are lent in; None: they follow the message
+    #: number of the segment that holds the rows; None: the rows follow the message
     segment: int | None
-    #: bytes of that memory, or of what follows
+    #: size of the segment, or of what follows the message, bytes
     size: int
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Self:
-        """Return what a message says.
+        """Return the answer that a message describes.
 
         Raises:
-            OSError: it is no answer, or names places outside of what it brings.
+            OSError: the message is not an answer, or names places outside of the memory.
         """
         try:
             names = tuple(map(_name, message["names"]))
@@ -42,35 +42,37 @@ class SharedMemoryAnswer:
             if segment is not None:
                 _count(segment)
         except (KeyError, TypeError, ValueError) as error:
-            raise OSError("what came is no answer") from error
+            raise OSError("the server sent an invalid answer") from error
         if len(names) != len(places) or any(begin + length > size for begin, length in places):
-            raise OSError("an answer names places outside of what it brings")
+            raise OSError("the server's answer names places outside of the memory, or not one for each name")
         return cls(names, places, segment, size)
 
 
 def numbers(message: Mapping[str, Any], name: str) -> list[int]:
-    """Return a list of whole numbers in a message.
+    """Return the list of whole numbers, zero or greater, that a message holds under a name.
 
     Raises:
-        OSError: it is none.
+        OSError: there is no such list.
     """
     try:
         return [_count(each) for each in message[name]]
     except (KeyError, TypeError, ValueError) as error:
-        raise OSError("what came is no answer") from error
+        raise OSError(f"the server sent an invalid answer: {name!r} is not a list of numbers") from error
 
 
 def mapped(file: int, size: int) -> pa.Buffer:
-    """Return shared memory as a buffer, which can be read as long as it is held, and close its file.
+    """Return shared memory as a buffer, mapped as long as the buffer exists, and close its file.
 
     Raises:
-        OSError: the file is no memory of that size which stays as large as it is.
+        OSError: the file is not shared memory of that size, or its owner could shrink it.
     """
     try:
-        # Fails on whatever is no sealed memory: a file on a disk, a pipe, a device.
+        # Fails for a file that cannot have seals: on a disk, a pipe, a device.
         seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
         if not seals & _NEEDED_SEALS or not 0 < size == os.fstat(file).st_size:
-            raise PermissionError("what is lent can be cut off")
+            raise PermissionError(
+                f"the server can shrink the memory that it lent, or it has not {size} bytes"
+            )
         return pa.py_buffer(mmap.mmap(file, size, prot=mmap.PROT_READ))
     finally:
         os.close(file)
@@ -81,11 +83,11 @@ def _name(said: Any) -> tuple[str, str] | None:
         return None
     schema, table = said
     if not isinstance(schema, str) or not isinstance(table, str):
-        raise TypeError("a name is no text")
+        raise TypeError("a name is not a string")
     return schema, table
 
 
 def _count(said: Any) -> int:
     if type(said) is not int or said < 0:
-        raise TypeError(f"{said!r} is no count")
+        raise TypeError(f"{said!r} is not a whole number, zero or greater")
     return said

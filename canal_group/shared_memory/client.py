@@ -1,4 +1,4 @@
-"""Borrow rows from a shared-memory server: map them, and return them when nothing refers to them any more."""
+"""Borrow rows from a shared-memory server: map them, and give them back once nothing refers to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from merge.errors import CanalGroupError, error_from_dict
 
 
 class _Loan:
-    """What the buffers of one answer hold on to; the segment is given back when it is gone."""
+    """Referenced by all buffers of one answer; once it is garbage-collected, the segment is given back."""
 
     __slots__ = ("__weakref__", "mapped")
 
@@ -39,17 +39,17 @@ class SharedMemoryClient:
     """A connection to a shared-memory server; safe to use from several threads.
 
     Args:
-        address: of the door.
-        timeout_s: how long an answer may take.
+        address: of the server.
+        timeout_s: how long an answer may take, seconds.
 
     Raises:
-        OSError: there is no such door on this machine, or it does not know the secret.
+        OSError: there is no such server on this machine, or it does not know the secret.
     """
 
     def __init__(self, address: SharedMemoryAddress, timeout_s: float) -> None:
         self._lock = threading.Lock()
         self._timeout_s = timeout_s
-        #: segments that were let go of since the last request; filled by whatever thread does so
+        #: segments that were released since the last request; any thread may append
         self._returned: deque[int] = deque()
         self._mapped: dict[int, pa.Buffer] = {}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,14 +62,14 @@ class SharedMemoryClient:
             raise
 
     def borrow(self, ticket: Mapping[str, Any]) -> list[tuple[tuple[str, str] | None, pa.Buffer]]:
-        """Return what a ticket names: the name of each payload, and its stream.
+        """Return the payloads that a ticket names: the name and the stream of each.
 
-        It is read in place, or, where more would be lent than may be, was sent.
+        The streams are in shared memory. If the server cannot lend more, it sends them, and they are copies.
 
         Raises:
-            CanalGroupError: what the door refuses with.
-            OSError: the door is shut, does not answer in time, or what it answers cannot be; there is no use
-                of this client any more.
+            CanalGroupError: the server refuses.
+            OSError: the server disconnected, does not answer in time, or its answer is invalid. The client
+                cannot be used any more.
         """
         with self._lock:
             returned = [self._returned.popleft() for _ in range(len(self._returned))]
@@ -88,7 +88,7 @@ class SharedMemoryClient:
         ]
 
     def _understood(self, message: Mapping[str, Any], file: int | None) -> SharedMemoryAnswer:
-        """Return what a message says, once the memory that came with it is mapped."""
+        """Return the checked answer of a message, after mapping the memory that came with it."""
         with contextlib.ExitStack() as unused:
             if file is not None:
                 unused.callback(os.close, file)
@@ -103,18 +103,18 @@ class SharedMemoryClient:
         return answer
 
     def _lent(self, number: int, size: int) -> pa.Buffer:
-        """Return a segment's bytes, which is given back when nobody looks at them any more."""
+        """Return the bytes of a segment; it is given back once nothing refers to them."""
         segment = self._mapped.get(number)
         if segment is None or segment.size != size:
-            raise OSError("what is lent is not known")
+            raise OSError(f"the server lent segment {number} of {size} bytes, but sent none of that size")
         loan = _Loan(segment)
         weakref.finalize(loan, self._returned.append, number).atexit = False
         return pa.foreign_buffer(segment.address, segment.size, loan)
 
     def close(self) -> None:
-        """End the connection; what is borrowed stays mapped until nobody looks at it any more."""
+        """Close the connection; borrowed rows stay mapped as long as something refers to them."""
         with contextlib.suppress(OSError):
-            # Whoever waits for an answer holds the lock, and waits no more.
+            # Wakes the thread that waits for an answer, which holds the lock.
             self._socket.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._socket.close()
@@ -125,4 +125,4 @@ def _refusal(said: Any) -> CanalGroupError:
     try:
         return error_from_dict(said)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise OSError("what came is no refusal") from error
+        raise OSError("the server sent an invalid error") from error

@@ -1,4 +1,4 @@
-"""A gateway's rows, borrowed in shared memory where the gateway is on our machine."""
+"""Borrow a gateway's rows in shared memory, if the gateway is on this machine."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from merge.errors import CanalGroupError, ServerUnavailable
 
 
 class SharedMemoryRows:
-    """Borrows rows of one gateway; safe to use from several threads, one after the other.
+    """Borrow rows of one gateway; safe to use from several threads, which are served one after the other.
 
-    There is one connection: several at once would have the gateway make as many batches at once, and hold
+    There is one connection. With several, the gateway would build as many batches at the same time, and hold
     the memory for them.
 
     Args:
-        ask: asks the gateway where its shared-memory server is, as `SharedMemoryAddress.to_dict` says it.
-        timeout_s: how long an answer may take.
+        ask: returns the address of the gateway's shared-memory server, as `SharedMemoryAddress.to_dict` does.
+        timeout_s: how long an answer may take, seconds.
     """
 
     def __init__(self, ask: Callable[[], Mapping[str, str]], timeout_s: float) -> None:
@@ -29,14 +29,14 @@ class SharedMemoryRows:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._client: SharedMemoryClient | None = None
-        #: whether the door cannot be reached from here
+        #: whether shared memory is no longer tried: the server cannot be reached from here, or we are closed
         self._elsewhere = False
 
     def borrow(self, ticket: Mapping[str, Any]) -> pa.Table | None:
-        """Return the rows that a ticket names; None: they have to come another way.
+        """Return the rows that a ticket names; None: fetch them by Flight.
 
         Raises:
-            CanalGroupError: what the gateway refuses with; ServerUnavailable if it does not answer in time.
+            CanalGroupError: the gateway refuses; ServerUnavailable if it does not answer in time.
         """
         with self._lock:
             client = self._reached()
@@ -54,8 +54,8 @@ class SharedMemoryRows:
                 return None
 
     def close(self) -> None:
-        """Let go of the gateway; what is borrowed stays as it is, who waits for more has to go elsewhere."""
-        # Without the lock, which whoever waits holds.
+        """Close the connection; borrowed rows stay valid, and a waiting `borrow` returns None."""
+        # Without the lock, which a thread that waits for an answer holds.
         self._elsewhere = True
         client = self._client
         if client is not None:
@@ -76,13 +76,13 @@ class SharedMemoryRows:
 
 
 def _rows(lent: Sequence[tuple[object, pa.Buffer]]) -> pa.Table:
-    """Return the rows of the only stream that is lent.
+    """Return the rows of an answer, which must have exactly one stream.
 
     Raises:
-        OSError: there are several, or none, or it is no stream.
+        OSError: there is not exactly one, or it is not an Arrow stream.
     """
     try:
         ((_, stream),) = lent
         return pa.ipc.open_stream(stream).read_all()
     except (ValueError, pa.ArrowException) as error:
-        raise OSError("what is lent are no rows") from error
+        raise OSError("the gateway's answer is not one Arrow stream") from error

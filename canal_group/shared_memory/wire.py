@@ -1,10 +1,10 @@
-"""The wire of a shared-memory server: rows lent in shared memory to a process of the same machine.
+"""Wire format of the shared-memory transport: addresses, handshake and messages.
 
-Messages are four bytes of length and a JSON object, on a Unix socket in the kernel's abstract namespace. An
-answer may bring an open file, the memory that it speaks of, or be followed by its bytes.
+A message is four bytes of length and a JSON object, on a Unix socket in the kernel's abstract namespace. An
+answer may come with an open file, the memory that holds its rows, or may be followed by the rows' bytes.
 
-Neither end believes the other: a message has one deadline as a whole, an address is one of our own, and an
-answer is looked at before anything is opened, mapped or read.
+Neither end trusts the other. A message as a whole has one deadline. A client connects only to names of this
+project. It checks an answer before it opens, maps or reads anything.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from canal_group.shared_memory import handshake
 
 #: how long the handshake may take as a whole, seconds
 GREETING_TIMEOUT_S = 5.0
-#: how long a message may take from its first byte to its last, what follows it included, seconds
+#: how long a message may take from its first byte to its last, with the bytes that follow it, seconds
 MESSAGE_TIMEOUT_S = 60.0
 KEY_BYTES = 8
-#: a message is no longer, bytes
+#: longest message, bytes
 MESSAGE_BYTES_MAX = 1 << 20
 _LENGTH = struct.Struct("<I")
-#: all names that a client connects to: no answer makes it open another program's socket
+#: the only names that a client connects to: no answer can make it open another program's socket
 _NAME = re.compile(r"canal-group-[0-9a-f]{32}")
 
 
 def new_name() -> str:
-    """Return a name that no other socket has; every user of the machine can read it."""
+    """Return a unique socket name; every user of the machine can read it."""
     return f"canal-group-{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SharedMemoryAddress:
-    """Where a shared-memory server is, for whoever is on its machine.
+    """Address of a shared-memory server, for clients on its machine.
 
     Raises:
-        ValueError, TypeError: it cannot be one.
+        ValueError, TypeError: the fields cannot be those of an address.
     """
 
-    #: in the abstract namespace, without the zero byte that it begins with there
+    #: in the abstract namespace, without the leading zero byte
     name: str
-    #: which of the door's secrets
+    #: names one of the server's secrets
     key: bytes
     secret: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         lengths = len(self.key), len(self.secret)
         if not _NAME.fullmatch(self.name) or lengths != (KEY_BYTES, handshake.SECRET_BYTES):
-            raise ValueError("this is no address of a shared-memory server")
+            raise ValueError("not the address of a shared-memory server")
 
     @property
     def path(self) -> str:
-        """What a socket binds or connects to."""
+        """Return the address that a socket binds or connects to."""
         return f"\0{self.name}"
 
     def to_dict(self) -> dict[str, str]:
-        """Return the address as a JSON object; `from_dict` is the way back."""
+        """Return the address as a JSON object; `from_dict` reverses it."""
         return {"name": self.name, "key": self.key.hex(), "secret": self.secret.hex()}
 
     @classmethod
@@ -74,16 +74,16 @@ class SharedMemoryAddress:
         """Return the address that `to_dict` described.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none.
+            KeyError, TypeError, ValueError: it does not describe an address.
         """
         return cls(value["name"], bytes.fromhex(value["key"]), bytes.fromhex(value["secret"]))
 
 
 def handshake_as_client(server: socket.socket, key: bytes, secret: bytes) -> None:
-    """Prove to a door that we know the secret of a key, once it has proved the same to us.
+    """Check that a server knows the secret of a key, then prove to it that we do.
 
     Raises:
-        OSError: it does not know it, or does not answer within `GREETING_TIMEOUT_S`.
+        OSError: the server does not know the secret, or does not answer within `GREETING_TIMEOUT_S`.
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
     mine = handshake.new_nonce()
@@ -96,42 +96,42 @@ def handshake_as_client(server: socket.socket, key: bytes, secret: bytes) -> Non
     _send(server, handshake.client_response(secret, mine, theirs), until_s)
 
 
-def handshake_as_server(caller: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
-    """Prove to a caller that we know the secret of its key, and wait until it has proved the same to us.
+def handshake_as_server(client: socket.socket, find: Callable[[bytes], bytes | None]) -> bytes:
+    """Prove to a client that we know the secret of its key, then check that it does.
 
     Args:
-        caller: who connected.
-        find: returns the secret of a key.
+        client: its connection.
+        find: returns the secret of a key; None if the key is unknown.
 
     Returns:
         The key.
 
     Raises:
-        OSError: it does not know it, or does not answer within `GREETING_TIMEOUT_S`.
+        OSError: the client does not know the secret, or does not answer within `GREETING_TIMEOUT_S`.
     """
     until_s = deadline_s(GREETING_TIMEOUT_S)
-    key = _exactly(caller, KEY_BYTES, until_s)
+    key = _exactly(client, KEY_BYTES, until_s)
     secret = find(key)
     if secret is None:
-        raise PermissionError("the other end has a key that is not known")
-    theirs, mine = _exactly(caller, handshake.NONCE_BYTES, until_s), handshake.new_nonce()
-    _send(caller, mine + handshake.server_response(secret, theirs, mine), until_s)
+        raise PermissionError("the other end has an unknown key")
+    theirs, mine = _exactly(client, handshake.NONCE_BYTES, until_s), handshake.new_nonce()
+    _send(client, mine + handshake.server_response(secret, theirs, mine), until_s)
     handshake.check(
-        _exactly(caller, handshake.HANDSHAKE_BYTES, until_s), handshake.client_response(secret, theirs, mine)
+        _exactly(client, handshake.HANDSHAKE_BYTES, until_s), handshake.client_response(secret, theirs, mine)
     )
     return key
 
 
 def deadline_s(timeout_s: float | None = None) -> float:
-    """Return when what begins now has to be over; None: `MESSAGE_TIMEOUT_S` from now."""
+    """Return the deadline `timeout_s` from now, by `time.monotonic()`; None: `MESSAGE_TIMEOUT_S` from now."""
     return time.monotonic() + (MESSAGE_TIMEOUT_S if timeout_s is None else timeout_s)
 
 
 def send(to: socket.socket, message: dict[str, Any], until_s: float, file: int | None = None) -> None:
-    """Send a message, and an open file with it.
+    """Send a message, with an open file if there is one.
 
     Raises:
-        OSError: the other end is gone, or has not taken it by `until_s`.
+        OSError: the other end disconnected, or has not received the message by `until_s`.
     """
     body = json.dumps(message).encode()
     frame = _LENGTH.pack(len(body)) + body
@@ -148,10 +148,12 @@ def send_block(to: socket.socket, block: memoryview, until_s: float) -> None:
 
 
 def receive(at: socket.socket) -> dict[str, Any]:
-    """Return the next message, however late it begins; a file that comes with it is closed by the kernel.
+    """Return the next message; wait for its first byte without a limit.
+
+    The kernel closes a file that comes with it.
 
     Raises:
-        OSError: the other end is gone, takes too long, or what it sent is no message.
+        OSError: the other end disconnected, is too slow, or sent something that is not a message.
     """
     at.settimeout(None)
     head = _begun(at.recv(_LENGTH.size))
@@ -160,7 +162,7 @@ def receive(at: socket.socket) -> dict[str, Any]:
 
 
 def receive_with_file(at: socket.socket, until_s: float) -> tuple[dict[str, Any], int | None]:
-    """Return the next message, and the file that came with it; raises as `receive`."""
+    """Return the next message, and the file sent with it, None if there is none; raises as `receive`."""
     _limit(at, until_s)
     head, files, _, _ = socket.recv_fds(at, _LENGTH.size, 1)
     file = files[0] if files else None
@@ -177,20 +179,20 @@ def receive_block(at: socket.socket, size: int, until_s: float) -> pa.Buffer:
     try:
         block = pa.allocate_buffer(size)
     except (MemoryError, OverflowError, pa.ArrowException) as error:
-        raise OSError(f"{size} bytes are too many") from error
+        raise OSError(f"{size} bytes of rows cannot be allocated") from error
     view = memoryview(block)
     while view:
         _limit(at, until_s)
         count = at.recv_into(view)
         if not count:
-            raise ConnectionResetError("the other end is gone")
+            raise ConnectionResetError("the other end closed the connection")
         view = view[count:]
     return block
 
 
 def _begun(head: bytes) -> bytes:
     if not head:
-        raise ConnectionResetError("the other end is gone")
+        raise ConnectionResetError("the other end closed the connection")
     return head
 
 
@@ -201,16 +203,16 @@ def _message(at: socket.socket, head: bytes, until_s: float) -> dict[str, Any]:
     try:
         message = json.loads(_exactly(at, length, until_s))
     except (ValueError, RecursionError) as error:
-        raise OSError("what came is no message") from error
+        raise OSError("the other end sent a message that is not JSON") from error
     if not isinstance(message, dict):
-        raise OSError("what came is no message")
+        raise OSError("the other end sent a message that is not a JSON object")
     return message
 
 
 def _send(to: socket.socket, data: bytes | memoryview, until_s: float) -> None:
     if data:
         _limit(to, until_s)
-        # Its timeout is for all of it, unlike that of recv.
+        # The timeout of sendall limits the whole call, unlike that of recv.
         to.sendall(data)
 
 
@@ -220,14 +222,14 @@ def _exactly(at: socket.socket, count: int, until_s: float) -> bytes:
         _limit(at, until_s)
         part = at.recv(count)
         if not part:
-            raise ConnectionResetError("the other end is gone")
+            raise ConnectionResetError("the other end closed the connection")
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
 
 
 def _limit(end: socket.socket, until_s: float) -> None:
-    """Let the next call on a socket take no longer than until then."""
+    """Limit the next call on a socket to the time left until the deadline."""
     left_s = until_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError("the other end is too slow")

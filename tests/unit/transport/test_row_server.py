@@ -1,4 +1,4 @@
-"""A shard's door for rows: what comes through it, and who does not."""
+"""A shard's row server: which rows it sends or lends, and whom it refuses."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
 
 
 def record_batch(rows, kind=None):
-    """Rows of a chunk's table, from (header, row, op, before, after)."""
+    """Return rows of a chunk's table, made of (header, row, op, before, after)."""
     schema = rows_schema([pa.field("id", kind or pa.int64())], b'["id"]')
     values = [dict(zip(schema.names, row, strict=True)) for row in rows]
     return pa.RecordBatch.from_pylist(values, schema=schema)
@@ -49,7 +49,7 @@ def insert(header, number):
 
 @pytest.fixture
 def ring():
-    """Sequences 0 to 6: two chunks with orders, one delete among them, items, and a statement."""
+    """Return a ring of sequences 0 to 6: two chunks with orders (one a delete), items, and a statement."""
     ring = RingStore(RingBounds(BatchMode.ITEMS, 16))
     ring.put(chunk(3, (ORDERS, record_batch([insert(0, 10), insert(1, 11), insert(2, 12)]))))
     ring.put(
@@ -152,8 +152,8 @@ def test_enumerations_that_grow_from_chunk_to_chunk_keep_their_values():
     assert table.rows["after"].to_pylist() == [{"id": "a"}, {"id": "b"}]
 
 
-def doors(ring, host="127.0.0.1", *, tls=None):
-    """Doors of one ring, each behind the one before."""
+def row_server(ring, host="127.0.0.1", *, tls=None):
+    """Return a row server of a ring, whose shard is open under generation 3."""
 
     def rows(ticket):
         if ticket.generation != 3:
@@ -166,9 +166,9 @@ def doors(ring, host="127.0.0.1", *, tls=None):
 @pytest.mark.parametrize("lent", [True, False])
 @pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", None), ("127.0.0.1", True), ("127.0.0.2", True)])
 def test_rows_and_refusals_come_through_the_door(ring, host, tls, lent):
-    door = doors(ring, host, tls=tls)
-    assert door.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
-    address = door.address if lent else replace(door.address, shared_memory=None)
+    server = row_server(ring, host, tls=tls)
+    assert server.address.location.startswith(f"grpc+tls://{host}:" if tls else f"grpc://{host}:")
+    address = server.address if lent else replace(server.address, shared_memory=None)
     client = RowClient("s0", lambda: address)
     assert found(client.fetch(RowTicket(1, 3, 0, 7, Wanted(ITEMS)))) == [("items", [4], [{"id": 1}])]
     with pytest.raises(ShardUnavailable, match="not open under that generation") as caught:
@@ -176,60 +176,60 @@ def test_rows_and_refusals_come_through_the_door(ring, host, tls, lent):
     assert caught.value.retry_after_s == 0.1
     with pytest.raises(UsageError, match="are not in the ring"):
         client.fetch(RowTicket(1, 3, 0, 8))
-    door.close()
+    server.close()
 
 
 def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
-    """1. on one machine nothing passes the far door; 2. elsewhere there is no near one, and they are sent."""
-    door = doors(ring)
+    """1. on one machine Flight is not used; 2. without a shared-memory server Flight sends the rows."""
+    server = row_server(ring)
     ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS))
     wanted = [("items", [4], [{"id": 1}])]
-    nowhere = replace(door.address, location="grpc://127.0.0.1:1")
+    nowhere = replace(server.address, location="grpc://127.0.0.1:1")
     assert found(RowClient("s0", lambda: nowhere).fetch(ticket)) == wanted
-    for lent in (None, replace(door.address.shared_memory, name=new_name())):
-        client = RowClient("s0", lambda lent=lent: replace(door.address, shared_memory=lent))
+    for lent in (None, replace(server.address.shared_memory, name=new_name())):
+        client = RowClient("s0", lambda lent=lent: replace(server.address, shared_memory=lent))
         assert found(client.fetch(ticket)) == wanted
-    door.close()
+    server.close()
 
 
 def test_who_does_not_know_the_secret_gets_nothing(ring):
-    door = doors(ring)
-    client = flight.FlightClient(door.address.location)
-    ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": door.address.secret}).encode()
+    server = row_server(ring)
+    client = flight.FlightClient(server.address.location)
+    ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": server.address.secret}).encode()
 
     def asked(named, shown):
         headers = [] if shown is None else [(b"authorization", f"Bearer {shown}".encode())]
         return client.do_get(flight.Ticket(named), flight.FlightCallOptions(headers=headers)).read_all()
 
-    for shown in (None, "", "x", door.address.secret[:-1]):
+    for shown in (None, "", "x", server.address.secret[:-1]):
         with pytest.raises(flight.FlightUnauthenticatedError):
             asked(ticket, shown)
     for malformed in (b"{}", b"", b"[]", b'"x"', b"[" * 10_000):
         with pytest.raises(flight.FlightError, match="malformed"):
-            asked(malformed, door.address.secret)
-    assert asked(ticket, door.address.secret).num_rows
-    assert door.address.secret not in repr(door.address)
-    door.close()
+            asked(malformed, server.address.secret)
+    assert asked(ticket, server.address.secret).num_rows
+    assert server.address.secret not in repr(server.address)
+    server.close()
 
 
 def test_a_door_with_a_certificate_is_the_only_one_that_is_trusted(ring):
-    """1. its address carries the certificate; 2. another door's, or none, is refused; 3. so is no TLS."""
-    door, other, plain = doors(ring, tls=True), doors(ring, tls=True), doors(ring)
-    assert door.address.location.startswith("grpc+tls://")
+    """1. its address has the certificate; 2. another or no certificate fails; 3. so does no TLS."""
+    server, other, plain = row_server(ring, tls=True), row_server(ring, tls=True), row_server(ring)
+    assert server.address.location.startswith("grpc+tls://")
     assert plain.address.location.startswith("grpc://")
     assert plain.address.certificate is None
-    assert "CERTIFICATE" not in repr(door.address)
+    assert "CERTIFICATE" not in repr(server.address)
     ticket = RowTicket(1, 3, 0, 7)
-    far = replace(door.address, shared_memory=None)
-    as_plain = door.address.location.replace("grpc+tls", "grpc")
+    far = replace(server.address, shared_memory=None)
+    as_plain = server.address.location.replace("grpc+tls", "grpc")
     for wrong in (
         replace(far, certificate=other.address.certificate),
         replace(far, certificate=None),
         replace(far, location=as_plain, certificate=None),
     ):
-        with pytest.raises(ShardUnavailable, match="s0 does not serve rows"):
+        with pytest.raises(ShardUnavailable, match="s0 cannot be fetched"):
             RowClient("s0", lambda wrong=wrong: wrong).fetch(ticket)
-    for made in (door, other, plain):
+    for made in (server, other, plain):
         made.close()
 
 
@@ -254,30 +254,30 @@ def test_a_certificate_is_made_where_other_machines_reach_the_door(host, tls, ma
 
 @pytest.mark.parametrize("lent", [True, False])
 def test_a_door_that_is_gone_is_asked_for_anew(ring, lent):
-    """1. rows come; 2. the shard restarts; 3. rows come through its new door; 4. it is away: that is said."""
-    door = doors(ring)
+    """1. rows come; 2. the shard restarts; 3. its new server sends rows; 4. it is closed: fetching fails."""
+    server = row_server(ring)
     asked = []
 
     def ask():
-        asked.append(door.address if lent else replace(door.address, shared_memory=None))
+        asked.append(server.address if lent else replace(server.address, shared_memory=None))
         return asked[-1]
 
     client, ticket = RowClient("s0", ask), RowTicket(1, 3, 4, 5)
     assert client.fetch(ticket).tables
     assert client.fetch(ticket).tables
     assert len(asked) == 1
-    old, door = door, doors(ring)
+    old, server = server, row_server(ring)
     old.close()
     assert client.fetch(ticket).tables
     assert asked[1].secret != asked[0].secret
-    door.close()
-    with pytest.raises(ShardUnavailable, match="s0 does not serve rows"):
+    server.close()
+    with pytest.raises(ShardUnavailable, match="s0 cannot be fetched"):
         client.fetch(ticket)
     assert len(asked) == 3
 
 
 class Elsewhere(flight.FlightServerBase):
-    """What came back on the port of a door that is gone."""
+    """A server on the port of one that was closed."""
 
     def __init__(self, port, ring):
         super().__init__(f"grpc://127.0.0.1:{port}")
@@ -289,15 +289,15 @@ class Elsewhere(flight.FlightServerBase):
 
 
 def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
-    """1. a gateway that has rows from a door stays connected; 2. the door is gone, and is missed by another;
-    3. a new one is on its port: who asks now gets rows, and waits for nobody's next attempt.
+    """1. a client that fetched rows stays connected; 2. the server is closed, and another client fails;
+    3. a new server listens on the same port: a new client gets rows at once, without the reconnect pause.
     """
-    door = doors(ring)
-    far = replace(door.address, shared_memory=None)
+    server = row_server(ring)
+    far = replace(server.address, shared_memory=None)
     ticket = RowTicket(1, 3, 4, 5)
     stays = RowClient("s0", lambda: far)
     assert stays.fetch(ticket).tables
-    door.close()
+    server.close()
     with pytest.raises(ShardUnavailable):
         RowClient("s0", lambda: far).fetch(ticket)
     back = Elsewhere(int(far.location.rpartition(":")[2]), ring)

@@ -1,4 +1,4 @@
-"""Lines between processes of an instance: what goes over them, who may, what is said when they break."""
+"""RPC between processes of an instance: calls, authentication, and errors when a connection breaks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DEADLINE_S = 20.0
 
 
 class UnreadableError(Exception):
-    """Can be pickled, and not be read again."""
+    """Can be pickled, but not unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")
 
 
 class Desk:
-    """What is called."""
+    """The methods that are called."""
 
     def __init__(self) -> None:
         self.began: list[str] = []
@@ -59,7 +59,7 @@ class Desk:
 
 
 async def until(condition, what):
-    """Return when `condition` holds; `what` is for the reader."""
+    """Return when `condition` holds; `what` describes it to readers of the test."""
     async with asyncio.timeout(DEADLINE_S):
         while not condition():  # noqa: ASYNC110  it looks at what other tasks leave behind
             await asyncio.sleep(0.005)
@@ -81,49 +81,49 @@ def run(story):
 
 def test_calls_are_answered_by_number_and_not_by_order():
     async def story(desk, rpc_server, address):
-        caller = await RpcClient.open(address, "The desk")
-        waits, echoes = caller.ask("wait"), caller.ask("echo", 1, b"x" * 3_000_000, two=2)
+        client = await RpcClient.open(address, "The desk")
+        waits, echoes = client.ask("wait"), client.ask("echo", 1, b"x" * 3_000_000, two=2)
         assert await echoes == ((1, b"x" * 3_000_000), {"two": 2})
         assert not waits.done()
         assert desk.began == ["wait", "echo"]
         desk.go_on.set()
         assert await waits == "gone on"
-        caller.close()
+        client.close()
 
     run(story)
 
 
 def test_an_error_comes_as_it_was_raised_or_says_so_in_words_and_the_line_goes_on():
     async def story(desk, rpc_server, address):
-        caller = await RpcClient.open(address, "The desk")
+        client = await RpcClient.open(address, "The desk")
         with pytest.raises(RolledBack, match="Batch 7") as caught:
-            await caller.ask("refuse")
+            await client.ask("refuse")
         assert (caught.value.hint, caught.value.details) == ("Get again.", {"batch_id": 7})
         with pytest.raises(RuntimeError, match="UnreadableError: one two"):
-            await caller.ask("mistake")
+            await client.ask("mistake")
         with pytest.raises(Exception, match="pickle"):
-            await caller.ask("unspeakable")
+            await client.ask("unspeakable")
         with pytest.raises(KeyError, match="dance"):
-            await caller.ask("dance")
-        assert await caller.ask("echo") == ((), {})
-        caller.close()
+            await client.ask("dance")
+        assert await client.ask("echo") == ((), {})
+        client.close()
 
     run(story)
 
 
 def test_a_line_that_breaks_is_told_to_whoever_waits_and_to_whoever_asks_later():
     async def story(desk, rpc_server, address):
-        caller = await RpcClient.open(address, "The desk")
-        waits = caller.ask("wait")
+        client = await RpcClient.open(address, "The desk")
+        waits = client.ask("wait")
         await until(lambda: desk.began == ["wait"], "the call was heard")
         assert rpc_server.connections == 1
         rpc_server.close()
-        with pytest.raises(ServerUnavailable, match="The desk is away"):
+        with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await waits
-        await asyncio.wait([caller.listening])
-        with pytest.raises(ServerUnavailable, match="The desk is away"):
-            await caller.ask("echo")
-        await until(lambda: rpc_server.connections == 0, "the line is gone")
+        await asyncio.wait([client.listening])
+        with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
+            await client.ask("echo")
+        await until(lambda: rpc_server.connections == 0, "the connection is closed")
 
     run(story)
 
@@ -139,7 +139,7 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
             + rpc_wire.pack((0, "echo", (), {}))
         )
         assert len(await reader.read()) == handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES, (
-            "its proof, and no answer"
+            "the server's response of the handshake, and no answer"
         )
         writer.close()
         assert (desk.began, rpc_server.connections) == ([], 0)
@@ -148,7 +148,7 @@ def test_nobody_is_heard_who_does_not_know_the_secret():
 
 
 def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
-    """It answers with what it was sent, the caller's own proof included."""
+    """An impostor sends the client's nonce back, with a response that it makes without the secret."""
 
     async def story(desk, rpc_server, address):
         heard = []
@@ -165,7 +165,7 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
         with pytest.raises(ServerUnavailable):
             await RpcClient.open(replace(address, port=port), "The desk")
         await until(lambda: len(heard) == 2, "the connection was closed")
-        assert heard[1] == b"", "nothing was said to it"
+        assert heard[1] == b"", "the client sent it nothing else"
         server.close()
 
     run(story)
@@ -173,25 +173,27 @@ def test_who_listens_in_the_doors_place_learns_nothing_and_is_not_believed():
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_who_says_nothing_keeps_nobody_out_and_is_not_waited_for(monkeypatch, tls):
-    """With TLS, it does not even begin the handshake."""
+    """With TLS, silent clients do not even begin the TLS handshake."""
 
     async def story(desk, rpc_server, address):
         host = "127.0.0.2" if tls else "127.0.0.1"
         other = desk.rpc_server()
         address = await other.open(host, certificate_where_reached(host, tls=tls))
         streams = [await asyncio.open_connection(host, address.port) for _ in range(3 * CONNECTIONS_MAX)]
-        caller = await RpcClient.open(address, "The desk")
-        assert await caller.ask("echo") == ((), {})
+        client = await RpcClient.open(address, "The desk")
+        assert await client.ask("echo") == ((), {})
         for reader, _ in streams[:-UNAUTHENTICATED_MAX]:
-            assert await reader.read() == b"", "it was closed at once: there were later ones"
+            assert await reader.read() == b"", (
+                "the oldest unauthenticated connections are closed for later ones"
+            )
         assert len(other._unauthenticated) <= UNAUTHENTICATED_MAX
         monkeypatch.setattr("actors.transport.rpc_server.GREETING_TIMEOUT_S", 0.05)
         late = await asyncio.open_connection(host, address.port)
-        assert await late[0].read() == b"", "nothing was heard of it in time"
-        assert await caller.ask("echo", 1) == ((1,), {}), "who proved itself stays"
+        assert await late[0].read() == b"", "it did not authenticate in time"
+        assert await client.ask("echo", 1) == ((1,), {}), "an authenticated connection stays open"
         for _, writer in [*streams, late]:
             writer.close()
-        caller.close()
+        client.close()
         other.close()
 
     run(story)
@@ -214,7 +216,7 @@ def test_the_oldest_connection_of_who_has_most_is_closed_for_another():
 def test_a_line_beyond_the_bound_is_closed_at_once():
     async def story(desk, rpc_server, address):
         connections = [await RpcClient.open(address, "The desk") for _ in range(CONNECTIONS_MAX)]
-        await until(lambda: rpc_server.connections == CONNECTIONS_MAX, "all have proved who they are")
+        await until(lambda: rpc_server.connections == CONNECTIONS_MAX, "all are authenticated")
         with pytest.raises(ServerUnavailable):
             await RpcClient.open(address, "The desk")
         connections[0].close()
@@ -228,13 +230,13 @@ def test_a_line_beyond_the_bound_is_closed_at_once():
 
 def test_a_frame_that_is_too_long_ends_its_line_and_an_answer_that_is_is_an_error(monkeypatch):
     async def story(desk, rpc_server, address):
-        caller = await RpcClient.open(address, "The desk")
+        client = await RpcClient.open(address, "The desk")
         monkeypatch.setattr(rpc_wire, "FRAME_BYTES_MAX", 1_000)
         with pytest.raises(ValueError, match="longer than 1000"):
-            caller.ask("echo", b"x" * 2_000)
-        caller._writer.write(rpc_wire._LENGTH.pack(2_000))
+            client.ask("echo", b"x" * 2_000)
+        client._writer.write(rpc_wire._LENGTH.pack(2_000))
         with pytest.raises(ServerUnavailable):
-            await caller.ask("wait")
+            await client.ask("wait")
 
     run(story)
 
@@ -243,10 +245,10 @@ def test_where_other_machines_can_reach_a_line_it_is_encrypted_and_its_certifica
     async def story(desk, rpc_server, address):
         guarded, other = desk.rpc_server(), certificate_where_reached("127.0.0.2", tls=True)
         where = await guarded.open("127.0.0.2", certificate_where_reached("127.0.0.2", tls=True))
-        caller = await RpcClient.open(where, "The desk")
-        assert await caller.ask("echo", 1) == ((1,), {})
-        assert caller._writer.get_extra_info("cipher") is not None
-        caller.close()
+        client = await RpcClient.open(where, "The desk")
+        assert await client.ask("echo", 1) == ((1,), {})
+        assert client._writer.get_extra_info("cipher") is not None
+        client.close()
         for wrong in (replace(where, certificate=other.certificate), replace(where, certificate=None)):
             with pytest.raises(ServerUnavailable):
                 await RpcClient.open(wrong, "The desk")
@@ -289,7 +291,7 @@ def test_a_call_waits_a_moment_for_a_line_and_no_longer(monkeypatch):
 
     async def story(desk, rpc_server, address):
         kept = KeptRpcClient("The desk", None)
-        with pytest.raises(ServerUnavailable, match="The desk is away"):
+        with pytest.raises(ServerUnavailable, match="The desk is unavailable"):
             await kept.ask("echo")
 
     run(story)

@@ -1,4 +1,4 @@
-"""What either end of a shared-memory server does to the other that means no good: slow, mute, or lying."""
+"""Attacks on the shared-memory transport by either end: slow, silent or lying peers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from canal_group.shared_memory.wire import SharedMemoryAddress
 from merge.errors import ServerUnavailable
 
 DEADLINE_S = 20.0
-#: what a peer is given in place of a minute, and how often the slow one sends a byte
+#: a peer's time limit in place of a minute, and the interval at which a slow peer sends a byte, seconds
 SHORT_S, EVERY_S = 0.2, 0.02
 
 
@@ -38,7 +38,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture
-def door() -> Iterator[SharedMemoryServer]:
+def server() -> Iterator[SharedMemoryServer]:
     made = SharedMemoryServer(
         lambda _, ticket: Offer([Payload(None, [pa.record_batch({"id": range(ticket["rows"])})])]),
         bytes_max=0,
@@ -47,15 +47,15 @@ def door() -> Iterator[SharedMemoryServer]:
     made.close()
 
 
-def connected(door: SharedMemoryServer) -> tuple[socket.socket, SharedMemoryAddress]:
-    address, raw = door.admit(), socket.socket(socket.AF_UNIX)
+def connected(server: SharedMemoryServer) -> tuple[socket.socket, SharedMemoryAddress]:
+    address, raw = server.admit(), socket.socket(socket.AF_UNIX)
     raw.settimeout(DEADLINE_S)
     raw.connect(address.path)
     return raw, address
 
 
 def dripped(raw: socket.socket, data: bytes) -> int:
-    """Send byte by byte, none of them late, until the other end has enough; return how many it took."""
+    """Send one byte per `EVERY_S` until the other end closes the connection; return how many were sent."""
     for number, byte in enumerate(data):
         raw.settimeout(EVERY_S)
         try:
@@ -72,49 +72,49 @@ def dripped(raw: socket.socket, data: bytes) -> int:
     return len(data)
 
 
-# ---- who borrows, against who lends
+# ---- attacks of a client on the server
 
 
 def test_a_handshake_that_comes_byte_by_byte_is_given_up(
-    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(wire, "GREETING_TIMEOUT_S", SHORT_S)
-    raw, address = connected(door)
+    raw, address = connected(server)
     with raw:
         assert (
             dripped(raw, address.key + bytes(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
             <= SHORT_S / EVERY_S + 2
         )
-    until(lambda: not door._connections, "its place is free")
+    until(lambda: not server._connections, "its place is free")
 
 
 def test_a_request_that_comes_byte_by_byte_is_given_up(
-    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
-    raw, address = connected(door)
+    raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
         body = json.dumps({"ticket": {"rows": 1}, "returned": [], "x": "x" * 1_000}).encode()
         assert dripped(raw, wire._LENGTH.pack(len(body)) + body) <= SHORT_S / EVERY_S + 2
-    until(lambda: not door._connections, "its place is free")
+    until(lambda: not server._connections, "its place is free")
 
 
-def test_an_answer_that_nobody_takes_is_given_up(door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
+def test_an_answer_that_nobody_takes_is_given_up(server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
-    raw, address = connected(door)
+    raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
         wire.send(raw, {"ticket": {"rows": 1_000_000}, "returned": []}, wire.deadline_s(DEADLINE_S))
-        until(lambda: not door._connections, "its rows are no longer held")
+        until(lambda: not server._connections, "its rows are no longer held")
 
 
 def test_who_asks_for_nothing_for_long_keeps_the_connection(
-    door: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
+    server: SharedMemoryServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """The deadline is of a message, and not of the time between two of them."""
+    """The deadline limits one message, not the time between two messages."""
     monkeypatch.setattr(wire, "MESSAGE_TIMEOUT_S", SHORT_S)
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     client.borrow({"rows": 1})
     threading.Event().wait(3 * SHORT_S)
     assert len(client.borrow({"rows": 1})) == 1
@@ -122,13 +122,13 @@ def test_who_asks_for_nothing_for_long_keeps_the_connection(
 
 
 def test_a_door_goes_on_when_the_process_has_files_again(
-    door: SharedMemoryServer, caplog: pytest.LogCaptureFixture
+    server: SharedMemoryServer, caplog: pytest.LogCaptureFixture
 ):
     raw = socket.socket(socket.AF_UNIX)
     raw.settimeout(DEADLINE_S)
-    address = door.admit()
+    address = server.admit()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Not 0: poll refuses to look at more files than that.
+    # Not 0: poll fails if it is given more files than this limit.
     resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
     try:
         raw.connect(address.path)
@@ -137,13 +137,13 @@ def test_a_door_goes_on_when_the_process_has_files_again(
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     assert len(client.borrow({"rows": 1})) == 1
     client.close()
 
 
-def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(door: SharedMemoryServer):
-    raw, address = connected(door)
+def test_a_message_of_brackets_ends_one_connection_and_no_thread_with_a_traceback(server: SharedMemoryServer):
+    raw, address = connected(server)
     with raw:
         wire.handshake_as_client(raw, address.key, address.secret)
         raw.settimeout(DEADLINE_S)
@@ -168,8 +168,9 @@ print(all(heard))
 
 
 def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
-    """1. its name is there for all to read; 2. a door for its own user alone closes their connections at
-    once; 3. one for consumers, of whatever user, waits for their proof, and lends nothing without it."""
+    """1. every user can read the socket's name; 2. a server for its own user only closes other users'
+    connections at once; 3. a server for consumers of any user waits for their handshake, and lends nothing
+    before it."""
 
     def offer(_whom: Any, _ticket: Any) -> Offer:
         return Offer([Payload(None, [pa.record_batch({"id": [1]})])])
@@ -185,11 +186,11 @@ def test_another_user_of_the_machine_takes_no_place_at_a_shards_door():
         each.close()
 
 
-# ---- who lends, against who borrows
+# ---- attacks of the server on a client
 
 
 class Liar:
-    """A gateway's shared-memory server that says what a test lets it say."""
+    """A gateway's shared-memory server that sends whatever answer a test gives it."""
 
     def __init__(self, answer: Callable[[socket.socket], None]) -> None:
         self.address = SharedMemoryAddress(wire.new_name(), bytes(wire.KEY_BYTES), handshake.new_secret())
@@ -257,7 +258,7 @@ def test_an_answer_that_cannot_be_is_not_followed_and_rows_come_another_way(lie:
 
 
 def unsealed(_: Path) -> int:
-    """Memory that its owner could cut off: whoever reads behind its end dies of SIGBUS."""
+    """Return memory that its owner could shrink: a read past its new end kills the reader by SIGBUS."""
     file = os.memfd_create("rows")
     os.ftruncate(file, 4_096)
     return file
@@ -285,7 +286,7 @@ def test_memory_that_could_be_cut_off_under_its_reader_is_not_mapped(
     name = str(Path(f"/proc/self/fd/{file}").readlink())
     liar = Liar(said(SOUND | {"segment": 1, "size": 4_096}, file))
     client = SharedMemoryClient(liar.address, DEADLINE_S)
-    with pytest.raises(OSError, match=r"(?i)cut off|invalid argument"):
+    with pytest.raises(OSError, match=r"(?i)can shrink|invalid argument"):
         client.borrow({})
     assert client._mapped == {}
     client.close()
@@ -346,7 +347,7 @@ def test_a_gateway_cannot_name_a_socket_that_is_none_of_ours_nor_say_what_is_wri
 
 
 def test_a_socket_that_is_another_programs_hears_nothing_of_a_gateways_choice():
-    """The attack as it was found: chosen bytes for a chosen abstract socket."""
+    """The original attack: a gateway chooses an abstract socket, and the bytes that are sent to it."""
     victim = socket.socket(socket.AF_UNIX)
     victim.bind(f"\0victim-{os.getpid()}")
     victim.listen()

@@ -1,4 +1,4 @@
-"""A consumer's rows, borrowed of its gateway where that is on its machine; how it knows that it is not."""
+"""A consumer's rows, borrowed from a gateway on its machine; what it does if the gateway is elsewhere."""
 
 import json
 import pickle
@@ -23,18 +23,18 @@ DEADLINE_S = 20.0
 
 
 class Gateway:
-    """Lends as many rows as a ticket asks for."""
+    """Lend as many rows as a ticket asks for."""
 
     def __init__(self, bytes_max=4 * SIZE_MIN_BYTES):
         self.asked = 0
-        self.door = SharedMemoryServer(self._offer, bytes_max)
+        self.server = SharedMemoryServer(self._offer, bytes_max)
         self.go_on = threading.Event()
         self.go_on.set()
         self.waiting = threading.Semaphore(0)
 
     def where(self):
         self.asked += 1
-        return self.door.admit().to_dict()
+        return self.server.admit().to_dict()
 
     def _offer(self, _, ticket):
         self.waiting.release()
@@ -48,7 +48,7 @@ class Gateway:
 def gateway():
     made = Gateway()
     yield made
-    made.door.close()
+    made.server.close()
 
 
 def ids(rows):
@@ -62,7 +62,7 @@ def test_the_gateway_is_asked_once_where_its_rows_are_and_one_connection_serves_
     with pytest.raises(RolledBack, match="Batch 7"):
         wire.borrow({"rows": None})
     assert ids(wire.borrow({"rows": 1})) == [0]
-    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
+    assert (gateway.asked, len(gateway.server._connections)) == (1, 1)
     wire.close()
 
 
@@ -81,7 +81,7 @@ def test_calls_side_by_side_are_answered_one_after_the_other(gateway):
     for thread in threads:
         thread.join()
     assert sorted(found) == [list(range(count)) for count in range(1, 5)]
-    assert (gateway.asked, len(gateway.door._connections)) == (1, 1)
+    assert (gateway.asked, len(gateway.server._connections)) == (1, 1)
     wire.close()
 
 
@@ -109,7 +109,7 @@ def test_a_door_on_another_machine_is_looked_for_once(gateway):
 def test_a_connection_that_broke_is_replaced(gateway):
     wire = SharedMemoryRows(gateway.where, DEADLINE_S)
     assert ids(wire.borrow({"rows": 2})) == [0, 1]
-    for connection in list(gateway.door._connections):
+    for connection in list(gateway.server._connections):
         connection.shutdown(2)
     assert wire.borrow({"rows": 2}) is None, "the connection broke"
     assert ids(wire.borrow({"rows": 2})) == [0, 1]
@@ -139,7 +139,7 @@ def test_whoever_waits_when_it_is_closed_is_sent_elsewhere_at_once(gateway):
 
 
 def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
-    """A gateway that does not answer is given up in the midst of it."""
+    """`close` may run while the gateway is asked for the address, if the gateway does not answer."""
 
     def where():
         wire.close()
@@ -149,7 +149,7 @@ def test_it_may_be_closed_by_whoever_is_asked_where_the_door_is():
 
 
 class Both(flight.FlightServerBase):
-    """A gateway that lends its rows, and would send others."""
+    """A gateway that lends some rows in shared memory, and sends others by Flight."""
 
     def __init__(self):
         super().__init__("grpc://127.0.0.1:0")
@@ -164,18 +164,18 @@ class Both(flight.FlightServerBase):
 
 
 def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
-    """By every way in, and in every copy that travels to a task."""
+    """For every way to make a client, and for every copy that is sent to a task."""
     server = Both()
     uri = f"grpc://127.0.0.1:{server.port}"
     options = {"gateway": uri, "destination": "shop", "client": "1"}
     with server:
-        for lends, door in (
+        for lends, client in (
             (True, GatewayClient(uri, "shop")),
             (True, Options.from_spark(options).gateway_client()),
             (False, GatewayClient(uri, "shop", shared_memory=False)),
             (False, Options.from_spark({**options, "sharedMemory": "false"}).gateway_client()),
         ):
-            for copy in (door, pickle.loads(pickle.dumps(door))):
+            for copy in (client, pickle.loads(pickle.dumps(client))):
                 server.asked.clear()
                 assert ids(copy.rows(rows=1)) == ([0] if lends else ["sent"])
                 assert server.asked == (["shared_memory"] if lends else [])
@@ -185,7 +185,7 @@ def test_who_does_not_want_memory_lent_opens_none_and_asks_for_none():
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Consumer, "subscribe", lambda self, **_: connected.append(self.gateway_client))
                 canal_group.connect(uri, destination="shop", shared_memory=chosen).close()
-        assert [ids(door.rows(rows=1)) for door in connected] == [[0], ["sent"]]
-        for door in connected:
-            door.close()
-    server.gateway.door.close()
+        assert [ids(client.rows(rows=1)) for client in connected] == [[0], ["sent"]]
+        for client in connected:
+            client.close()
+    server.gateway.server.close()

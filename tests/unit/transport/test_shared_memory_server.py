@@ -1,4 +1,4 @@
-"""The shared-memory server: rows lent in shared memory, what becomes of them, and who gets none."""
+"""The shared-memory server: lending rows, reusing segments, and refusing clients."""
 
 import gc
 import mmap
@@ -26,7 +26,7 @@ ORDERS = TableName("shop", "orders")
 
 
 def payloads(whom, ticket):
-    """A ticket says which rows: (first, count) of each payload, or that it is refused."""
+    """Return the rows of a ticket, which has (first, count) of each payload, or None to be refused."""
     if ticket["rows"] is None:
         raise ShardUnavailable("The shard is not open.", retry_after_s=0.1)
     return Offer(
@@ -38,15 +38,15 @@ def payloads(whom, ticket):
 
 
 @pytest.fixture
-def door():
+def server():
     made = SharedMemoryServer(payloads)
     yield made
     made.close()
 
 
 @pytest.fixture
-def client(door):
-    made = SharedMemoryClient(door.admit(), DEADLINE_S)
+def client(server):
+    made = SharedMemoryClient(server.admit(), DEADLINE_S)
     yield made
     made.close()
 
@@ -61,7 +61,7 @@ def ids(rows):
 
 
 def mapped():
-    """How many segments this process has mapped, those of its own doors left out: they can be written to."""
+    """Return how many segments are mapped by clients in this process: servers map theirs writable."""
     maps = Path("/proc/self/maps").read_text().splitlines()
     return sum("canal-group rows" in line and line.split()[1].startswith("r--") for line in maps)
 
@@ -71,7 +71,7 @@ def soon():
 
 
 def open_segments():
-    """How many segments this process holds by their files, those of its own doors among them."""
+    """Return how many files of segments this process has open, by servers and clients."""
     return sum("canal-group rows" in name for name in open_files())
 
 
@@ -83,7 +83,7 @@ def test_rows_are_read_where_they_were_written(client):
 
 
 def is_in(client, rows):
-    """Whether rows are in a segment that a client has mapped."""
+    """Return whether rows are in a segment that a client has mapped."""
     place = rows.tables[0].rows["id"].chunk(0).buffers()[1].address
     return any(each.address <= place < each.address + each.size for each in client._mapped.values())
 
@@ -97,7 +97,7 @@ def test_nothing_and_a_refusal_are_answers_too(client):
 
 
 def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
-    """1. what is looked at stays as it is while others are lent; 2. let go of, it is what is lent next."""
+    """1. rows in use do not change while others are lent; 2. once released, their segment is lent next."""
     held = borrow(client, (0, 100))
     column = held.tables[0].rows["id"]
     del held
@@ -111,8 +111,8 @@ def test_a_segment_is_lent_again_when_nobody_looks_at_it_any_more(client):
 
 
 def test_what_is_more_than_may_be_lent_is_sent(client):
-    """1. one segment is all there may be; 2. while it is out, rows are sent; 3. back, it is lent again; 4. a
-    larger one takes its place, and its memory is let go of; 5. what would never fit is sent.
+    """1. the limit is one segment; 2. while it is lent, rows are sent; 3. given back, it is replaced by a
+    larger one, and its memory is freed; 4. rows that never fit are sent; 5. the larger one is lent again.
     """
     few = SharedMemoryServer(payloads, bytes_max=2 * SIZE_MIN_BYTES)
     client = SharedMemoryClient(few.admit(), DEADLINE_S)
@@ -132,7 +132,7 @@ def test_what_is_more_than_may_be_lent_is_sent(client):
 
 
 def test_where_the_kernel_gives_no_such_memory_rows_are_sent(client, monkeypatch):
-    """A seal that it does not know is what an older kernel refuses."""
+    """An older kernel refuses a seal that it does not know."""
     monkeypatch.setattr("actors.store.segments._SEALS", 1 << 20)
     before = open_segments()
     for number in range(3):
@@ -149,23 +149,25 @@ def test_the_rest_of_what_is_sent_stays_here_when_it_may_leave_no_more(monkeypat
         if not left[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = SharedMemoryServer(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0)
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    server = SharedMemoryServer(
+        lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), bytes_max=0
+    )
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     left[0] = 6
     assert ids(borrow(client, (0, 100))) == [list(range(100))]
     left[0] = 6
     with pytest.raises(ConnectionResetError):
         borrow(client, (0, 1_000))
     client.close()
-    door.close()
+    server.close()
 
 
-def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door):
+def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(server):
     gc.collect()
     before = mapped()
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     rows = borrow(client, (0, 10))
-    door.close()
+    server.close()
     with pytest.raises(OSError, match=r".*"):
         borrow(client, (0, 1))
     client.close()
@@ -178,9 +180,9 @@ def test_what_is_lent_outlives_its_door_and_nothing_stays_mapped_without_it(door
     assert client is not None
 
 
-def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(door):
+def test_a_reader_can_neither_write_to_a_segment_nor_change_its_size(server):
     with socket.socket(socket.AF_UNIX) as raw:
-        address = door.admit()
+        address = server.admit()
         raw.connect(address.path)
         wire.handshake_as_client(raw, address.key, address.secret)
         wire.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
@@ -197,28 +199,28 @@ def test_what_is_offered_depends_on_who_was_admitted():
     def offer(whom, ticket):
         return Offer([Payload(None, [pa.record_batch({"whom": [whom], "ticket": [ticket["for"]]})])])
 
-    door = SharedMemoryServer(offer)
+    server = SharedMemoryServer(offer)
     for whom in ("anna", "bob"):
-        client = SharedMemoryClient(door.admit(whom), DEADLINE_S)
+        client = SharedMemoryClient(server.admit(whom), DEADLINE_S)
         ((_, stream),) = client.borrow({"for": "it"})
         assert pa.ipc.open_stream(stream).read_all().to_pylist() == [{"whom": whom, "ticket": "it"}]
         client.close()
-    door.close()
+    server.close()
 
 
 def test_who_was_admitted_long_ago_has_to_be_admitted_again(monkeypatch):
     monkeypatch.setattr("actors.transport.shared_memory_server.ADMITTED_MAX", 2)
-    door = SharedMemoryServer(payloads)
-    first, second, third = (door.admit() for _ in range(3))
+    server = SharedMemoryServer(payloads)
+    first, second, third = (server.admit() for _ in range(3))
     with pytest.raises(OSError, match=r".*"):
         SharedMemoryClient(first, DEADLINE_S)
     for address in (second, third):
         SharedMemoryClient(address, DEADLINE_S).close()
-    door.close()
+    server.close()
 
 
 def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
-    """The last check is made when all is written: its refusal is what the borrower hears."""
+    """The last check is made after all is written; the client gets its refusal."""
     checked = []
 
     def check():
@@ -226,28 +228,28 @@ def test_what_may_not_leave_after_all_is_not_lent_and_its_segment_is_free():
         if len(checked) % 4 == 2:
             raise ShardUnavailable("Not any more.")
 
-    door = SharedMemoryServer(
+    server = SharedMemoryServer(
         lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check), SIZE_MIN_BYTES
     )
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     for number in range(3):
         with pytest.raises(ShardUnavailable, match="Not any more"):
             borrow(client, (number, 1))
         assert ids(borrow(client, (number, 1))) == [[number]]
     client.close()
-    door.close()
+    server.close()
 
 
 def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked_for_first():
-    """A segment that was lent before is mapped by its reader."""
+    """The reader has mapped a segment that it borrowed before."""
     allowed = [True]
 
     def check():
         if not allowed[0]:
             raise ShardUnavailable("Not any more.")
 
-    door = SharedMemoryServer(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check))
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    server = SharedMemoryServer(lambda whom, ticket: Offer(payloads(whom, ticket).payloads, check))
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 100))) == [list(range(1, 101))]
     (segment,) = client._mapped.values()
     before = segment.to_pybytes()
@@ -256,15 +258,15 @@ def test_nothing_is_written_into_memory_that_its_reader_sees_without_being_asked
         borrow(client, (7_000, 100))
     assert segment.to_pybytes() == before
     client.close()
-    door.close()
+    server.close()
 
 
-def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
+def test_nobody_is_lent_anything_who_does_not_know_the_secret(server):
     with pytest.raises(PermissionError):
-        SharedMemoryClient(replace(door.admit(), secret=handshake.new_secret()), DEADLINE_S)
+        SharedMemoryClient(replace(server.admit(), secret=handshake.new_secret()), DEADLINE_S)
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        address = door.admit()
+        address = server.admit()
         raw.connect(address.path)
         raw.sendall(address.key + os.urandom(handshake.NONCE_BYTES + handshake.HANDSHAKE_BYTES))
 
@@ -272,7 +274,7 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
             wire.send(raw, {"ticket": {"rows": [(0, 1)]}, "returned": []}, soon())
             return wire._exactly(raw, 1 << 20, soon())
 
-        # It is shut out at once, perhaps before it has asked.
+        # The server closes the connection at once, perhaps before the request is sent.
         with pytest.raises(OSError, match=r".*"):
             ask()
     assert repr(address.secret) not in repr(address)
@@ -280,24 +282,24 @@ def test_nobody_is_lent_anything_who_does_not_know_the_secret(door):
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("canal_group.shared_memory.wire.GREETING_TIMEOUT_S", 0.05)
-    door = SharedMemoryServer(payloads)
+    server = SharedMemoryServer(payloads)
     silent = [socket.socket(socket.AF_UNIX) for _ in range(CONNECTIONS_MAX)]
     for each in silent:
         each.settimeout(DEADLINE_S)
-        each.connect(door.admit().path)
+        each.connect(server.admit().path)
     for each in silent:
         assert each.recv(1) == b"", "it was closed"
         each.close()
-    client = SharedMemoryClient(door.admit(), DEADLINE_S)
+    client = SharedMemoryClient(server.admit(), DEADLINE_S)
     assert ids(borrow(client, (1, 1))) == [[1]]
     client.close()
-    door.close()
+    server.close()
 
 
-def test_a_connection_beyond_the_bound_is_closed_at_once(door):
-    clients = [SharedMemoryClient(door.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
+def test_a_connection_beyond_the_bound_is_closed_at_once(server):
+    clients = [SharedMemoryClient(server.admit(), DEADLINE_S) for _ in range(CONNECTIONS_MAX)]
     with pytest.raises(OSError, match=r".*"):
-        SharedMemoryClient(door.admit(), DEADLINE_S)
+        SharedMemoryClient(server.admit(), DEADLINE_S)
     for each in clients:
         each.close()
 
@@ -305,20 +307,20 @@ def test_a_connection_beyond_the_bound_is_closed_at_once(door):
 @pytest.mark.parametrize(
     "said", [b"[]", b"{", b"{}", b'{"ticket": 1, "returned": []}', b'{"ticket": {}, "returned": 7}']
 )
-def test_who_says_nonsense_is_let_go(door, said):
+def test_who_says_nonsense_is_let_go(server, said):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        address = door.admit()
+        address = server.admit()
         raw.connect(address.path)
         wire.handshake_as_client(raw, address.key, address.secret)
         raw.sendall(wire._LENGTH.pack(len(said)) + said)
         assert raw.recv(1) == b""
 
 
-def test_a_message_without_end_is_not_waited_for(door):
+def test_a_message_without_end_is_not_waited_for(server):
     with socket.socket(socket.AF_UNIX) as raw:
         raw.settimeout(DEADLINE_S)
-        address = door.admit()
+        address = server.admit()
         raw.connect(address.path)
         wire.handshake_as_client(raw, address.key, address.secret)
         raw.sendall(wire._LENGTH.pack(wire.MESSAGE_BYTES_MAX + 1))
@@ -337,7 +339,7 @@ def test_files_that_a_caller_sends_are_not_kept(client):
 
 @given(st.lists(st.one_of(st.integers(1, 5 * SIZE_MIN_BYTES), st.sampled_from([0, -1, -2]))))
 def test_no_segment_is_lent_twice_and_all_of_them_stay_within_the_bound(asked):
-    """Positive: so many bytes are asked for; else: one of those that are lent comes back."""
+    """A positive number asks for that many bytes; any other gives back one of the lent segments."""
     bound, out = 8 * SIZE_MIN_BYTES, []
     segments = Segments(bound)
     try:
