@@ -342,7 +342,7 @@ class _Line:
     """An open RPC connection; implements `actors.shard.ports.ShardRpc`."""
 
     def __init__(self, call: partial[asyncio.Future[Any]]) -> None:
-        self._call = partial(call, rpc=Line())
+        self._call = partial(call, line=Line())
 
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int

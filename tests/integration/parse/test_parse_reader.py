@@ -404,7 +404,7 @@ def test_no_transaction_breaks_a_low_watermark(mariadb, source_address):
                 cursor.execute("INSERT INTO w (v) VALUES (1)")
 
     # The margin covers what a busy machine may put between a commit's stamp and its place in the binlog.
-    with reading(source_address(mariadb), margin_us=200_000) as recorder:
+    with reading(source_address(mariadb), margin_us=500_000) as recorder:
         writers = [threading.Thread(target=write) for _ in range(2)]
         for writer in writers:
             writer.start()

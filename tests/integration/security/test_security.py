@@ -573,7 +573,7 @@ def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     assert "AccessDenied" in denied.stderr
     plain = ["-d", served.shop.destination, "-g", served.gateway.replace("grpc+tls", "grpc")]
     unencrypted = run("status", *plain, "--token-env", "READER_TOKEN", status=1)
-    assert "speaks TLS only" in unencrypted.stderr
+    assert "accepts TLS only" in unencrypted.stderr
     lines = [command_line(pid) for pid in family(served.serve.process.pid)]
     logs = {Path(word.partition("=")[2]) for line in lines for word in line.split() if "--log_dir=" in word}
     assert logs, "Ray's log folder is known"

@@ -121,7 +121,7 @@ def test_a_position_that_is_not_there_is_refused(spark: Any, served: SharedShop,
     for name, value in later.items():
         ahead = ahead.with_shard(name, type(place.shards[name]).from_dict(value))
     for ending, sentence in (
-        (ahead, "endingPosition is behind where the sources' binlogs end now"),
+        (ahead, "endingPosition is past the current end of the sources' binlogs"),
         (from_nowhere, "s7: no such shard in the group"),
     ):
         with pytest.raises(Exception, match=sentence):

@@ -28,7 +28,7 @@ def test_a_wrong_token_and_wrong_options_are_told_in_a_sentence(
     monkeypatch.setenv("GATEWAY_TOKEN", "right")
     with serving(shop, "right", gateway={"port": 0, "token_env": "GATEWAY_TOKEN"}) as instance:
         for wrong, sentence in (
-            ({"token": "wrong"}, "its token is missing or wrong"),
+            ({"token": "wrong"}, "token is missing or wrong"),
             ({"token": "right", "table": "shop.nothing"}, "has a table shop.nothing"),
             ({"token": "right", "maxRows": 5}, "canal_group has no option maxrows"),
         ):
