@@ -7,7 +7,7 @@ import pytest
 from merge.errors import UsageError
 from merge.values.gtid import NO_GTIDS, parse_gtid_set
 from merge.values.offset_range import same_places
-from merge.values.position import GroupPosition, Position, file_order, oldest
+from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order, oldest
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
@@ -247,3 +247,20 @@ def test_an_error_does_not_repeat_all_of_what_is_no_position():
     with pytest.raises(UsageError, match="is not a position") as caught:
         Position.from_dict({"file": "x" * 1_000_000})
     assert len(str(caught.value)) < 2_000
+
+
+def test_positions_of_any_server_are_the_same_if_their_gtids_are_too():
+    """A file and an offset say where a known server is; of any server it is the GTIDs that do."""
+    gtids, others = parse_gtid_set("0-1-5"), parse_gtid_set("0-1-6")
+
+    def same(server, one, other):
+        first, second = (
+            GroupPosition({"a": Position("bin.000001", 4, server=server, gtid_set=each)})
+            for each in (one, other)
+        )
+        return same_places(first, second)
+
+    assert same("m-1", gtids, gtids)
+    assert same("m-1", gtids, others)
+    assert same(ANY_SERVER, gtids, gtids)
+    assert not same(ANY_SERVER, gtids, others)
