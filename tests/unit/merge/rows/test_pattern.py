@@ -69,7 +69,7 @@ def test_no_pattern_of_a_reader_takes_long(pattern):
         (r"\u12zz", "needs 4 hexadecimal digits"),
         ("a{1001}", "repetition size"),
         ("\ud800", "surrogate"),
-        ("\udfff", "surrogate"),
+        ("a\udfff", "surrogate"),
         ("a(b", "missing"),
         ("a\\", "trailing"),
         ("[a", r"missing \]"),
