@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from merge.values.header import HEADER, Headers, no_headers
+from merge.values.header import HEADER, Headers, merged, no_headers
 
 #: a greater fan makes fewer copies, but each `take` has to look at more runs
 FAN = 8
@@ -85,7 +85,7 @@ class Pending:
             return no_headers()
         together = np.concatenate(ready)
         self._count -= len(together)
-        return together[np.lexsort((together["shard"], together["key_us"]))].astype(HEADER, copy=False)
+        return merged(together).astype(HEADER, copy=False)
 
 
 def _by_key(runs: list[Headers]) -> Headers:

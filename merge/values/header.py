@@ -80,6 +80,11 @@ class HeaderRun:
         return HeaderRun(self.headers[: int(np.argmax(after))], self.names), True
 
 
+def merged(headers: Headers) -> Headers:
+    """Return headers in merged order: by key, equal keys by shard_index; within a shard as they were."""
+    return headers[np.lexsort((headers["shard"], headers["key_us"]))]
+
+
 def no_headers() -> Headers:
     """Return an empty array of headers."""
     return np.empty(0, dtype=HEADER)

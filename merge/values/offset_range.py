@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from merge.errors import DataError, UsageError
 from merge.values.gtid import NO_GTIDS
-from merge.values.header import Flag, Headers
+from merge.values.header import Flag, Headers, merged
 from merge.values.position import ANY_SERVER, GroupPosition, Position, file_order
 from merge.values.progress import Progress, gtids_after
 
@@ -98,7 +98,7 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
     for shard in np.unique(arranged["shard"]):
         mine = arranged["shard"] == shard
         arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
-    return arranged[np.lexsort((arranged["shard"], arranged["key_us"]))]
+    return merged(arranged)
 
 
 def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> str:
