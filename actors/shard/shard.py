@@ -285,7 +285,7 @@ class Shard:
         return low_watermark_us
 
     def rpc_address(self) -> RpcAddress:
-        """Return where a group can open the line by which it polls and frees."""
+        """Return where a group can open the RPC connection by which it polls and frees."""
         with self._asking:
             if self._rpc_address is None:
                 self._rpc_address = self._opened_rpc_server()

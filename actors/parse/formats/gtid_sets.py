@@ -61,9 +61,9 @@ def decode_gtid_set(data: bytes) -> GtidSet:
             tag, at = data[at + 1 : at + 1 + size].decode(), at + 1 + size
             source += f":{tag}" if tag else ""
         (intervals,) = struct.unpack_from("<Q", data, at)
-        offset_ranges = struct.unpack_from(f"<{2 * intervals}Q", data, at + 8)
+        bounds = struct.unpack_from(f"<{2 * intervals}Q", data, at + 8)
         at += 8 + 16 * intervals
-        runs = tuple(zip(offset_ranges[::2], offset_ranges[1::2], strict=True))
+        runs = tuple(zip(bounds[::2], bounds[1::2], strict=True))
         name, _, tag = source.partition(":")
         gtids = gtids.union(MySqlGtidSet((((name, tag), runs),)) if runs else NO_GTIDS)
     return gtids
