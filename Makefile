@@ -27,8 +27,8 @@ sim: setup ## run a seed's faults around the real shell in simulated time (SEED=
 chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
-soak: setup ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1)
-	$(BIN)/python -m pytest -m soak $(SHARED)
+soak: setup ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
+	$(BIN)/python -m pytest -m soak $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),60) $(ARGS)
 

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+import soak
 from hypothesis import HealthCheck, settings
 from work_units import UnitScheduling, turn_of
 
@@ -24,10 +25,24 @@ settings.register_profile("chance", untimed)
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of `soak`."""
+    soak.add_options(parser)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start with the longest tests where several processes share the tests."""
-    if hasattr(config, "workerinput"):
+    """Start with the longest tests where several processes share the tests; a limited run has its own order."""
+    order = config.getoption("shuffle")
+    if order is not None:
+        items[:] = soak.shuffled(items, order)
+    elif hasattr(config, "workerinput"):
         items.sort(key=lambda item: turn_of(item.nodeid))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what a limited run has no time for, before its fixtures start."""
+    soak.skip_late(item)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,11 +1,15 @@
-"""Division of a long test's cases between `make test` and `make soak`."""
+"""Division of long tests: which cases `make test` runs, and which ones a `make soak` of limited time begins."""
 
 from __future__ import annotations
 
+import time
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+_STARTED_S = time.monotonic()
 
 
 def first_quick(quick: int, cases: Iterable[Any]) -> list[Any]:
@@ -16,3 +20,29 @@ def first_quick(quick: int, cases: Iterable[Any]) -> list[Any]:
 def _soak(case: Any) -> Any:
     values = case if isinstance(case, tuple) else (case,)
     return pytest.param(*values, marks=pytest.mark.soak)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options that limit a run in time."""
+    group = parser.getgroup("soak")
+    group.addoption(
+        "--limit-minutes",
+        type=float,
+        metavar="N",
+        help="begin no test after N minutes; the rest is skipped by name",
+    )
+    group.addoption(
+        "--shuffle", metavar="TEXT", help="order of the files: another text, other files within the limit"
+    )
+
+
+def shuffled(items: list[pytest.Item], text: str) -> list[pytest.Item]:
+    """Return tests with their files in an order that a text determines; within a file nothing moves."""
+    return sorted(items, key=lambda item: zlib.crc32(f"{text}/{item.path.name}".encode()))
+
+
+def skip_late(item: pytest.Item) -> None:
+    """Skip a test whose run is out of time."""
+    limit = item.config.getoption("limit_minutes")
+    if limit is not None and time.monotonic() - _STARTED_S > limit * 60:
+        pytest.skip(f"the run was limited to {limit:g} minutes")
