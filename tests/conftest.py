@@ -31,7 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Start with the longest tests where several processes share the tests; a limited run has its own order."""
+    """Start with the longest tests where processes share the tests; a limited run has its own order."""
     order = config.getoption("shuffle")
     if order is not None:
         items[:] = soak.shuffled(items, order)

@@ -1,4 +1,4 @@
-"""Division of long tests: which cases `make test` runs, and which ones a `make soak` of limited time begins."""
+"""Long tests: which cases `make test` runs, and which ones a `make soak` of limited time begins."""
 
 from __future__ import annotations
 
