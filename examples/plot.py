@@ -73,7 +73,7 @@ class MicroBatch:
                 lag_s[shard] = end.timestamp() - place["commit_us"] / 1e6
         return cls(begin, end, progress["numInputRows"], read, lag_s)
 
-    def behind(self, before: MicroBatch) -> MicroBatch:
+    def after(self, before: MicroBatch) -> MicroBatch:
         """Return it with the end of the one before as its start, if it only waited for the trigger."""
         waited_s = (self.begin - before.end).total_seconds()
         return replace(self, begin=before.end) if waited_s <= max(self.seconds, TRIGGER_S) else self
@@ -107,7 +107,7 @@ def main() -> None:
 
 def draw(batches: list[MicroBatch], picture: Path) -> None:
     """Draw micro-batches, which are in order of time."""
-    batches = [*batches[:1], *(each.behind(before) for before, each in pairwise(batches))]
+    batches = [*batches[:1], *(each.after(before) for before, each in pairwise(batches))]
     shards = sorted({shard for each in batches for shard in each.lag_s})
     worst = sorted(shards, key=lambda shard: -max(each.lag_s.get(shard, 0) for each in batches))
     named = [shard for shard in shards if shard in worst[:NAMED]]

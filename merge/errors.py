@@ -13,7 +13,7 @@
     │   ├── SourceUnavailable       a MySQL or MariaDB server
     │   ├── CoordinatorUnavailable  ZooKeeper
     │   ├── ShardUnavailable        a shard actor
-    │   ├── ServerUnavailable       the gateway, or the group actor behind it
+    │   ├── ServerUnavailable       the gateway, or the group actor that it calls
     │   └── ConsumerActive          another consumer holds this client id
     ├── FencedError         stop, never retry: somebody newer owns this
     └── DataError           the operator

@@ -29,37 +29,37 @@ from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ConfigError
 
-#: CPUs that a shard's bundle reserves: nearly nothing, so that any number of shards fits
+#: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
 PLACE_CPUS = 0.001
-#: how long the places may take to be found, seconds
+#: time within which the placement group must be ready, seconds
 PLACES_TIMEOUT_S = 30
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
     # An actor waits for sockets most of its time. Reserving whole CPUs would leave a small machine unable to
-    # place the last shard, and Ray would wait for room without a word.
+    # place the last shard, and Ray would wait silently for free CPUs.
     "num_cpus": 0,
-    # A crashed actor comes back, always: state is in the source and in the cursor store.
+    # A crashed actor is always restarted: its state is in the source and in the cursor store.
     "max_restarts": -1,
-    # A call that may have run is never repeated behind our back: gets and acks are not idempotent to Ray.
+    # Ray must not repeat a call that may have run: gets and acks are not idempotent.
     "max_task_retries": 0,
 }
 _SHARD: dict[str, Any] = {
     **_COMMON,
-    # An opening that waits for its source must not hold up a look at the state. Rows and polls have doors of
+    # An open that waits for its source must not delay status. Rows and polls have servers of
     # their own.
     "concurrency_groups": {"status": 1, "describe": 1},
 }
 _GROUP: dict[str, Any] = {
     **_COMMON,
-    # Gets of many consumers wait side by side on one loop.
+    # The gets of many consumers wait on one loop.
     "max_concurrency": 1000,
     # The state can be read while the loop is busy.
     "concurrency_groups": {"status": 1},
 }
 _GATEWAY: dict[str, Any] = {
     **_COMMON,
-    # Its work is done on Flight's threads; calls only ask where it listens.
+    # Flight threads do its work; calls only ask where it listens.
     "max_concurrency": 2,
 }
 

@@ -5,8 +5,8 @@ commit, the way through the pipeline and the consumer's fetch. The times are the
 because MariaDB stamps commits in whole seconds. Only transactions of one row count, only those of the gentle
 beginning, and of each its first arrival: with a backlog, the length of the queue would be measured.
 
-Throughput is measured in the rush behind it: rows in a second, each counted once, from when the first writer
-went as fast as it could to the last arrival.
+Throughput is measured in the rush that follows: rows in a second, each counted once, from when the first
+writer went as fast as it could to the last arrival.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def main() -> None:
 def _record(servers: Sequence[DatabaseServer], folder: Path) -> None:
     names = [shard_name(shard) for shard in range(_SHARDS)]
     records = [prepare(server, shard, names[shard]) for shard, server in enumerate(servers)]
-    # The schema and the empty tables stay behind in the first file.
+    # The schema and the empty tables stay in the first file, which is not recorded.
     begins = [_next_file(server) for server in servers]
     writers = [
         Writer(

@@ -40,13 +40,13 @@ from canal_group.demo.replica import read_tables
 from canal_group.demo.report import DemoReport
 from merge.errors import CanalGroupError, ConfigError
 
-#: how long the instance may take until it serves, seconds
+#: time within which the instance must serve, seconds
 _SERVING_S: Final = 90.0
-#: a get waits so long, seconds
+#: time that a get waits, seconds
 _GET_S: Final = 0.5
-#: with everything there, silence for so long says that nothing comes behind it, seconds
+#: once everything has arrived, so long a silence means that nothing follows, seconds
 _QUIET_S: Final = 1.0
-#: with something missing, silence for so long says that it will not come, seconds
+#: while something is missing, so long a silence means that it will not come, seconds
 _TIMEOUT_S: Final = 30.0
 
 

@@ -124,7 +124,7 @@ class Places:
             shard: shard_index.
             rows: (n,) with `_sequence` and `_row`.
             base: place of the first row among all that are put together.
-            deleted_base: the same for deletes, where other images of the rows come behind; None: they lie
+            deleted_base: the same for deletes, whose rows have other images, which come after; None: they lie
                 with the others.
         """
         first_sequence, ranks = self._ranks[shard]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 
-#: what stands behind "(?" and is not to be had
+#: what may follow "(?" in Perl, and is not supported
 _GROUPS = {
     "=": "lookahead",
     "!": "negative lookahead",

@@ -104,7 +104,7 @@ def _mysql_notation(scientific: Any) -> Any:
             whole = pc.utf8_slice_codeunits(pc.utf8_rpad(digits, power + 1, "0"), 0, power + 1)
             fraction = pc.utf8_slice_codeunits(digits, power + 1, None)
             point = pc.if_else(pc.equal(fraction, ""), "", ".")
-            # one beyond its limit my_gcvt stays plain if there are digits behind the point
+            # one digit over its limit, my_gcvt stays plain if digits follow the point
             plain = pc.or_(power <= _PLAIN_EXPONENT_MAX, pc.not_equal(fraction, ""))
             plain = pc.and_(plain, pc.equal(exponent, power))
             result = pc.if_else(plain, pc.binary_join_element_wise(sign, whole, point, fraction, ""), result)

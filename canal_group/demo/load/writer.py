@@ -47,7 +47,7 @@ class Record:
 
 
 def prepare(server: DatabaseServer, shard: int, name: str) -> Record:
-    """Make a shard's schema and its empty tables, and return the record that begins behind them."""
+    """Make a shard's schema and its empty tables, and return the record that begins after them."""
     server.execute(f"CREATE DATABASE {schema_name(shard)} CHARACTER SET utf8mb4")
     server.execute(*(table.create(shard) for table in TABLES), database=schema_name(shard))
     source, number = server.last_gtid()

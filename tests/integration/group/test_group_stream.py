@@ -113,7 +113,7 @@ def test_a_statement_stands_where_it_happened(served: SharedShop):
     assert dict(rows[2]["after"])["extra"] == "7"
 
 
-def test_earliest_begins_before_what_was_there_and_latest_behind_it(shop: Shop):
+def test_earliest_begins_before_what_was_there_and_latest_after_it(shop: Shop):
     for server in shop.servers:
         server.execute("RESET MASTER")
     shop.write_everywhere(3)

@@ -36,7 +36,7 @@ def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
     assert group["shards"][0]["future"] >= 1
 
 
-def test_who_has_read_all_goes_on_behind_a_purge_and_who_has_not_is_told_alone(shop: Shop):
+def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(shop: Shop):
     """1. `app` has acknowledged everything, `old` nothing. 2. The instance is away; every source rotates
     and purges all that was written. 3. `app` has missed nothing, and goes on; `old` hears what is missing.
     4. It may go on where `app` is.

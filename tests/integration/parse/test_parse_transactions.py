@@ -74,7 +74,7 @@ def test_rows_of_xa_transactions_come_with_their_commit(own_mariadb, source_addr
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), "no GTID is missing"
 
 
-def test_a_reader_that_begins_behind_the_prepare_finds_its_rows(own_mariadb, source_address):
+def test_a_reader_that_begins_after_the_prepare_finds_its_rows(own_mariadb, source_address):
     """1. Prepared in the first file. 2. Files and rows follow, and a reader that has read all that ends.
 
     3. The server is killed and recovers what is prepared. 4. A new reader begins where the other ended.

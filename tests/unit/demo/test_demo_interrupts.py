@@ -24,7 +24,7 @@ def test_ignored_signals_pass():
 
 
 @pytest.mark.parametrize("failing", [False, True])
-def test_a_deferred_signal_is_raised_behind_the_work_also_where_that_fails(failing):
+def test_a_deferred_signal_is_raised_after_the_work_also_where_that_fails(failing):
     steps = []
 
     def work(interrupts):

@@ -333,7 +333,7 @@ def test_the_one_that_is_ahead_gets_no_key_below_its_cursor():
     assert one.ack.shards["s1"].key_us == 100
 
 
-def test_what_is_behind_a_cursor_does_not_come_back_with_a_rollback():
+def test_what_is_before_a_cursor_does_not_come_back_with_a_rollback():
     world = World.of(Source(Tx(10), Tx(20), Tx(30)))
     world.subscribe("one")
     world.subscribe("two")
@@ -347,7 +347,7 @@ def test_what_is_behind_a_cursor_does_not_come_back_with_a_rollback():
         assert world.rollback(None, "one") == 1
 
 
-def test_what_is_behind_a_cursor_does_not_come_back_from_between_what_is_not():
+def test_what_is_before_a_cursor_does_not_come_back_from_between_what_is_not():
     """Ahead on one shard, behind on the other.
 
     1. Shard 0 promises too much; shard 1's 50 goes out and `one` acknowledges it.
@@ -484,7 +484,7 @@ def _rewound_while_written():
     return world, acking, world.request_get()
 
 
-def test_a_takeover_while_the_cursor_is_written_goes_on_behind_it_also_inside_a_huge_transaction():
+def test_a_takeover_while_the_cursor_is_written_goes_on_after_it_also_inside_a_huge_transaction():
     world = World.of(Source(Tx(10, (2, 2, 2)), Tx(20)), lease_us=SECOND)
     world.subscribe(holder="x")
     world.report_all()

@@ -29,7 +29,7 @@ def kept(*given, **changes):
     return within(*given, **changes)["id"].to_pylist()
 
 
-def test_rows_behind_a_shards_place_and_of_shards_without_one_are_left_out():
+def test_rows_after_a_shards_place_and_of_shards_without_one_are_left_out():
     limit = group(a=at("bin.000009", 100), b=at("bin.000001", 4))
     found = rows(
         ("a", "bin.000009", 90, ""),
@@ -54,7 +54,7 @@ def test_rows_behind_a_shards_place_and_of_shards_without_one_are_left_out():
         ("11111111-1111-1111-1111-111111111111:tag:1-7", "11111111-1111-1111-1111-111111111111:tag:"),
     ],
 )
-def test_behind_a_failover_it_is_the_gtids_that_tell(gtids, source):
+def test_after_a_failover_it_is_the_gtids_that_tell(gtids, source):
     limit = group(a=at("bin.000002", 100, gtids))
     found = rows(
         ("a", "bin.000001", 4, f"{source}8"), ("a", "bin.000009", 4, f"{source}7"), ("a", "bin.000001", 4, "")

@@ -174,7 +174,7 @@ def test_a_reader_from_whose_position_rows_came_goes_on_there_after_it_went():
     assert world.subscribe("app").shards["s0"].offset < cursor.shards["s0"].offset
 
 
-def test_a_range_behind_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
+def test_a_range_after_what_was_lost_is_given_though_its_reader_has_not_acknowledged():
     """A query keeps its place itself: what it asks for next follows what it had."""
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 5)]))
     begin = world.subscribe()

@@ -80,7 +80,7 @@ def test_what_stands_between_in_the_log_stays_for_the_next_range():
     assert world.group.describe(0)["headers_kept"] == 0
 
 
-def test_a_reader_may_go_back_behind_its_cursor_and_executors_may_not():
+def test_a_reader_may_go_back_before_its_cursor_and_executors_may_not():
     world, begin = reading(Source(Tx(10), Tx(20)))
     world.report_all()
     first = world.offset_range(OffsetRange(begin, rows_max=1))
@@ -182,7 +182,7 @@ def test_nothing_is_delivered_until_the_sources_are_read_back_for_a_reader():
     assert call in world.answers
 
 
-def test_a_range_that_was_taken_back_leaves_what_was_behind_it_as_it_was():
+def test_a_range_that_was_taken_back_leaves_what_was_consumed_before_it_as_it_was():
     """1. Shard 1's equal key came out first: a range of shard 0's leaves it there. 2. That range is taken
     back and read again: what it skipped, and what it had, are told apart as before.
     """

@@ -35,7 +35,7 @@ def two_readers():
     return world, begin, world.get("app", 1)
 
 
-def test_a_range_from_behind_the_rings_is_refused_where_another_would_be_rolled_back():
+def test_a_range_from_before_the_rings_is_refused_where_another_would_be_rolled_back():
     """The attack: one reader takes back what another one was given, as often as it likes."""
     world, begin, held = two_readers()
     with pytest.raises(

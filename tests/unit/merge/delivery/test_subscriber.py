@@ -122,7 +122,7 @@ def test_a_full_ring_of_transactions_without_rows_goes_on():
     assert seen == 21
 
 
-def test_a_ring_full_of_what_is_behind_the_cursor_is_freed_without_an_acknowledgement():
+def test_a_ring_full_of_acknowledged_rows_is_freed_without_an_acknowledgement():
     """1. Eight transactions are being acknowledged.
     2. The ring, of four, is lost.
     3. The cursor is written.

@@ -529,7 +529,7 @@ def test_a_takeover_is_written_when_an_acknowledgement_before_it_is_refused():
     assert len(world.get().headers) == 1
 
 
-def test_the_keys_of_a_newcomer_go_on_behind_its_beginning():
+def test_the_keys_of_a_newcomer_go_on_after_its_beginning():
     world = World.of(Source(Tx(50)))
     world.subscribe()
     source = Source(Tx(60), server=1)

@@ -133,7 +133,7 @@ def test_an_acknowledgement_that_meets_the_write_of_a_join_is_answered_after_it(
     assert world.result(call).shards.keys() == {"s0", "s1"}
 
 
-def test_a_join_during_the_write_of_an_acknowledgement_is_written_behind_it():
+def test_a_join_during_the_write_of_an_acknowledgement_is_written_after_it():
     world = running(Source(Tx(10)))
     world.report(0)
     call = world.request_ack(world.get().batch_id)
@@ -162,7 +162,7 @@ def test_a_join_that_could_not_be_written_is_written_later():
     assert "s1" in world.stored["c"].cursor.shards
 
 
-def test_an_acknowledgement_behind_a_join_that_could_not_be_written_takes_it_along():
+def test_an_acknowledgement_after_a_join_that_could_not_be_written_takes_it_along():
     """1. A shard joins; the write of it is lost, or its answer. 2. An acknowledgement follows, whose answer
     is lost as well: the join is not written yet, as far as is known. 3. It is repeated, with the join in it.
     """

@@ -32,7 +32,7 @@ def test_a_clock_that_steps_back_raises_the_key_and_is_not_late():
     assert timeline.late == 0
 
 
-def test_a_commit_behind_the_low_watermark_is_raised_flagged_and_counted():
+def test_a_commit_below_the_low_watermark_is_raised_flagged_and_counted():
     timeline = Timeline([0, 0])
     timeline.low_watermark(0, 10)
     timeline.append(0, run_of(Tx(9), Tx(10)))
@@ -207,7 +207,7 @@ def test_late_and_open_is_what_the_last_transaction_of_a_run_is():
 
 
 @pytest.mark.parametrize("cuts", [(1, 3, 4), (1, 2, 3, 4), (1, 4), (1, 2, 4)])
-def test_behind_the_end_of_an_open_transaction_the_watermark_counts_again(cuts):
+def test_after_the_end_of_an_open_transaction_the_watermark_counts_again(cuts):
     """However its fragments and what follows them come in, before anything is asked for."""
     timeline, source = Timeline([0, 0]), Source(Tx(5, (1, 1, 1)), Tx(50))
     timeline.low_watermark(1, 5)

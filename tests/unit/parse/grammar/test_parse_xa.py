@@ -44,7 +44,7 @@ def test_rows_come_with_the_commit_and_not_with_the_prepare_or_a_rollback():
     assert [int(h["end_offset"]) for h in reading.headers] == [*BEGINS[1:], 1995]
 
 
-def test_a_stream_that_begins_behind_the_prepare_asks_for_it():
+def test_a_stream_that_begins_after_the_prepare_asks_for_it():
     """1. Behind PREPARE the commit's rows are missing: an error with the xid. 2. A lead-in has them."""
     events = events_of("xa")
     behind = [e for e in events[1:] if int.from_bytes(e[13:17], "little") > 837]
@@ -72,7 +72,7 @@ def test_a_lead_in_may_begin_in_an_earlier_file():
     assert [row["after"]["id"] for row in reading.rows] == [20, 21]
 
 
-def test_a_start_behind_a_rollback_needs_nothing():
+def test_a_start_after_a_rollback_needs_nothing():
     events = events_of("xa")
     last = [e for e in events[1:] if int.from_bytes(e[13:17], "little") > 1825]
     reading = Reading(start=Position(FILE, 1825)).feed([events[0], *last]).close()

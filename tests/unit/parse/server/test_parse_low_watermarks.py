@@ -244,7 +244,7 @@ def test_no_low_watermark_inside_a_transaction_and_rows_go_first(source):
     assert low_watermark == CaughtUp(frontier(1))
 
 
-def test_by_gtid_a_heartbeat_behind_what_was_passed_over_proves_nothing(source):
+def test_by_gtid_a_heartbeat_after_what_was_passed_over_proves_nothing(source):
     """1. The source passes over 400 bytes, then more, and says so. 2. It says the same place again: at rest.
 
     What came next after such a heartbeat could have been committed long before the socket was empty.
