@@ -15,7 +15,7 @@ import json
 import struct
 from collections.abc import Callable
 
-from actors.parse.columns.column_types import ColumnType
+from actors.parse.columns.types.column import ColumnType
 from merge.errors import CorruptEvent
 
 #: MySQL breaks base64 after 76 characters

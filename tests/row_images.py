@@ -9,10 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import struct
 
-from actors.parse.columns.column_types import Column
 from actors.parse.columns.columns import Losses, TableSchema
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.columns.table_map import TableMap
+from actors.parse.columns.types.column import Column
 from actors.parse.formats.event_types import UPDATES, WRITES, EventType
 from merge.values.chunk import TableName
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from json_model import json_text
 from property.test_rows import JSON, expected, tables
 
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.rows import RowsBuilder
+from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.formats.event_types import UPDATES, WRITES, EventType
 from merge.errors import CorruptEvent
 from merge.rows.absent import absent_in, absent_names

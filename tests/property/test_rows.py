@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_model import json_text
 
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.rows import RowsBuilder
+from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.formats.event_types import ROWS, UPDATES, WRITES, EventType
 from actors.parse.native import images
 from merge.errors import CorruptEvent

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from actors.parse.columns.column_types import ColumnType
 from actors.parse.columns.columns import Losses, TableSchema, array_of
+from actors.parse.columns.types import moments
 from actors.parse.formats.event_types import ROWS, ROWS_V1, UPDATES, WRITES, EventType
 from actors.parse.native.images import Block, RowBuffers
 from actors.parse.native.shapes import SideBuffers
@@ -38,7 +38,6 @@ _CORRUPT = {
     "bad_packed": "hold a compressed value that cannot be unpacked",
 }
 _OLD_POST_HEADER_SIZE = 6
-_OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
 _OLD_TEMPORAL_HINT = (
     "MariaDB may store fractions of its times in the old format (mysql56_temporal_format=OFF, or a table "
     "made before 10.1) and does not log their digits. With it ON, ALTER TABLE ... FORCE; rewrites the table. "
@@ -119,7 +118,7 @@ class RowsBuilder(RowBuffers):
             return CorruptEvent(
                 f"{rows} do not have the {len(table.columns)} columns that their table map has."
             )
-        vague = any(column.type in _OLD_TEMPORAL and not column.decimals for column in table.columns)
+        vague = any(column.type in moments.OLD and not column.decimals for column in table.columns)
         hint = _VECTOR_HINT if fault == "bad_vector" else _OLD_TEMPORAL_HINT if vague else ""
         return CorruptEvent(f"{rows} {_CORRUPT[fault]} (byte {offset} after the event's header).", hint=hint)
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.parse.columns.column_types import Column, read_columns
 from actors.parse.columns.table_metadata import described, read_metadata
+from actors.parse.columns.types.column import Column
+from actors.parse.columns.types.reader import read_columns
 from actors.parse.formats.byte_cursor import ByteCursor
 from merge.errors import CorruptEvent, UnsupportedEvent
 

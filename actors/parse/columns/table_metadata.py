@@ -9,44 +9,19 @@ Layout: `Table_map_event::Optional_metadata_fields` in MySQL's rows_event.h.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from actors.parse.columns.charsets import BINARY_COLLATION, charset_of, text_decoder
-from actors.parse.columns.column_types import Column, ColumnType
+from actors.parse.columns.types.column import Column, ColumnType, Extra
+from actors.parse.columns.types.documents import GEOMETRY_NAMES
+from actors.parse.columns.types.table import having
 from actors.parse.formats.byte_cursor import ByteCursor
 
-_NUMERIC = {
-    ColumnType.TINY,
-    ColumnType.SHORT,
-    ColumnType.INT24,
-    ColumnType.LONG,
-    ColumnType.LONGLONG,
-    ColumnType.NEWDECIMAL,
-    ColumnType.FLOAT,
-    ColumnType.DOUBLE,
-    ColumnType.YEAR,
-}
-_CHARACTER = {
-    ColumnType.STRING,
-    ColumnType.VAR_STRING,
-    ColumnType.VARCHAR,
-    ColumnType.BLOB,
-    ColumnType.VARCHAR_COMPRESSED,
-    ColumnType.BLOB_COMPRESSED,
-}
-#: names of the geometry types, by their number in the metadata
-GEOMETRY_NAMES = (
-    "geometry",
-    "point",
-    "linestring",
-    "polygon",
-    "multipoint",
-    "multilinestring",
-    "multipolygon",
-    "geometrycollection",
-)
+_SIGNED = having(Extra.SIGN)
+_CHARACTER = having(Extra.CHARSET)
+_LISTED = having(Extra.VALUES)
 
 
 class _Field(IntEnum):
@@ -163,20 +138,22 @@ def described(columns: list[Column], metadata: TableMetadata, *, mariadb: bool) 
     character = _CHARACTER | {ColumnType.GEOMETRY if mariadb else ColumnType.VECTOR}
     columns = _with_unsigned(columns, metadata.signs)
     columns = _with_collations(columns, character, metadata.collations)
-    columns = _with_collations(columns, {ColumnType.ENUM, ColumnType.SET}, metadata.enum_collations)
+    columns = _with_collations(columns, _LISTED, metadata.enum_collations)
     return _with_values(columns, metadata)
 
 
 def _with_unsigned(columns: list[Column], signs: bytes) -> list[Column]:
     whole = list(columns)
-    numeric = [index for index, column in enumerate(columns) if column.type in _NUMERIC]
+    numeric = [index for index, column in enumerate(columns) if column.type in _SIGNED]
     for bit, index in enumerate(numeric):
         if bit // 8 < len(signs) and signs[bit // 8] & (0x80 >> bit % 8):
             whole[index] = replace(columns[index], unsigned=True)
     return whole
 
 
-def _with_collations(columns: list[Column], kinds: set[ColumnType], collations: _Collations) -> list[Column]:
+def _with_collations(
+    columns: list[Column], kinds: Collection[ColumnType], collations: _Collations
+) -> list[Column]:
     whole = list(columns)
     having = [index for index, column in enumerate(columns) if column.type in kinds]
     for place, index in enumerate(having):

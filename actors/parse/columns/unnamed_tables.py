@@ -25,15 +25,13 @@ from dataclasses import replace
 
 from actors.parse.columns.addresses import ADDRESS_SIZES
 from actors.parse.columns.charsets import BINARY_COLLATION
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.table_lookup import ColumnFacts, TableLookup
 from actors.parse.columns.table_map import TableMap
+from actors.parse.columns.types import moments
+from actors.parse.columns.types.column import Column, ColumnType
+from actors.parse.columns.types.strings import SHORT_MAX
 
-_OLD_TEMPORAL = {ColumnType.TIME, ColumnType.DATETIME, ColumnType.TIMESTAMP}
-_TEMPORAL_NAMES = {"time", "datetime", "timestamp"}
 _FLOAT_SIZE = 4
-#: longest VARBINARY, in bytes, whose stored length has one byte
-_SHORT_MAX = 255
 _WHOLE_BY_SIZE = {
     1: ColumnType.TINY,
     2: ColumnType.SHORT,
@@ -91,7 +89,7 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
 
 
 def _is_vague(column: Column) -> bool:
-    return column.type in _OLD_TEMPORAL or _may_be_address(column) or _may_be_vector(column)
+    return column.type in moments.OLD or _may_be_address(column) or _may_be_vector(column)
 
 
 def _may_be_address(column: Column) -> bool:
@@ -106,12 +104,12 @@ def _may_be_vector(column: Column) -> bool:
 
 def _sharpened(column: Column, fact: ColumnFacts) -> Column:
     """Return a column of MariaDB with what its table map cannot say."""
-    if column.type in _OLD_TEMPORAL:
-        return replace(column, decimals=fact.decimals) if fact.type in _TEMPORAL_NAMES else column
+    if column.type in moments.OLD:
+        return replace(column, decimals=fact.decimals) if fact.type in moments.OLD.values() else column
     if _may_be_address(column) and ADDRESS_SIZES.get(fact.type) == column.size:
         return replace(column, address=fact.type)
     if _may_be_vector(column) and fact.type == "vector" and fact.size == column.size:
-        return replace(column, type=ColumnType.VECTOR, size=1 if column.size <= _SHORT_MAX else 2)
+        return replace(column, type=ColumnType.VECTOR, size=1 if column.size <= SHORT_MAX else 2)
     return column
 
 

@@ -13,9 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.columns.table_metadata import GEOMETRY_NAMES
+from actors.parse.columns.addresses import ADDRESS_SIZES
+from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.columns.types.column import Column
+from actors.parse.columns.types.table import BY_NAME, TYPES
 from actors.parse.server.source import SourceAddress, connect, query
-from merge.errors import SourceUnavailable
+from merge.errors import SourceUnavailable, UnsupportedEvent
 from merge.values.chunk import TableName
 
 _TABLES = (
@@ -24,31 +27,13 @@ _TABLES = (
 )
 _COLUMNS = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, COLUMN_NAME AS name, DATA_TYPE AS kind,"
-    " COLUMN_TYPE AS full_type, NUMERIC_PRECISION AS digits, NUMERIC_SCALE AS scale FROM"
+    " COLUMN_TYPE AS full_type, NUMERIC_PRECISION AS digits, NUMERIC_SCALE AS scale,"
+    " CHARACTER_SET_NAME AS charset FROM"
     " information_schema.COLUMNS WHERE TABLE_SCHEMA = {schema} AND TABLE_NAME = {table}"
     " ORDER BY ORDINAL_POSITION"
 )
-_DECIMAL128_DIGITS = 38
-_SIGNED = {
-    "tinyint": (pa.int8(), pa.uint8()),
-    "smallint": (pa.int16(), pa.uint16()),
-    "mediumint": (pa.int32(), pa.uint32()),
-    "int": (pa.int32(), pa.uint32()),
-    "bigint": (pa.int64(), pa.uint64()),
-}
-_PLAIN = {
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "time": pa.duration("us"),
-    "datetime": pa.timestamp("us"),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "year": pa.int16(),
-    "bit": pa.uint64(),
-    "vector": pa.list_(pa.float32()),
-}
-_BINARY = {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"}
-_SPATIAL = {*GEOMETRY_NAMES, "geomcollection"}
+#: any charset that becomes text
+_TEXT_COLLATION = 45
 
 
 def described(
@@ -67,6 +52,7 @@ def described(
     Raises:
         SourceUnavailable: the source does not answer.
         SourceUnfit: it refuses the connection or a query.
+        UnsupportedEvent: a column's type is not known.
         pa.ArrowException: the tables' columns cannot be unified.
     """
     with closing(connect(address)) as connection:
@@ -89,14 +75,25 @@ def arrow_type(row: Mapping[str, Any]) -> Any:
     """Return the Arrow type of a column's values, as `columns.field_of` does; an ENUM becomes plain text.
 
     Args:
-        row: a row of `information_schema.COLUMNS`, with `kind full_type digits scale`.
+        row: a row of `information_schema.COLUMNS`, with `sch tab name kind full_type digits scale charset`.
+
+    Raises:
+        UnsupportedEvent: the type is not known.
     """
-    kind = str(row["kind"]).lower()
-    if kind in _SIGNED:
-        return _SIGNED[kind]["unsigned" in str(row["full_type"])]
-    if kind == "decimal":
-        digits, scale = int(row["digits"]), int(row["scale"])
-        return (pa.decimal256 if digits > _DECIMAL128_DIGITS else pa.decimal128)(digits, scale)
-    if kind in _BINARY or kind in _SPATIAL:
-        return pa.binary()
-    return _PLAIN.get(kind, pa.utf8())
+    name = str(row["kind"]).lower()
+    kind = BY_NAME.get(name)
+    if kind is None:
+        raise UnsupportedEvent(
+            f"Column {row['name']} of {row['sch']}.{row['tab']} is of type {name}, which is not known.",
+            hint="The server may be newer than this version: leave the table out.",
+        )
+    column = Column(
+        kind,
+        precision=int(row["digits"] or 0),
+        decimals=int(row["scale"] or 0),
+        unsigned="unsigned" in str(row["full_type"]),
+        collation=_TEXT_COLLATION if row["charset"] else BINARY_COLLATION,
+        address=name if name in ADDRESS_SIZES else "",
+    )
+    arrow = TYPES[kind].arrow(column)
+    return arrow.value_type if pa.types.is_dictionary(arrow) else arrow

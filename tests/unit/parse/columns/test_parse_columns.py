@@ -13,9 +13,9 @@ from json_model import decimal_text, double_text, json_text
 from row_images import integer, sized
 
 from actors.parse.columns.charsets import charset_of
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.columns import field_of, plan_of
 from actors.parse.columns.table_map import parse_table_map
+from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.native import images
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import MYSQL_TYPE

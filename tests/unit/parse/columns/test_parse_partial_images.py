@@ -22,8 +22,8 @@ from row_images import (
     sized,
 )
 
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.rows import RowsBuilder
+from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.files.binlog_files import BinlogFiles
 from actors.parse.formats.event_types import EventType
 from merge.errors import CorruptEvent, UnsupportedEvent

@@ -13,9 +13,9 @@ from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
 
-from actors.parse.columns.column_types import Column, ColumnType
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.columns.table_map import table_id
+from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.formats.event_types import UPDATES, WRITES, EventType
 from actors.parse.native import images
 from merge.errors import CorruptEvent, UnsupportedEvent

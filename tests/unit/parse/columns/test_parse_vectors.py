@@ -8,8 +8,8 @@ import pytest
 from binlog_bytes import File
 from unit.parse.files.test_parse_old_files import Known
 
-from actors.parse.columns.column_types import ColumnType
 from actors.parse.columns.table_lookup import ColumnFacts
+from actors.parse.columns.types.column import ColumnType
 from actors.parse.files.binlog_files import BinlogFiles
 from merge.errors import CorruptEvent
 from merge.rows.text import text

@@ -10,7 +10,7 @@ from binlog_bytes import SIZES_5_1, File, events_of
 from unit.parse.files.test_parse_fixtures import J, changes_of, id_only, inserts
 from unit.parse.grammar.test_parse_binlog import BIG, FIXTURES, with_checksum
 
-from actors.parse.columns.column_types import ColumnType
+from actors.parse.columns.types.column import ColumnType
 from actors.parse.files.binlog_files import BinlogFiles, files_in
 from actors.parse.formats.event_types import EventType
 from actors.parse.grammar.chunk_builder import Limits

@@ -10,8 +10,8 @@ import pytest
 from binlog_bytes import SIZES_5_1, File
 from unit.parse.files.test_parse_fixtures import changes_of
 
-from actors.parse.columns.column_types import ColumnType
 from actors.parse.columns.table_lookup import ColumnFacts, NoLookup
+from actors.parse.columns.types.column import ColumnType
 from actors.parse.files.binlog_files import BinlogFiles
 from actors.parse.formats.event_types import EventType
 from merge.errors import CorruptEvent, UnsupportedEvent

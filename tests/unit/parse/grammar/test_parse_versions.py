@@ -13,7 +13,7 @@ from binlog_bytes import SIZES_5_1, File, events_of
 from unit.parse.files.test_parse_fixtures import changes_of, inserts
 from unit.parse.files.test_parse_old_files import COLUMNS, ROW, VALUES
 
-from actors.parse.columns.column_types import ColumnType
+from actors.parse.columns.types.column import ColumnType
 from actors.parse.files.binlog_files import BinlogFiles
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.format_description import parse_format_description
