@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|stop|start|check|consume|rewind|status|shard|binlog|demo`."""
+"""The command line: `canal-group serve|stop|start|check|position|consume|rewind|status|shard|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from canal_group.command.login_options import (
     secret,
     zookeeper_login,
 )
+from canal_group.command.position_command import position
 from canal_group.command.rewind_command import rewind
 from canal_group.command.serve_command import serve
 from canal_group.command.switch_command import start, stop
@@ -66,6 +67,7 @@ def main() -> None:
 app.command()(serve)
 app.command()(stop)
 app.command()(start)
+app.command()(position)
 app.command()(rewind)
 
 
