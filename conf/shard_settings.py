@@ -32,7 +32,8 @@ def _start(text: str) -> str:
     try:
         parse_shard_start(text, time.time_ns() // 1000)
     except ConfigError as error:
-        raise unfit(f"be {SHARD_STARTS}", found=error.message.rstrip(".")) from None
+        why = f"({error.message.removesuffix('.')})"
+        raise unfit(f"be {SHARD_STARTS}", found=f"is {text!r} {why}") from None
     return text
 
 

@@ -140,5 +140,5 @@ def _of_both(text: str, now_us: int) -> _Word | At | None:
 
 def _refused(text: str, now_us: int, expected: str) -> ConfigError:
     if time_of(f"{text}Z", now_us) is not None:
-        return ConfigError(f"{text!r} is a time without a zone.", hint=f"Expected {expected}.")
+        return ConfigError(f"The start {text} is a time without a zone.", hint=f"Expected {expected}.")
     return ConfigError(f"{text!r} is not a start.", hint=f"Expected {expected}.")
