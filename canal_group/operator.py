@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from canal_group.client.lease import SEARCH_S
 from canal_group.gateway.gateway_client import GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
@@ -87,6 +88,24 @@ class Operator:
         """
         return self._gateway_client.ask_for("shard_remove", _dropped if now else fields, shard=shard, now=now)
 
+    def rewind(self, client_id: str, to: str) -> dict[str, Any]:
+        """Move the cursor of a client id, backwards or forwards; return the cursor `from` and `to`, as JSON.
+
+        Backwards, what it had acknowledged since is delivered again, and the sources are read again for it:
+        other consumers get RolledBack. Forwards, what lies in between is not delivered to it.
+
+        Args:
+            client_id: the client id. No consumer may be active under it.
+            to: a start, see `canal_group.connect`.
+
+        Raises:
+            ConsumerActive: it has a consumer; nothing was changed.
+            UsageError: there is no such client id.
+            ConfigError: `to` is not a start.
+            PositionPurged: a source no longer has changes from there.
+        """
+        return self._gateway_client.ask_for("rewind", _moved, wait_s=SEARCH_S, client_id=client_id, to=to)
+
     def joined(self, shard: str, timeout_s: float) -> bool:
         """Wait until a shard is a member that every cursor has; return whether that happened in time."""
         return self._became(shard, "member", timeout_s)
@@ -122,6 +141,11 @@ class Operator:
 def _state(value: Any) -> dict[str, Any]:
     """Return a shard's state."""
     return {**fields(value), "skipped": bool(value["skipped"])}
+
+
+def _moved(value: Any) -> dict[str, Any]:
+    """Return between which cursors a client id was moved."""
+    return {**fields(value), "to": str(value["to"])}
 
 
 def _dropped(value: Any) -> dict[str, Any]:

@@ -84,5 +84,5 @@ class InstanceSettings(Settings):
     def start_of(self, shard: ShardSettings) -> Start:
         """Return where to begin on the shard when no cursor exists; files are read from their beginning."""
         if shard.files is not None:
-            return "earliest"
+            return shard.start or "earliest"
         return self.start if shard.start is None else shard.start

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 import zlib
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationInfo,
+    model_validator,
+)
 
 from conf.secret import Owner, read_secret
 from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
+from merge.errors import ConfigError
+from merge.values.start import SHARD_STARTS, is_in_files, parse_shard_start
 
-#: where to begin when no cursor exists: at the oldest binlog of the source, or at its end
-Start: TypeAlias = Literal["earliest", "latest"]
+
+def _text_of(value: object) -> object:
+    """Return the text of a time, which YAML reads as a time unless it is quoted."""
+    return value.isoformat() if isinstance(value, dt.datetime) else value
+
+
+def _start(text: str) -> str:
+    try:
+        parse_shard_start(text, time.time_ns() // 1000)
+    except ConfigError as error:
+        why = f"({error.message.removesuffix('.')})"
+        raise unfit(f"be {SHARD_STARTS}", found=f"is {text!r} {why}") from None
+    return text
+
+
+#: where to begin when no cursor exists, see `merge.values.start`
+Start: TypeAlias = Annotated[str, BeforeValidator(_text_of), AfterValidator(_start)]
 #: how a stream resumes: `file` by file and offset, on the same server only; `gtid` by the transactions it has
 #: read; `auto` by file and offset on the same server, by GTID on another
 StartBy: TypeAlias = Literal["auto", "gtid", "file"]
@@ -126,8 +153,10 @@ class ShardSettings(Settings):
             stray = next((key for key in _OF_SERVERS if key in given), None)
             if stray is not None:
                 raise unfit("be given only without `files`", key=stray, found="both are given")
-            if self.start == "latest":
-                raise unfit("be 'earliest' with `files`", key="start", found="is 'latest'")
+            if self.start is not None and not is_in_files(self.start):
+                raise unfit(
+                    "be 'earliest' or a file and offset with `files`", key="start", found=f"is {self.start!r}"
+                )
             return self
         stray = next((key for key in _OF_FILES if key in given), None)
         if stray is not None:

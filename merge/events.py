@@ -102,7 +102,10 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequested:
-    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped or purged."""
+    """`holder` wants to consume as `client_id`; `resume` says where, if it was dropped or purged.
+
+    A client id without a cursor begins at `start`; with `move` its cursor is moved there in any case.
+    """
 
     call: int
     client_id: str
@@ -112,6 +115,9 @@ class SubscribeRequested:
     resume: Resume | None = None
     #: whether other clients with a consumer may be rolled back for it
     may_disturb: bool = True
+    #: None: where the merged log begins
+    start: GroupPosition | None = None
+    move: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -388,17 +388,27 @@ class World:
         resume: ev.Resume | None = None,
         *,
         may_disturb: bool = True,
+        start: GroupPosition | None = None,
+        move: bool = False,
     ) -> int:
         """Ask for a subscription; return the call."""
         call = self.call()
-        self.tell(ev.SubscribeRequested(call, client, holder, "", self.now_us, resume, may_disturb))
+        self.tell(
+            ev.SubscribeRequested(call, client, holder, "", self.now_us, resume, may_disturb, start, move)
+        )
         return call
 
     def subscribe(
-        self, client: str = "c", holder: str = "h", resume: ev.Resume | None = None
+        self,
+        client: str = "c",
+        holder: str = "h",
+        resume: ev.Resume | None = None,
+        *,
+        start: GroupPosition | None = None,
+        move: bool = False,
     ) -> GroupPosition:
         """Subscribe, with lease and write, and return the cursor."""
-        call = self.request_subscribe(client, holder, resume)
+        call = self.request_subscribe(client, holder, resume, start=start, move=move)
         if self.leasing:
             self.lease()
         if self.opening:

@@ -12,17 +12,14 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-import ray
-
 from actors.admission.access import Grant
 from actors.admission.request_values import holder, session, wait_s, whole, whole_or_none
 from actors.gateway.batch_reader import BatchReader
 from actors.gateway.group_handle import CALL_TIMEOUT_S, GroupHandle
 from actors.gateway.shard_actors import ShardActors
-from actors.transport.ray_errors import translated
+from actors.gateway.shard_questions import ShardQuestions
 from merge.delivery.ledger import Batch
-from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
+from merge.errors import ServerUnavailable, UsageError
 from merge.events import Resume
 from merge.rows.table_filter import TableFilter
 from merge.values.offset_range import OffsetRange, order_of
@@ -67,6 +64,7 @@ class Requests:
         self._lease_s = lease_s
         self._group = group
         self._shards = shards
+        self._questions = ShardQuestions(destination, group, shards)
         self._rows = rows
         #: (client_id, epoch) -> the subscription's filter
         self._filters: dict[tuple[str, int], str] = {}
@@ -88,6 +86,7 @@ class Requests:
             "outstanding": self._outstanding,
             "lease_state": lambda body: group.call("lease_state", body["client_id"]),
             "status": lambda _: self.status(),
+            "rewind": self._rewind,
             "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
@@ -150,6 +149,7 @@ class Requests:
                 session(body),
                 resume,
                 may_disturb=may_disturb,
+                start=self._start_of(body),
             )
         except ServerUnavailable as error:
             raise self._explained(error) from error
@@ -214,54 +214,46 @@ class Requests:
 
     def _describe(self, body: dict[str, Any]) -> str:
         """Return a table's columns over all shards, as the base64 text of an Arrow schema."""
-        name = str(body["table"])
-        schema, _, table = name.partition(".")
-        answers = self._ask_shards("describe", schema, table)
-        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
-        if not found:
-            raise UsageError(
-                f"No shard of {self._destination} has a table {name}.",
-                hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
-                " from it, it is known from its first row on; until then pass its columns: .schema(...).",
-            )
-        try:
-            together = pa.unify_schemas(found, promote_options="permissive")
-        except pa.ArrowException as error:
-            raise SchemaMismatch(
-                f"The columns of {name} in the shards cannot be merged: {error}.",
-                hint="Give the table the same definition in all shards, or read the envelope format.",
-                table=name,
-            ) from error
-        return b64encode(together.serialize().to_pybytes()).decode()
+        return b64encode(self._questions.columns(str(body["table"])).serialize().to_pybytes()).decode()
 
     def _locate(self, body: dict[str, Any]) -> str:
-        """Return where the sources' binlogs begin or end now, as the JSON of a group position."""
-        where = body["where"]
-        if where not in ("earliest", "latest"):
-            raise UsageError(f"where is {where!r}.", hint="Expected 'earliest' or 'latest'.")
-        return GroupPosition(self._ask_shards("locate", where)).to_json()
+        """Return where the sources' binlogs begin or end now, or were at a time: a group position's JSON."""
+        return self._questions.position(str(body["where"])).to_json()
 
-    def _ask_shards(self, method: str, *arguments: Any) -> dict[str, Any]:
-        """Return what every shard answers, by name; those that left are not asked."""
-        group = self._group.status()
-        if not group.get("active"):
-            raise ServerUnavailable(
-                f"The group of {self._destination} does not report its shards: "
-                f"{group.get('error', 'another server is active')}",
-                retry_after_s=0.5,
+    def _rewind(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Move the cursor of a client id that has no consumer.
+
+        The operator takes the client id for that: so a consumer that is still active refuses it, and one that
+        was cut off is fenced.
+        """
+        client_id = body["client_id"]
+        client = self._client(client_id)
+        if client is None:
+            raise UsageError(
+                f"{self._destination} has no client {client_id}.", hint="canal-group status lists them."
             )
-        shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
-        asked = [
-            getattr(self._shards.actor(shard), method)
-            .options(concurrency_group="describe")
-            .remote(*arguments)
-            for shard in shards
-        ]
-        found: dict[str, Any] = {}
-        for shard, reference in zip(shards, asked, strict=True):
-            with translated(f"Shard {shard}"):
-                found[shard] = ray.get(reference, timeout=CALL_TIMEOUT_S)
-        return found
+        start = self._questions.position(str(body["to"]))
+        before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
+        epoch, after = self._group.call(
+            "subscribe", client_id, "an operator's rewind", str(client["filter"]), start=start, move=True
+        )
+        self._group.call("release", client_id, epoch)
+        return {"from": None if before is None else before.to_json(), "to": after.to_json()}
+
+    def _client(self, client_id: str) -> dict[str, Any] | None:
+        """Return the state of a client id; None if there is no such subscription."""
+        clients = self._group.status().get("clients", [])
+        return next((dict(each) for each in clients if each["client_id"] == client_id), None)
+
+    def _start_of(self, body: dict[str, Any]) -> GroupPosition | None:
+        """Return the chosen start of a subscription; None if there is none, or its client id has a cursor."""
+        start = body.get("start")
+        if start in (None, "latest"):
+            return None
+        client = self._client(body["client_id"])
+        if client is not None and client["cursor"] is not None:
+            return None
+        return self._questions.position(str(start))
 
     def _ack(self, body: dict[str, Any]) -> dict[str, Any]:
         key, batch_id = _key(body), whole(body, "batch_id")
@@ -276,9 +268,8 @@ class Requests:
         return count
 
     def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        clients = self._group.status().get("clients", [])
-        found = [client for client in clients if client["client_id"] == body["client_id"]]
-        return list(found[0]["outstanding"]) if found else []
+        client = self._client(body["client_id"])
+        return [] if client is None else list(client["outstanding"])
 
     def _add_shard(self, body: dict[str, Any]) -> dict[str, Any]:
         start = None if body.get("start") is None else Position.from_dict(body["start"])

@@ -52,6 +52,8 @@ class GroupCalls:
         resume: str | None = None,
         *,
         may_disturb: bool = True,
+        start: GroupPosition | None = None,
+        move: bool = False,
     ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
@@ -62,6 +64,8 @@ class GroupCalls:
             session: the ZooKeeper session with which it keeps the running node itself; empty: we keep it.
             resume: where to continue if it was dropped: "cursor" or "now"; None: not given.
             may_disturb: whether other clients may be rolled back for it.
+            start: where a client id without a cursor begins; None: where the merged log begins.
+            move: whether a cursor is moved to `start` too.
 
         Raises:
             AccessDenied: other clients would be rolled back, and may not be.
@@ -78,7 +82,15 @@ class GroupCalls:
             try:
                 answer: tuple[int, GroupPosition] = await group.ask(
                     lambda call: ev.SubscribeRequested(
-                        call, client_id, holder, table_filter, self._host.now_us(), where, may_disturb
+                        call,
+                        client_id,
+                        holder,
+                        table_filter,
+                        self._host.now_us(),
+                        where,
+                        may_disturb,
+                        start,
+                        move,
                     )
                 )
             finally:

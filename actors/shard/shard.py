@@ -23,10 +23,11 @@ import pyarrow as pa
 
 from actors.parse.files.files_reader import FilesReader, FilesSource
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.beginning import beginning
 from actors.parse.server.described import described
 from actors.parse.server.reader import Reader, SourceReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.start import StartBy, earliest_position, latest_position
+from actors.parse.server.start import StartBy
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
@@ -42,11 +43,11 @@ from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
-from conf.shard_settings import Start
 from conf.stream_settings import FilterSettings
 from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageError
 from merge.values.chunk import TableName
 from merge.values.position import Position
+from merge.values.start import ShardStart
 
 #: how long headers are gathered for one report while there are many, seconds
 GATHER_S = 0.1
@@ -96,7 +97,7 @@ class ShardWiring:
     #: how long a commit may take from its timestamp to the binlog, microseconds
     margin_us: int
     #: start position if the group gives none
-    start: Start
+    start: str
     #: how a position is found again on a server
     start_by: StartBy
     #: how long the group may be silent before the shard closes its source, seconds
@@ -219,7 +220,7 @@ class Shard:
     def _reader(self, intake: Intake) -> Reader:
         wiring = self._wiring
         if isinstance(wiring.source, FilesSource):
-            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake)
+            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake, begin=wiring.start)
         return SourceReader(
             wiring.source,
             self._sink.select,
@@ -342,22 +343,22 @@ class Shard:
             found = pa.schema(list(self._tables[name].field("after").type))
         return found.serialize().to_pybytes() if found is not None else None
 
-    def locate(self, begin: Start) -> Position:
-        """Return where the source's binlog begins or ends now, independent of what was read.
+    def locate(self, start: ShardStart) -> Position:
+        """Return where a start is in the source's binlog now, independent of what was read.
 
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
+            PositionPurged, DataError: see `actors.parse.server.beginning`.
             UsageError: the shard reads files.
         """
         source = self._wiring.source
         if isinstance(source, FilesSource):
             raise UsageError(
-                f"Shard {self._name} reads files, which have no {begin} position.",
+                f"Shard {self._name} reads files, which do not say where a start is.",
                 hint="Begin at the cursor, or at a position.",
             )
-        find = earliest_position if begin == "earliest" else latest_position
         with contextlib.closing(connect(source)) as connection:
-            return find(source, connection, server_facts(source, connection))
+            return beginning(start, source, connection, server_facts(source, connection))
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Drop everything up to and including `sequence`; a late call of an older generation does nothing."""

@@ -10,6 +10,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import ConfigError
+from merge.values.position import GroupPosition
 
 
 def connect(
@@ -24,6 +25,7 @@ def connect(
     tls_key: str | Path | None = None,
     wait_s: float | None = None,
     resume: Literal["cursor", "now"] | None = None,
+    start: str | GroupPosition | None = None,
     retry_s: float = 60.0,
     zookeeper: str | None = None,
     zookeeper_auth: str | None = None,
@@ -50,6 +52,11 @@ def connect(
             without limit.
         resume: where to continue if the client id was dropped, or a source has purged its position; see
             `Consumer.subscribe`.
+        start: where a client id without a cursor begins. "earliest": at the oldest change that each source
+            still has; "latest", or None: with what is committed from now on, and what the instance still
+            holds for other client ids; a time with its zone ("2026-01-31T12:00:00Z") or before now ("-2h",
+            in s, m, h or d): with the first transaction of each shard that was committed at or after it; a
+            group position. If a client id has a cursor, it continues there: `canal-group rewind` moves it.
         retry_s: seconds for which a later call is retried while the server is unavailable or fails over.
         zookeeper: "host:port,host:port". With it the consumer keeps its running node itself: when its
             session ends, the next consumer takes over, whatever the gateway knows. Needs kazoo.
@@ -68,8 +75,9 @@ def connect(
         ConsumerActive: another consumer holds the client id; the message names it.
         SubscriptionDropped: the client id was inactive for too long, and `resume` is None.
         ServerUnavailable: the gateway does not answer.
+        PositionPurged: a source no longer has changes from `start`.
         AccessDenied: the token is missing, wrong, or for something else.
-        ConfigError: an address or a certificate is wrong, or neither `uri` nor `zookeeper` is given.
+        ConfigError: an address, a certificate or `start` is wrong, or neither `uri` nor `zookeeper` is given.
     """
     directory = None
     if zookeeper is not None:
@@ -87,7 +95,7 @@ def connect(
     gateway_client = GatewayClient(where, destination, token, tls, shared_memory=shared_memory)
     consumer = Consumer(gateway_client, client_id, filter, wait_s, retry_s=retry_s, node=directory)
     try:
-        consumer.subscribe(resume=resume)
+        consumer.subscribe(resume=resume, start=start)
     except BaseException:
         consumer.close()
         raise

@@ -18,7 +18,7 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from canal_group.client.batch import Batch
-from canal_group.client.lease import Lease, NodeKeeper
+from canal_group.client.lease import SEARCH_S, Lease, NodeKeeper
 from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
 from canal_group.gateway.gateway_client import GatewayClient, fields
@@ -77,7 +77,11 @@ class Consumer:
     # ---- subscription ----------------------------------------------------------------------------------
 
     def subscribe(
-        self, table_filter: str | None = None, *, resume: Literal["cursor", "now"] | None = None
+        self,
+        table_filter: str | None = None,
+        *,
+        resume: Literal["cursor", "now"] | None = None,
+        start: str | GroupPosition | None = None,
     ) -> GroupPosition:
         """Become the active consumer, and return the cursor.
 
@@ -86,15 +90,20 @@ class Consumer:
             resume: where to continue after the client id was dropped, or its position was purged. "cursor":
                 at its cursor, and the sources are read again from there; "now": where the other clients are
                 now.
+            start: where a client id without a cursor begins, see `canal_group.connect`; a cursor is never
+                moved by it.
 
         Raises:
             SubscriptionDropped: the client id was dropped, and `resume` is None.
+            ConfigError: `start` is not a start.
+            PositionPurged: a source no longer has changes from `start`.
             ConsumerActive: another consumer holds the client id, and still did after `wait_s`.
         """
         if table_filter is not None:
             self._filter = table_filter
+        said = start.to_json() if isinstance(start, GroupPosition) else start
         cursor = keep_trying(
-            lambda: self._lease.take(self._filter, resume),
+            lambda: self._lease.take(self._filter, resume, said),
             (RetryableError,),
             self._deadline_s(self._wait_s),
             self._lease.closed.wait,
@@ -321,13 +330,20 @@ class Consumer:
                 return cursor
             raise
 
-    def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
-        """Return where the sources' binlogs begin or end now, for `offset_range`; the sequence is 0.
+    def locate(self, where: str) -> GroupPosition:
+        """Return where a start is in the sources' binlogs now, for `offset_range`; the sequence is 0.
+
+        Args:
+            where: a start, see `canal_group.connect`.
 
         Raises:
+            ConfigError: it is not a start.
+            PositionPurged: a source no longer has changes from that time.
             UsageError: a shard reads files, which have no such position.
         """
-        return self._patiently(lambda: self._lease.ask_for("locate", GroupPosition.from_json, where=where))
+        return self._patiently(
+            lambda: self._lease.ask_for("locate", GroupPosition.from_json, wait_s=SEARCH_S, where=where)
+        )
 
     def rollback(self, batch_id: int | None = None) -> int:
         """Roll back a batch and every later one, or all outstanding ones; return how many."""

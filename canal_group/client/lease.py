@@ -24,6 +24,9 @@ _TOUCH_EVERY_PART = 0.25
 #: lower limit of that interval: a gateway that grants a shorter lease must not keep us busy renewing it
 _TOUCH_EVERY_MIN_S = 0.01
 
+#: how long sources may search their binlogs for a time, seconds
+SEARCH_S = 60.0
+
 T = TypeVar("T")
 
 
@@ -94,12 +97,16 @@ class Lease:
         self._toucher: threading.Thread | None = None
         self._touch_every_s = _TOUCH_EVERY_S
 
-    def take(self, table_filter: str, resume: str | None) -> GroupPosition:
+    def take(self, table_filter: str, resume: str | None, start: str | None = None) -> GroupPosition:
         """Request the client id once and return the cursor; raises as `Consumer.subscribe`."""
         body: dict[str, Any] = {"holder": self.holder, "filter": table_filter, "resume": resume}
         if self._node is not None:
             body["session"] = self._node.take(self.client_id, self.holder)
-        taken = self._gateway_client.ask_for("subscribe", _Taken.read, client_id=self.client_id, **body)
+        if start is not None:
+            body["start"] = start
+        taken = self._gateway_client.ask_for(
+            "subscribe", _Taken.read, wait_s=SEARCH_S if start else 0.0, client_id=self.client_id, **body
+        )
         self.epoch = taken.epoch
         every_s = min(_TOUCH_EVERY_S, taken.lease_s * _TOUCH_EVERY_PART)
         self._touch_every_s = max(every_s, _TOUCH_EVERY_MIN_S)

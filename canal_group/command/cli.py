@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|stop|start|check|consume|status|shard|binlog|demo`."""
+"""The command line: `canal-group serve|stop|start|check|position|consume|rewind|status|shard|binlog|demo`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from canal_group.command.login_options import (
     secret,
     zookeeper_login,
 )
+from canal_group.command.position_command import position
+from canal_group.command.rewind_command import rewind
 from canal_group.command.serve_command import serve
 from canal_group.command.switch_command import start, stop
 from canal_group.demo.database.engine import Engine
@@ -65,6 +67,8 @@ def main() -> None:
 app.command()(serve)
 app.command()(stop)
 app.command()(start)
+app.command()(position)
+app.command()(rewind)
 
 
 @app.command()
@@ -133,6 +137,13 @@ def consume(
     gateway: Gateway = GATEWAY,
     client_id: Annotated[str, typer.Option("--client", help="The client id whose cursor to use.")] = "1001",
     filter: Annotated[str, typer.Option(help="canal's regular expressions on schema.table.")] = "",  # noqa: A002
+    start_at: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Where a client id without a cursor begins: earliest, latest, a time with its zone, or -2h.",
+        ),
+    ] = None,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was printed.")] = False,
     as_table: Annotated[bool, typer.Option("--table", help="Print a table instead of JSON lines.")] = False,
     rows_max: Annotated[int, typer.Option("--rows", min=0, help="Stop after this many rows; 0: never.")] = 0,
@@ -167,6 +178,7 @@ def consume(
             destination=destination,
             client_id=client_id,
             filter=filter,
+            start=start_at,
             token=secret(token_env, "--token-env"),
             tls_ca=tls_ca,
             tls_cert=tls_cert,

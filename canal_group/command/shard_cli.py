@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 from canal_group.command.operator_command import operated
 from canal_group.operator import Operator
 from merge.errors import ConfigError
-from merge.values.position import Position
+from merge.values.start import parse_shard_start
 
 app = typer.Typer(
     no_args_is_help=True, help="Change which shards a running instance has, and which of them it waits for."
@@ -54,13 +55,12 @@ def add(
     config: Annotated[Path, typer.Option("--config", "-c", help="An instance file that defines the shard.")],
     start: Annotated[
         str | None,
-        typer.Option(help="Where it begins: earliest, latest, or FILE:OFFSET. Otherwise as the file says."),
+        typer.Option(help="Where it begins, as `start` in an instance file. Otherwise as the file says."),
     ] = None,
     wait_s: Wait = 30.0,
 ) -> None:
     """Add a shard to a running instance, whose stream continues."""
-    definition, position = _definition(config, shard, start)
-    operator.add(definition, position)
+    operator.add(_definition(config, shard, start))
     if not operator.joined(shard, wait_s):
         typer.echo(
             f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does"
@@ -92,8 +92,12 @@ def remove(
         raise typer.Exit(1)
 
 
-def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, Any], Position | None]:
-    """Return a shard as an instance file defines it, without its secrets, and its start position."""
+def _definition(config: Path, shard: str, start: str | None) -> dict[str, Any]:
+    """Return a shard as an instance file defines it, without its secrets, and where it begins.
+
+    Raises:
+        ConfigError: the file has no such shard, or `start` is none.
+    """
     from conf.load import load_instance
 
     settings = load_instance(config, secrets=())  # the server reads them
@@ -102,9 +106,6 @@ def _definition(config: Path, shard: str, start: str | None) -> tuple[dict[str, 
         known = ", ".join(one.name for one in settings.shards)
         raise ConfigError(f"{config} has no shard {shard}.", hint=f"It has {known}.", shard=shard)
     definition: dict[str, Any] = json.loads(found.model_dump_json(exclude_defaults=True))
-    if start in ("earliest", "latest"):
-        return {**definition, "start": start}, None
-    if start is None:
-        return {**definition, "start": settings.start_of(found)}, None
-    file, _, offset = start.rpartition(":")
-    return definition, Position.from_dict({"file": file, "offset": offset})
+    if start is not None:
+        parse_shard_start(start, time.time_ns() // 1000)
+    return {**definition, "start": settings.start_of(found) if start is None else start}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from merge.errors import ConfigError
 from merge.values.position import GroupPosition
+from merge.values.start import time_of
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")
@@ -196,13 +197,7 @@ def _names(option: str, text: str) -> tuple[str, ...]:
 
 def moment_us(text: str) -> int | None:
     """Return the time in a position's text, microseconds since 1970 UTC; None if it is not a time."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    if moment.tzinfo is None:
-        return None
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return time_of(text, time.time_ns() // 1000)
 
 
 def _place(*words: str) -> Callable[[str, str], str]:
@@ -214,8 +209,8 @@ def _place(*words: str) -> Callable[[str, str], str]:
         elif moment_us(text) is None:
             raise ConfigError(
                 f"The option {option} cannot be {text!r}.",
-                hint=f"Expected {', '.join(words)}, a time with its zone such as 2026-01-31T12:00:00Z, or a"
-                " group position such as the offsets of a checkpoint hold.",
+                hint=f"Expected {', '.join(words)}, a time with its zone such as 2026-01-31T12:00:00Z, a time"
+                " before now such as -2h, or a group position such as the offsets of a checkpoint hold.",
             )
         return text
 

@@ -42,6 +42,7 @@ from merge.events import (
 from merge.instructions import Instruction, LeaseConsumer, Refuse, ReleaseConsumer, Reply
 from merge.order.stream import Stream
 from merge.values.offset_range import OffsetRange
+from merge.values.position import GroupPosition
 
 
 class Consumers:
@@ -117,6 +118,10 @@ class Consumers:
         if subscriber is not None:
             subscriber.writes.check_not_forgetting()
             subscriber.lease.check_free(event.holder, self._lease_us, event.at_us)
+        start = self._start(event, subscriber)
+        if start is not None:
+            self._subscribers.check_apart(event.client_id, start)
+        elif subscriber is not None:
             subscriber.check_kept(event.resume, event.at_us)
             if event.resume is Resume.CURSOR and not subscriber.kept and subscriber.cursor is not None:
                 self._subscribers.check_apart(event.client_id, subscriber.cursor)
@@ -125,6 +130,21 @@ class Consumers:
         self._leasing[event.call] = event
         return [LeaseConsumer(event.call, event.client_id, event.holder)]
 
+    def _start(self, event: SubscribeRequested, subscriber: Subscriber | None) -> GroupPosition | None:
+        """Return the chosen position at which a subscription begins; None if it continues at its cursor.
+
+        Raises:
+            RetryableError: the cursor is to be moved while it is being written.
+            UsageError: the position names a shard that the group never had.
+        """
+        if event.start is None or (
+            subscriber is not None and subscriber.cursor is not None and not event.move
+        ):
+            return None
+        if subscriber is not None:
+            subscriber.writes.check_none()
+        return self._stream.said(event.start)
+
     def _check_undisturbed(self, event: SubscribeRequested, subscriber: Subscriber | None) -> None:
         """Return if a subscription does not roll back another client.
 
@@ -132,6 +152,11 @@ class Consumers:
             AccessDenied: its rows are no longer held, and it wants them again.
             RetryableError: the log begins inside a transaction. A new client must not miss its beginning.
         """
+        start = self._start(event, subscriber)
+        if start is not None:
+            if not self._stream.holds(self._stream.reconciled(start)):
+                self._subscribers.check_alone(event.client_id)
+            return
         if subscriber is not None and subscriber.cursor is not None:
             if subscriber.kept or (event.resume is None and subscriber.phase is Phase.PURGED):
                 return
@@ -152,16 +177,20 @@ class Consumers:
 
     def _leased(self, event: ConsumerLeased) -> list[Instruction]:
         request = self._leasing.pop(event.call)
-        if not request.may_disturb:
-            # The state may have changed while the coordinator was asked.
-            try:
-                self._check_undisturbed(request, self._subscribers.find(event.client_id))
-            except CanalGroupError as error:
-                return [ReleaseConsumer(event.client_id), Refuse(event.call, error)]
+        # The state may have changed while the coordinator was asked.
+        found = self._subscribers.find(event.client_id)
+        try:
+            start = self._start(request, found)
+            if not request.may_disturb:
+                self._check_undisturbed(request, found)
+        except CanalGroupError as error:
+            return [ReleaseConsumer(event.client_id), Refuse(event.call, error)]
         subscriber = self._subscribers.find_or_make(event.client_id)
         refusals = subscriber.take_over(request, event)
         base = self._stream.base
-        if subscriber.cursor is None and self._stream.merging and not base.inside:
+        if start is not None:
+            subscriber.begin_at(start, self._stream)
+        elif subscriber.cursor is None and self._stream.merging and not base.inside:
             subscriber.stand_at(base.ack, self._stream)
         return [*refusals, *subscriber.save_subscription(self._stream)]
 

@@ -265,6 +265,22 @@ class Subscriber:
         if where is Resume.NOW:
             self.cursor, self._gave_up_at = None, self.cursor
 
+    def begin_at(self, start: GroupPosition, stream: Stream) -> None:
+        """Move the cursor to a chosen position; a rewind has to follow unless it is then READING.
+
+        Everything before `start` counts as consumed, whatever the cursor was.
+        """
+        self.writes.unsaved |= self.writes.durable
+        if not self.kept:
+            self._go(Step.RESUME)
+        self._purged = self._came_from = self._gave_up_at = None
+        self.new = False
+        self.cursor = stream.reconciled(start)
+        if stream.holds(self.cursor):
+            self.stand_at(self.cursor, stream)
+        elif self.phase is Phase.READING:
+            self._go(Step.SEEK)
+
     # ---- cursor ----------------------------------------------------------------------------------------
 
     def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
@@ -377,9 +393,8 @@ class Subscriber:
         return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
 
     def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
-        """Return whether the current log holds what follows a position."""
-        base = stream.base
-        return self._reads(stream) and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
+        """Return whether it reads the current log, which holds what follows a position."""
+        return self._reads(stream) and stream.holds(sought)
 
     def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
         """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""

@@ -30,6 +30,7 @@ from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.timeline import AHEAD_MAX_US, Timeline
 from merge.order.waiting import Waiting, at_end
 from merge.values.member import Member, Policy, Role
+from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition, Position, oldest
 from merge.values.progress import Progress
 
@@ -221,6 +222,11 @@ class Stream(Membership):
         self._advance()
 
     # ---- members ---------------------------------------------------------------------------------------
+
+    def holds(self, sought: GroupPosition) -> bool:
+        """Return whether the log has everything that follows a position, so that no rewind is needed."""
+        base = self.base
+        return self.merging and base.ack == base.end and reaches_back(base.ack.shards, sought.shards)
 
     def reconciled(self, cursor: GroupPosition) -> GroupPosition:
         """Return a cursor with the current shards: joined ones where they joined, and none that has left."""

@@ -42,7 +42,9 @@ from merge.errors import (
     UsageError,
 )
 from merge.order.shard_keys import END_OF_TIME_US
+from merge.values.gtid import NO_GTIDS
 from merge.values.position import Position, file_order
+from merge.values.start import InFile, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -79,13 +81,23 @@ class FilesReader:
         select: which tables are decoded and under which name.
         limits: when a chunk is full.
         listener: receives what is read.
+        begin: where a run without a position begins: `earliest`, or a file and offset.
     """
 
     #: empty: files do not name their server
     server = ""
 
-    def __init__(self, source: FilesSource, select: Select, limits: Limits, listener: Listener) -> None:
+    def __init__(
+        self,
+        source: FilesSource,
+        select: Select,
+        limits: Limits,
+        listener: Listener,
+        *,
+        begin: str = "earliest",
+    ) -> None:
         self._source = source
+        self._begin = begin
         self._select = select
         self._limits = limits
         self._listener = listener
@@ -98,7 +110,7 @@ class FilesReader:
         self.created: dict[str, int] = {}
 
     def run(self, start: Position | None) -> None:
-        """Read from `start` on (None: from the first file's beginning), then wait for `stop`.
+        """Read from `start` on (None: as `begin` says), then wait for `stop`.
 
         Raises:
             DataError: only an operator can fix it. Everything before it was handed over.
@@ -125,7 +137,7 @@ class FilesReader:
     def _read_all(self) -> None:
         files = self._files()
         if self.position is None:
-            self.position = Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
+            self.position = self._beginning(files)
         self._listener.opened(self.position)
         with self._lookup() as lookup:
             self._listener.connected(0, "files")
@@ -140,6 +152,27 @@ class FilesReader:
                     return
                 while not self._stopped.wait(_LOOK_EVERY_S) and _sizes(self._files()) == sizes:
                     pass
+
+    def _beginning(self, files: Sequence[Path]) -> Position:
+        """Return where a run without a position begins; the GTIDs before it are known only at a file's start.
+
+        Raises:
+            PositionPurged: the file that the settings name is not among them.
+        """
+        start = parse_shard_start(self._begin, time.time_ns() // 1000)
+        if not isinstance(start, InFile):
+            return Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
+        found = next((path for path in files if path.name == start.file), None)
+        if found is None:
+            raise PositionPurged(
+                f"{self._source.files} does not hold {start.file}, where shard {self._source.name} starts.",
+                hint=f"The oldest file there is {files[0].name}.",
+                shard=self._source.name,
+                file=start.file,
+                oldest_file=files[0].name,
+            )
+        gtids = gtids_before(found) if start.offset == len(MAGIC) else NO_GTIDS
+        return Position(start.file, start.offset, gtid_set=gtids)
 
     def _finish(self) -> None:
         """Report the end of time as low watermark, log what was left out, and wait for `stop`."""

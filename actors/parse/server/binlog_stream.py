@@ -135,6 +135,11 @@ class BinlogStream:
         """Creation times of the files that the dump went through, see `BinlogDecoder.created`."""
         return self._decoder.created
 
+    @property
+    def whole_seconds(self) -> bool:
+        """Whether the source stamps commits in whole seconds."""
+        return self._decoder.whole_seconds
+
     def begin(self) -> None:
         """Read up to the format description of the file that the dump begins in.
 

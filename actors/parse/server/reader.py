@@ -20,15 +20,17 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pymysql
 
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
+from actors.parse.server.beginning import beginning
 from actors.parse.server.binlog_stream import BinlogStream, resume_after
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
@@ -38,9 +40,7 @@ from actors.parse.server.source import ServerFacts, SourceAddress, connect, serv
 from actors.parse.server.start import (
     StartBy,
     binlog_files,
-    earliest_position,
     goes_by_gtid,
-    latest_position,
     past_purged,
 )
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable
@@ -48,6 +48,7 @@ from merge.values.chunk import Chunk
 from merge.values.header import Flag
 from merge.values.position import Position
 from merge.values.progress import gtids_after
+from merge.values.start import parse_shard_start
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
@@ -111,8 +112,8 @@ class SourceReader:
         listener: receives what is read.
         allow: preflight checks that may fail.
         margin_us: how long a commit may take from its timestamp to the binlog.
-        begin: where a run without a position begins: before the oldest change that the source still has, or
-            after the latest.
+        begin: where a run without a position begins; a time before now counts from when the source is first
+            reached.
         start_by: see `start`.
     """
 
@@ -125,7 +126,7 @@ class SourceReader:
         *,
         allow: Collection[str] = (),
         margin_us: int = MARGIN_US,
-        begin: Literal["earliest", "latest"] = "latest",
+        begin: str = "latest",
         start_by: StartBy = "auto",
     ) -> None:
         self._address = address
@@ -134,7 +135,7 @@ class SourceReader:
         self._listener = listener
         self._allow = allow
         self._margin_us = margin_us
-        self._begin = earliest_position if begin == "earliest" else latest_position
+        self._begin = begin
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
@@ -214,7 +215,8 @@ class SourceReader:
             facts = server_facts(self._address, control)
             self._require_same_source(facts)
             if self.position is None:
-                self.position = self._begin(self._address, control, facts)
+                start = parse_shard_start(self._begin, time.time_ns() // 1000)
+                self.position = beginning(start, self._address, control, facts)
             by_gtid = self._by_gtid
             if by_gtid is None:
                 by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)

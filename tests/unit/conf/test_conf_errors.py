@@ -7,6 +7,7 @@ import pytest
 
 from conf.load import build_instance, load_instance
 from merge.errors import ConfigError
+from merge.values.start import SHARD_STARTS
 
 GOOD = """\
 preset: group
@@ -58,7 +59,7 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1\n    user: canal",
             "files: log\n    start: latest",
-            "`shards[1].start` should be 'earliest' with `files`, but is 'latest'",
+            "`shards[1].start` should be 'earliest' or a file and offset with `files`, but is 'latest'",
         ),
         (
             "host: db1",
@@ -147,7 +148,12 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1",
             "host: db1\n    start: now",
-            "`shards[1].start` should be 'earliest' or 'latest', but is 'now'",
+            f"`shards[1].start` should be {SHARD_STARTS}, but is 'now' ('now' is not a start).",
+        ),
+        (
+            "host: db1",
+            "host: db1\n    start: 2026-01-31T12:00:00",
+            f"`shards[1].start` should be {SHARD_STARTS}, but is '2026-01-31T12:00:00' (The start ",
         ),
         ("host: db1", "host: db1\n    ssl: true", "`shards[1].ssl` should be a mapping, but is true"),
         (

@@ -260,6 +260,9 @@ class Group:
         self.asked.append((method, may_disturb))
         raise RetryableError("enough")
 
+    def status(self):
+        return {"clients": []}
+
 
 @pytest.mark.parametrize(
     ("grant", "may"),

@@ -1,0 +1,98 @@
+"""Questions to every shard of an instance: which columns a table has, and where a start is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from actors.gateway.group_handle import CALL_TIMEOUT_S, GroupHandle
+from actors.gateway.shard_actors import ShardActors
+from actors.transport.ray_errors import translated
+from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
+from merge.values.position import GroupPosition
+from merge.values.start import At, parse_start
+
+#: how long a shard may search its binlogs for a time, seconds
+SEARCH_TIMEOUT_S = 60.0
+
+
+class ShardQuestions:
+    """Asks the shards of a destination. Safe to use from several threads.
+
+    Args:
+        destination: its name, for messages.
+        group: knows which shards there are.
+        shards: their actors.
+    """
+
+    def __init__(self, destination: str, group: GroupHandle, shards: ShardActors) -> None:
+        self._destination = destination
+        self._group = group
+        self._shards = shards
+
+    def columns(self, name: str) -> pa.Schema:
+        """Return a table's columns over all shards.
+
+        Args:
+            name: `schema.table`, as consumers see it.
+
+        Raises:
+            UsageError: no shard has such a table.
+            SchemaMismatch: the columns of the shards cannot be merged.
+        """
+        schema, _, table = name.partition(".")
+        answers = self._ask("describe", schema, table)
+        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
+        if not found:
+            raise UsageError(
+                f"No shard of {self._destination} has a table {name}.",
+                hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
+                " from it, it is known from its first row on; until then pass its columns: .schema(...).",
+            )
+        try:
+            return pa.unify_schemas(found, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The columns of {name} in the shards cannot be merged: {error}.",
+                hint="Give the table the same definition in all shards, or read the envelope format.",
+                table=name,
+            ) from error
+
+    def position(self, start: str) -> GroupPosition:
+        """Return the group position that a start means now; see `merge.values.start`.
+
+        Raises:
+            ConfigError: the text is not a start.
+            PositionPurged: a source no longer has changes from that time.
+            UsageError: a shard reads files, which do not tell it.
+        """
+        parsed = parse_start(start, time.time_ns() // 1000)
+        if isinstance(parsed, GroupPosition):
+            return parsed
+        timeout_s = SEARCH_TIMEOUT_S if isinstance(parsed, At) else CALL_TIMEOUT_S
+        return GroupPosition(self._ask("locate", parsed, timeout_s=timeout_s))
+
+    def _ask(self, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S) -> dict[str, Any]:
+        """Return what every shard answers, by name; those that left are not asked."""
+        group = self._group.status()
+        if not group.get("active"):
+            raise ServerUnavailable(
+                f"The group of {self._destination} does not report its shards: "
+                f"{group.get('error', 'another server is active')}",
+                retry_after_s=0.5,
+            )
+        shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
+        asked = [
+            getattr(self._shards.actor(shard), method)
+            .options(concurrency_group="describe")
+            .remote(*arguments)
+            for shard in shards
+        ]
+        found: dict[str, Any] = {}
+        for shard, reference in zip(shards, asked, strict=True):
+            with translated(f"Shard {shard}"):
+                found[shard] = ray.get(reference, timeout=timeout_s)
+        return found

@@ -1,0 +1,74 @@
+"""`canal-group position`: where a start is in the binlog of each shard."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from merge.errors import CanalGroupError
+
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def position(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The instance file.")],
+    at: Annotated[
+        str,
+        typer.Option(
+            help="earliest, latest, a time with its zone, a time before now such as -2h, or a GTID set."
+        ),
+    ],
+    shard: Annotated[str | None, typer.Option(help="Only this shard.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each shard.")
+    ] = False,
+) -> None:
+    """Show where a start is in each shard's binlog: what `start`, `--from` and `rewind --to` would choose.
+
+    Nothing is changed. The sources are asked directly, with the accounts of the instance file.
+    """
+    from actors.parse.files.files_reader import FilesSource
+    from actors.parse.server.beginning import beginning
+    from actors.parse.server.source import connect, server_facts
+    from actors.shard.wiring import shard_source
+    from conf.load import load_instance
+    from merge.values.start import parse_shard_start
+
+    start = parse_shard_start(at, time.time_ns() // 1000)
+    settings = load_instance(config)
+    failed = False
+    for each in settings.shards:
+        if shard not in (None, each.name):
+            continue
+        source = shard_source(settings, each)
+        if isinstance(source, FilesSource):
+            _err.print(f"{each.name}: it reads files, which do not say where a start is", markup=False)
+            continue
+        try:
+            with closing(connect(source)) as connection:
+                found = beginning(start, source, connection, server_facts(source, connection))
+        except CanalGroupError as error:
+            failed = True
+            _err.print(f"{each.name}: {error}", markup=False)
+            continue
+        shown: dict[str, Any] = {"shard": each.name, **found.to_dict()}
+        if as_json:
+            typer.echo(json.dumps(shown))
+        else:
+            typer.echo(f"{each.name}  {found}")
+            for name, value in (("GTID set", str(found.gtid_set)), ("commit before", _time(found.commit_us))):
+                if value:
+                    typer.echo(f"  {name}: {value}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _time(time_us: int) -> str:
+    seconds, rest = divmod(time_us, 1_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:06d}Z" if time_us else ""
