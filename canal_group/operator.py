@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from canal_group.client.lease import SEARCH_S
-from canal_group.gateway.gateway_client import GatewayClient, fields
+from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
 from canal_group.gateway.operator_token import find_token
 from canal_group.gateway.tls import UNSAID, Tls
 from merge.errors import ServerUnavailable

@@ -18,10 +18,10 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from canal_group.client.batch import Batch
-from canal_group.client.lease import SEARCH_S, Lease, NodeKeeper
+from canal_group.client.lease import Lease, NodeKeeper
 from canal_group.client.prefetch import Prefetch
 from canal_group.client.unfinished import Unfinished
-from canal_group.gateway.gateway_client import GatewayClient, fields
+from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient, fields
 from canal_group.gateway.retry import keep_trying
 from merge.errors import (
     CanalGroupError,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
-from canal_group.gateway.gateway_client import GatewayClient
+from canal_group.gateway.gateway_client import SEARCH_S, GatewayClient
 from merge.errors import CanalGroupError, FencedError, NotSubscribed
 from merge.values.position import GroupPosition
 
@@ -24,8 +24,6 @@ _TOUCH_EVERY_PART = 0.25
 #: lower limit of that interval: a gateway that grants a shorter lease must not keep us busy renewing it
 _TOUCH_EVERY_MIN_S = 0.01
 
-#: how long sources may search their binlogs for a time, seconds
-SEARCH_S = 60.0
 
 T = TypeVar("T")
 

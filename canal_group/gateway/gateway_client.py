@@ -30,6 +30,8 @@ from merge.errors import (
 #: timeout of a call beyond the time that the gateway was asked to wait, seconds. The gateway itself waits 10
 #: at most: after a longer silence it was paused or cut off
 CALL_TIMEOUT_S = 15.0
+#: how long sources may search their binlogs for a time, seconds
+SEARCH_S = 60.0
 #: timeout of reading a batch's rows, seconds
 ROWS_TIMEOUT_S = 60.0
 #: by default gRPC waits up to two minutes between two attempts to reconnect to a gateway
