@@ -28,19 +28,8 @@ _FLAGS = (
     if _ASAN
     else ["-O3", "-g0", "-fwrapv"]
 )
-#: by package, the modules that are compiled
-_NATIVE = {
-    "actors/parse/native": (
-        "accumulator",
-        "fast_path",
-        "file_events",
-        "images",
-        "packets",
-        "partial",
-        "receive_buffer",
-    ),
-    "merge/rows/native": ("runs",),
-}
+#: the packages whose modules are compiled
+_NATIVE = ("actors/parse/native", "merge/rows/native")
 
 
 class BuildRows(build_ext):
@@ -67,8 +56,8 @@ setup(
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )
-            for package, names in _NATIVE.items()
-            for name in names
+            for package in _NATIVE
+            for name in sorted(each.stem for each in Path(package).glob("*.pyx"))
         ],
         compiler_directives={
             "language_level": 3,

@@ -10,7 +10,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
 from actors.parse.native.columns cimport Reader
-from actors.parse.native.crc32 cimport crc32, make_tables
+from actors.parse.native.crc32 cimport crc32
 from actors.parse.native.accumulator cimport ANNOUNCED, IDLE, INSIDE, Accumulator
 from actors.parse.native.gtids cimport Start, read_mariadb_gtid, read_mysql_gtid, read_tagged_gtid
 from actors.parse.native.images cimport DELETE, INSERT, RowBuffers
@@ -59,7 +59,6 @@ cdef enum:
     MARIADB_ANNOTATE_ROWS = 160
     MARIADB_GTID = 162
 
-make_tables()
 
 USUAL = (
     QUERY, XID, TABLE_MAP, WRITE_ROWS_V1, WRITE_ROWS_V1 + 1, DELETE_ROWS_V1, ROWS_QUERY, WRITE_ROWS,

@@ -4,10 +4,8 @@ The low bits of a table's id give its slot; two tables that share a slot replace
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
-
 from actors.parse.native.gtids cimport TAG_BYTES_MAX, UUID_BYTES, Start
-from actors.parse.native.numbers cimport load_little
+
 
 cdef enum:
     TABLES = 1024
@@ -50,32 +48,13 @@ cdef struct Sources:
     size_t last
 
 
-cdef inline size_t place_of(const uint8_t* body) noexcept nogil:
-    """Return the slot of the table whose id, 6 bytes, a body begins with."""
-    return load_little(body, 2) % TABLES
+cdef size_t place_of(const uint8_t* body) noexcept nogil
 
 
-cdef inline Table* table_of(Table* tables, const uint8_t* body, size_t size) noexcept nogil:
-    """Return the table that a body begins with; NULL: it is not known."""
-    cdef Table* table
-    if size < ID_SIZE:
-        return NULL
-    table = &tables[place_of(body)]
-    return table if table.version != NULL and table.id == load_little(body, ID_SIZE) else NULL
+cdef Table* table_of(Table* tables, const uint8_t* body, size_t size) noexcept nogil
 
 
-cdef inline bint is_version(const Table* table, const uint8_t* version, size_t size) noexcept nogil:
-    return size == table.version_size and memcmp(version, table.version, size) == 0
+cdef bint is_version(const Table* table, const uint8_t* version, size_t size) noexcept nogil
 
 
-cdef inline Source* source_of(Sources* sources, const Start* start) noexcept nogil:
-    """Return the source of a GTID; NULL: the chunk has not named it."""
-    cdef size_t step, index = sources.last
-    cdef Source* source
-    for step in range(sources.count):
-        source = &sources.found[index]
-        if source.key_size == start.key_size and memcmp(source.key, start.key, start.key_size) == 0:
-            sources.last = index
-            return source
-        index = index + 1 if index + 1 < sources.count else 0
-    return NULL
+cdef Source* source_of(Sources* sources, const Start* start) noexcept nogil

@@ -1,7 +1,6 @@
 """What `images` sees of `partial`."""
 
 from libc.stdint cimport uint8_t
-from libc.stdlib cimport free
 
 from actors.parse.native.columns cimport Plan, Reader, Side
 from actors.parse.native.json_difference cimport Document, Span
@@ -30,33 +29,9 @@ cdef struct Partial:
     Document document
 
 
-cdef inline void free_partial(Partial* partial) noexcept:
-    free(partial.absent_before.data)
-    free(partial.absent_after.data)
-    free(partial.documents)
-    free(partial.document.nodes.data)
-    free(partial.document.names.data)
-
-
-cdef inline bint has_bit(const uint8_t* bitmap, size_t index) noexcept nogil:
-    return bitmap[index >> 3] >> (index & 7) & 1
-
-
-cdef inline bint note_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil:
-    """Note which columns images have; return whether it is all of them."""
-    cdef size_t index
-    present.bits, present.count = bits, 0
-    for index in range(columns):
-        present.count += has_bit(bits, index)
-    return present.count == columns
-
-
-cdef inline void take_back_absent(Partial* partial, size_t columns, size_t rows) noexcept nogil:
-    cdef size_t size = (columns + 7) // 8 * rows
-    partial.absent_before.size = min(partial.absent_before.size, size)
-    partial.absent_after.size = min(partial.absent_after.size, size)
-
-
+cdef void free_partial(Partial* partial) noexcept
+cdef bint note_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil
+cdef void take_back_absent(Partial* partial, size_t columns, size_t rows) noexcept nogil
 cdef int read_before(
     const Plan* plans, Side* side, Partial* partial, Reader* reader, size_t* zero_dates
 ) noexcept nogil

@@ -10,7 +10,7 @@ that is there; the bitmap of JSON columns that are differences has one for each 
 """
 
 from libc.stdint cimport int32_t, uint8_t
-from libc.stdlib cimport calloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from actors.parse.native.columns cimport (
@@ -36,6 +36,33 @@ from actors.parse.native.faults cimport (
 from actors.parse.native.json_difference cimport Document, Span, put_changed, take_packed
 from actors.parse.native.memory cimport Bytes, append, reserve
 from actors.parse.native.numbers cimport load32
+
+
+cdef void free_partial(Partial* partial) noexcept:
+    free(partial.absent_before.data)
+    free(partial.absent_after.data)
+    free(partial.documents)
+    free(partial.document.nodes.data)
+    free(partial.document.names.data)
+
+
+cdef inline bint has_bit(const uint8_t* bitmap, size_t index) noexcept nogil:
+    return bitmap[index >> 3] >> (index & 7) & 1
+
+
+cdef bint note_present(Present* present, const uint8_t* bits, size_t columns) noexcept nogil:
+    """Note which columns images have; return whether it is all of them."""
+    cdef size_t index
+    present.bits, present.count = bits, 0
+    for index in range(columns):
+        present.count += has_bit(bits, index)
+    return present.count == columns
+
+
+cdef void take_back_absent(Partial* partial, size_t columns, size_t rows) noexcept nogil:
+    cdef size_t size = (columns + 7) // 8 * rows
+    partial.absent_before.size = min(partial.absent_before.size, size)
+    partial.absent_after.size = min(partial.absent_after.size, size)
 
 
 cdef inline int mark_absent(Bytes* absent, size_t columns, size_t row, size_t column) noexcept nogil:
