@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntFlag
-from types import MappingProxyType
-from typing import Mapping, NamedTuple
+from typing import NamedTuple
+
+#: MariaDB puts 5.5.5- before its version for old replicas
+_VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
+
+
+#: of a statement in a message
+_SHOWN_CHARS = 120
 
 
 class ServerVersion(NamedTuple):
@@ -26,7 +34,15 @@ class ServerVersion(NamedTuple):
         Raises:
             ValueError: it has no numbers.
         """
-        raise NotImplementedError
+        found = _VERSION.search(text)
+        if found is None:
+            raise ValueError(f"{text!r:.100} is not a server's version.")
+        return ServerVersion("mariadb" in text.lower(), *map(int, found.groups()))
+
+    @property
+    def number(self) -> int:
+        """The version as executable comments have it: 90704, 101106."""
+        return self.major * 10_000 + self.minor * 100 + self.patch
 
 
 class SqlMode(IntFlag):
@@ -55,6 +71,29 @@ class Statement:
     server_collation: int | None = None
     #: None: the default of the server's version
     explicit_defaults_for_timestamp: bool | None = None
-    #: charset -> its default collation, where the session has set another than the server's version has:
-    #: `default_collation_for_utf8mb4` of MySQL, `character_set_collations` of MariaDB
-    default_collations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    #: charset -> its default collation, where the session has set one: `default_collation_for_utf8mb4` of
+    #: MySQL, `character_set_collations` of MariaDB; None: the default of the server's version
+    default_collations: Mapping[str, int] | None = None
+
+    def has(self, flag: SqlMode) -> bool:
+        """Return whether any bit of a flag is set in the session's `sql_mode`."""
+        return bool(self.sql_mode & flag)
+
+    @property
+    def strict(self) -> bool:
+        """Whether a value, or a column, that is too long is an error."""
+        return self.has(SqlMode.STRICT_TRANS_TABLES | SqlMode.STRICT_ALL_TABLES)
+
+    @property
+    def timestamps_are_explicit(self) -> bool:
+        """Whether a TIMESTAMP column may be NULL unless it says otherwise."""
+        if self.explicit_defaults_for_timestamp is not None:
+            return self.explicit_defaults_for_timestamp
+        version = (self.server.major, self.server.minor, self.server.patch)
+        return version >= ((10, 10, 0) if self.server.mariadb else (8, 0, 2))
+
+    @property
+    def beginning(self) -> str:
+        """The first words of its text, in quotes, for messages."""
+        text = " ".join(self.sql[:400].split())
+        return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")
