@@ -1,36 +1,22 @@
-"""The catalog: the definitions of a source's tables, as the DDL statements applied so far leave them."""
+"""The catalog: the definitions of a source's tables, as the DDL statements applied so far leave them.
+
+It begins with a snapshot: `show` reads the text of SHOW CREATE TABLE, `set` takes the result. That text is
+better than `information_schema.COLUMNS`: one parser reads it and the binlog's statements, it has the keys with
+their names and prefixes, the period of system-versioned rows, and the hashes of long keys, and it needs one
+query a table without a second one for its default collation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from actors.parse.schema.applying import Applying
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
+from actors.parse.schema.holdings import Applied, Holdings
 from actors.parse.schema.statement import Statement
 
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What a statement did to a catalog. Only tables that the catalog keeps are named."""
-
-    #: tables whose definition is another now
-    changed: tuple[SourceName, ...] = ()
-    #: tables that did not exist before, or were replaced
-    created: tuple[SourceName, ...] = ()
-    dropped: tuple[SourceName, ...] = ()
-    #: (old name, new name); for a swap each table once
-    renamed: tuple[tuple[SourceName, SourceName], ...] = ()
-    #: tables that exist, and whose definition is not known because of this statement
-    unknown: tuple[SourceName, ...] = ()
-    #: whether the statement may have changed any table: all are unknown now
-    any_unknown: bool = False
-    #: why tables are unknown, a sentence with the statement's beginning; else empty
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        """Return whether the catalog was changed."""
-        raise NotImplementedError
+__all__ = ["Applied", "Catalog"]
 
 
 class Catalog:
@@ -56,23 +42,27 @@ class Catalog:
         *,
         utf8_is_utf8mb3: bool = True,
     ) -> None:
-        raise NotImplementedError
+        self._collation = collation
+        self._utf8_is_utf8mb3 = utf8_is_utf8mb3
+        self._holdings = Holdings(str.lower if lower_case_table_names else str, keep)
 
     def apply(self, statement: Statement) -> Applied:
         """Apply a statement that the server has executed; never raises because of what it says."""
-        raise NotImplementedError
+        self._holdings.begin()
+        self._applying(statement).run()
+        return self._holdings.applied
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
         """Return a table's definition, why it is unknown, or None: the catalog has no such table."""
-        raise NotImplementedError
+        return self._holdings.get(SourceName(schema, table))
 
     def tables(self) -> list[TableDefinition | UnknownTable]:
         """Return all tables, in the order of their names."""
-        raise NotImplementedError
+        return [table for _, table in sorted(self._holdings.tables.items())]
 
     def set(self, definition: TableDefinition) -> None:
-        """Define a table, whatever it was before."""
-        raise NotImplementedError
+        """Define a table, whatever it was before; one that is not kept is ignored."""
+        self._holdings.create(definition.name, definition)
 
     def show(self, statement: Statement) -> TableDefinition:
         """Return the table that SHOW CREATE TABLE's text defines, without adding it to the catalog.
@@ -83,24 +73,52 @@ class Catalog:
         Raises:
             ValueError: it cannot be read; the message says at which word.
         """
-        raise NotImplementedError
+        return self._applying(statement).show()
 
     def schema_collation(self, schema: str) -> int | None:
         """Return a schema's default collation; None if it is not known."""
-        raise NotImplementedError
+        return self._holdings.schema_collation(schema)
 
     def set_schema(self, schema: str, collation: int) -> None:
         """Set a schema's default collation."""
-        raise NotImplementedError
+        self._holdings.set_schema(schema, collation)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the catalog's content as a JSON object with stable text; settings are not in it."""
-        raise NotImplementedError
+        """Return the catalog's content as a JSON object; equal contents have equal text."""
+        tables = self.tables()
+        data: dict[str, Any] = {
+            "tables": [table.to_json() for table in tables if isinstance(table, TableDefinition)],
+            "schemas": dict(sorted(self._holdings.schemas.items())),
+            "unknown": [
+                [table.schema, table.table, table.reason]
+                for table in tables
+                if isinstance(table, UnknownTable)
+            ],
+        }
+        if self._holdings.all_unknown:
+            data["all_unknown"] = self._holdings.all_unknown
+        return data
 
-    def load_json(self, data: dict[str, Any]) -> None:
+    def load_json(self, data: Mapping[str, Any]) -> None:
         """Replace the content with that of an object that `to_json` made.
 
         Raises:
             ValueError: it is none; nothing was changed.
         """
-        raise NotImplementedError
+        try:
+            tables = [TableDefinition.from_json(table) for table in data["tables"]]
+            unknown = [UnknownTable(*map(str, table)) for table in data["unknown"]]
+            schemas = {str(name): int(collation) for name, collation in data["schemas"].items()}
+            all_unknown = str(data.get("all_unknown", ""))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"The content of a catalog is not what it should be: {error!r}.") from error
+        key = self._holdings.key
+        found: list[TableDefinition | UnknownTable] = [*tables, *unknown]
+        self._holdings.tables = {key(SourceName(table.schema, table.table)): table for table in found}
+        self._holdings.schemas = schemas
+        self._holdings.all_unknown = all_unknown
+
+    def _applying(self, statement: Statement) -> Applying:
+        collation = statement.server_collation
+        default = self._collation if collation is None else collation
+        return Applying(statement, self._holdings, default, utf8_is_utf8mb3=self._utf8_is_utf8mb3)
