@@ -4,7 +4,8 @@ MariaDB has more than are listed: the NOPAD variant of a collation, whose number
 of UCA 14, which are numbered by charset, language and sensitivity. `croatian_ci` is the one name that means
 another number on MySQL.
 
-Source: `information_schema.COLLATIONS` of MySQL 9.7, `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 10.11.
+Source: `information_schema.COLLATIONS` of MySQL 9.7 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB
+10.11.
 """
 
 from __future__ import annotations
@@ -17,9 +18,27 @@ _UCA14_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 _UCA14_MARK = "uca1400_"
 _UCA14_SENSITIVITIES = ("ai_ci", "ai_cs", "as_ci", "as_cs")
 _UCA14_LANGUAGES = (
-    "icelandic latvian romanian slovenian polish estonian spanish swedish turkish czech danish lithuanian "
-    "slovak spanish2 roman persian esperanto hungarian sinhala german2"
-).split()
+    "icelandic",
+    "latvian",
+    "romanian",
+    "slovenian",
+    "polish",
+    "estonian",
+    "spanish",
+    "swedish",
+    "turkish",
+    "czech",
+    "danish",
+    "lithuanian",
+    "slovak",
+    "spanish2",
+    "roman",
+    "persian",
+    "esperanto",
+    "hungarian",
+    "sinhala",
+    "german2",
+)
 #: language -> its number, from 0 for none
 _UCA14_NUMBERS = {
     "": 0,

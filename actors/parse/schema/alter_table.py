@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from actors.parse.schema.charset_words import Charsets, read_charset, read_collation, skip_charset_words
 from actors.parse.schema.columns import ColumnWords, read_column, skip_default
 from actors.parse.schema.create_table import TableCharset, define, keys_of, read_period, skip_option
-from actors.parse.schema.definition import PRIMARY, SourceName, TableDefinition, Visibility
+from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
 from actors.parse.schema.draft import Draft
 from actors.parse.schema.keys import KeyWords, read_key, sees_key
-from actors.parse.schema.tokens import Kind
-from actors.parse.schema.types import converted
+from actors.parse.schema.tokens import Kind, UnreadableError
+from actors.parse.schema.types import converted, in_charset
 from actors.parse.schema.words import Words
 
 _PARTITION_WORDS = (
@@ -31,6 +31,21 @@ _PARTITION_WORDS = (
     "REPAIR",
     "DISCARD",
     "IMPORT",
+    # with a table of an equal definition, else the server refuses
+    "EXCHANGE",
+)
+_IDLE_CLAUSES = (
+    ("ENABLE", "KEYS"),
+    ("DISABLE", "KEYS"),
+    ("FORCE",),
+    ("WITH", "VALIDATION"),
+    ("WITHOUT", "VALIDATION"),
+    ("DISCARD", "TABLESPACE"),
+    ("IMPORT", "TABLESPACE"),
+    ("SECONDARY_LOAD",),
+    ("SECONDARY_UNLOAD",),
+    ("REMOVE", "PARTITIONING"),
+    ("UPGRADE", "PARTITIONING"),
 )
 
 
@@ -81,30 +96,37 @@ class AlterWords:
     split_off: list[SourceName] = field(default_factory=list)
     taken_in: list[SourceName] = field(default_factory=list)
 
-    def applied(self, draft: Draft, *, schema_collation: int | None, words: Words) -> TableDefinition:
+    @property
+    def renames_only(self) -> bool:
+        """Whether it does nothing but give the table another name."""
+        return self.target is not None and replace(self, target=None) == AlterWords(
+            TableCharset(self.charset.charsets)
+        )
+
+    def applied(self, draft: Draft, *, default_collation: int | None, words: Words) -> TableDefinition:
         """Return the changed table, under its old name.
 
         Args:
             draft: the table.
-            schema_collation: what DEFAULT means in CONVERT TO.
+            default_collation: what DEFAULT means in CONVERT TO.
             words: the statement.
 
         Raises:
             UnreadableError: it does not fit the table.
         """
         if self.convert is not None:
-            self.charset = TableCharset(
-                self.charset.charsets, collation=self.convert.chosen(schema_collation)
-            )
+            if self.charset.chosen(None) is not None:
+                raise UnreadableError("a table is converted to a charset, and has another default")
+            chosen = self.convert.chosen(default_collation)
+            if chosen is None:
+                raise UnreadableError("the default collation of the schema is not known")
+            self.charset = TableCharset(self.charset.charsets, collation=chosen)
         draft.collation = self.charset.chosen(draft.collation)
         draft.versioned = draft.versioned if self.versioned is None else self.versioned
         self._change_keys(draft)
         renamed = self._change_columns(draft, words=words)
         draft.rename_in_keys(renamed)
         draft.filled |= {name.lower() for name in self.filled}
-        if self.convert is not None and draft.collation is not None:
-            strict, collation = words.statement.strict, draft.collation
-            draft.columns = [converted(column, collation, strict=strict) for column in draft.columns]
         for key in self.keys:
             draft.add_key(key)
         return draft.finished()
@@ -120,42 +142,68 @@ class AlterWords:
 
     def _change_columns(self, draft: Draft, *, words: Words) -> dict[str, str]:
         """Change the columns; return the new name of each renamed one, by the old one in lower case."""
+        existing = {column.name.lower() for column in draft.columns}
+        gone = self._gone(draft)
+        replaced = self._replaced(draft)
+        for name in {*self.renamed, *self.visible} - self.optional:
+            draft.require(name)
+        before, draft.columns = draft.columns, []
+        for column in before:
+            by = replaced.get(column.name.lower())
+            if column.name.lower() in gone or (by is not None and by.position is not None):
+                continue
+            draft.columns.append(self._kept(draft, column, by, words=words))
+        draft.drop_from_keys(gone)
+        for placed in self.placed:
+            name = placed.column.name.lower()
+            moved = placed.position is not None and placed.old.lower() in replaced
+            if moved if placed.old else not (placed.if_not_exists and name in existing):
+                existing.add(name)
+                draft.insert(self._new(draft, placed, words=words), placed.position)
+        return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
+
+    def _gone(self, draft: Draft) -> set[str]:
         gone = set()
         for dropped in self.dropped:
-            if dropped.if_exists and draft.index_of(dropped.name) is None:
-                continue
-            draft.require(dropped.name)
-            gone.add(dropped.name.lower())
+            if not (dropped.if_exists and draft.index_of(dropped.name) is None):
+                draft.require(dropped.name)
+                gone.add(dropped.name.lower())
+        return gone
+
+    def _replaced(self, draft: Draft) -> dict[str, _Placed]:
         replaced = {}
         for placed in self.placed:
             if placed.old and not (placed.if_not_exists and draft.index_of(placed.old) is None):
                 draft.require(placed.old)
                 replaced[placed.old.lower()] = placed
-        for name in {*self.renamed, *self.visible} - self.optional:
-            draft.require(name)
-        before, draft.columns = draft.columns, []
-        for column in before:
-            lower = column.name.lower()
-            by = replaced.get(lower)
-            if lower in gone or (by is not None and by.position is not None):
-                continue
-            kept = column if by is None else define(draft, by.column, words=words)
-            if by is None and lower in self.renamed:
-                kept = replace(kept, name=self.renamed[lower])
-            if lower in self.visible:
-                visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
-                kept = replace(kept, visibility=visibility)
-            draft.columns.append(kept)
-        draft.drop_from_keys(gone)
-        existing = {column.name.lower() for column in before} - gone
-        for placed in self.placed:
-            if placed.old:
-                if placed.position is None or placed.old.lower() not in replaced:
-                    continue
-            elif placed.if_not_exists and placed.column.name.lower() in existing:
-                continue
-            draft.insert(define(draft, placed.column, words=words), placed.position)
-        return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
+        return replaced
+
+    def _kept(
+        self, draft: Draft, column: ColumnDefinition, by: _Placed | None, *, words: Words
+    ) -> ColumnDefinition:
+        """Return what stands in a column's place: itself with what changes of it, or what replaces it."""
+        lower = column.name.lower()
+        if by is None:
+            kept = self._converted(draft, column, words=words)
+            kept = replace(kept, name=self.renamed.get(lower, kept.name))
+        else:
+            kept = self._new(draft, by, words=words)
+        if lower in self.visible:
+            visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
+            kept = replace(kept, visibility=visibility)
+        return kept
+
+    def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
+        if self.convert is None or draft.collation is None:
+            return column
+        return converted(column, draft.collation, strict=words.statement.strict)
+
+    def _new(self, draft: Draft, placed: _Placed, *, words: Words) -> ColumnDefinition:
+        column = placed.column
+        if self.convert is not None and draft.collation is not None:
+            mariadb = words.statement.server.mariadb
+            column = replace(column, type=in_charset(column.type, draft.collation, mariadb=mariadb))
+        return define(draft, column, words=words)
 
 
 def read_alter(words: Words, charsets: Charsets) -> AlterWords:
@@ -202,28 +250,15 @@ class _Clauses:
         return self._alter
 
     def _other(self) -> bool:
+        """Take a clause that changes no column, or the table's charset; return whether one came."""
         words = self._words
-        if self._alter.charset.read(words):
+        if self._alter.charset.read(words) or any(words.skip(*clause) for clause in _IDLE_CLAUSES):
             return True
         if words.skip_any("ALGORITHM", "LOCK"):
             words.skip("=")
             words.take()
             return True
-        if words.skip("ENABLE", "KEYS") or words.skip("DISABLE", "KEYS") or words.skip("FORCE"):
-            return True
-        if words.skip("WITH", "VALIDATION") or words.skip("WITHOUT", "VALIDATION"):
-            return True
-        if words.skip("DISCARD", "TABLESPACE") or words.skip("IMPORT", "TABLESPACE"):
-            return True
-        if words.skip("SECONDARY_LOAD") or words.skip("SECONDARY_UNLOAD"):
-            return True
-        if words.skip("REMOVE", "PARTITIONING") or words.skip("UPGRADE", "PARTITIONING"):
-            return True
         if words.sees("PARTITION", "BY") or any(words.sees(word, "PARTITION") for word in _PARTITION_WORDS):
-            words.skip_rest()
-            return True
-        if words.sees("EXCHANGE", "PARTITION"):
-            # The tables have equal definitions, else the server refuses.
             words.skip_rest()
             return True
         return skip_option(words)
@@ -263,7 +298,7 @@ class _Clauses:
         elif words.skip("AFTER"):
             position = words.name()
         self._alter.placed.append(_Placed(column, old, position, if_exists))
-        self._alter.keys += keys_of(column)
+        self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
 
     def _modify(self) -> None:
         self._words.skip("COLUMN")
@@ -285,10 +320,7 @@ class _Clauses:
             alter.dropped_keys.append(_Dropped(PRIMARY))
         elif words.skip("SYSTEM", "VERSIONING"):
             alter.versioned = False
-        elif words.skip("PERIOD", "FOR"):
-            words.skip_if_exists()
-            words.name()
-        elif words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
+        elif words.skip("PERIOD", "FOR") or words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
             words.skip_if_exists()
             words.name()
         elif words.skip_any("INDEX", "KEY"):

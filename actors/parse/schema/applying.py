@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from actors.parse.columns.charsets import charset_of
 from actors.parse.schema.alter_table import read_alter
 from actors.parse.schema.charset_words import Charsets
 from actors.parse.schema.create_table import TableCharset, read_table
@@ -143,7 +144,10 @@ class Applying:
         words = None
         try:
             words = Words(self._statement)
-            self._dispatch(words)
+            if self._statement.failed:
+                self._failed(words)
+            else:
+                self._dispatch(words)
         except UnreadableError as error:
             reason = f"{self._statement.beginning} is not understood: {error}."
             if not self._concerned:
@@ -151,6 +155,23 @@ class Applying:
                 return
             for name in [*self._concerned, *(_later_names(words) if words is not None else ())]:
                 self._holdings.forget(name, reason)
+
+    def _failed(self, words: Words) -> None:
+        """Apply a statement that ended with an error.
+
+        MariaDB's CREATE OR REPLACE has dropped the table then. How much others have done is not logged.
+
+        Raises:
+            UnreadableError: it is another one.
+        """
+        if words.skip("CREATE", "OR", "REPLACE", "TABLE"):
+            words.skip_if_exists()
+            self._holdings.drop(words.table_name())
+        elif words.skip("DROP", "TABLE") or words.skip("RENAME", "TABLE") or words.skip("ALTER", "TABLE"):
+            self._concerned = _all_names(words)
+            raise UnreadableError("it ended with an error, and may have done a part")
+        elif not words.sees_any(*_IDLE) and not _is_without_rows(words):
+            raise UnreadableError("it ended with an error, and may have done a part")
 
     def show(self) -> TableDefinition:
         """Return the table of a CREATE TABLE statement, without applying it.
@@ -217,7 +238,8 @@ class Applying:
         model = self._holdings.get(like)
         if not isinstance(model, TableDefinition):
             raise UnreadableError(f"the definition of {like} is not known")
-        self._holdings.create(name, replace(model, schema=name.schema, table=name.table))
+        table = Draft.of(model, hashes=self._hashes).finished()
+        self._holdings.create(name, replace(table, schema=name.schema, table=name.table))
 
     def _create_sequence(self, words: Words) -> None:
         if_not_exists = words.skip_if_exists()
@@ -299,10 +321,9 @@ class Applying:
         self._concerned += [*alter.split_off, *alter.taken_in]
         if alter.target is not None:
             self._concerned.append(alter.target)
-        draft = self._draft(name)
+        draft = None if alter.renames_only else self._draft(name)
         if draft is not None:
-            collation = self._holdings.schema_collation(name.schema)
-            table = alter.applied(draft, schema_collation=collation, words=words)
+            table = alter.applied(draft, default_collation=self._convert_default(name), words=words)
             self._holdings.change(name, table)
             for other in alter.split_off:
                 self._holdings.create(other, replace(table, schema=other.schema, table=other.table))
@@ -310,6 +331,17 @@ class Applying:
             self._holdings.drop(other)
         if alter.target is not None:
             self._holdings.rename([(name, alter.target)], self._statement.beginning)
+
+    def _convert_default(self, name: SourceName) -> int | None:
+        """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
+
+        On MySQL it is the collation of the schema that the statement ran in. On MariaDB it is the default
+        collation of the charset of the table's own schema.
+        """
+        if not self._statement.server.mariadb:
+            return self._holdings.schema_collation(self._statement.schema)
+        collation = self._holdings.schema_collation(name.schema)
+        return None if collation is None else self._charsets.default(charset_of(collation).name)
 
     def _draft(self, name: SourceName) -> Draft | None:
         """Return a draft of a table; None if it is not kept, or is unknown already, and stays so.
@@ -397,6 +429,17 @@ def _is_without_rows(words: Words) -> bool:
             return False
         ahead += 1
     return False
+
+
+def _all_names(words: Words) -> list[SourceName]:
+    """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
+    words.skip_if_exists()
+    found = []
+    while words.peek().kind in (Kind.WORD, Kind.NAME):
+        found.append(words.table_name())
+        if not words.skip("TO") and not words.skip(","):
+            break
+    return [*found, *_later_names(words)]
 
 
 def _later_names(words: Words) -> list[SourceName]:

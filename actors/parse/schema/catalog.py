@@ -1,9 +1,9 @@
 """The catalog: the definitions of a source's tables, as the DDL statements applied so far leave them.
 
 It begins with a snapshot: `show` reads the text of SHOW CREATE TABLE, `set` takes the result. That text is
-better than `information_schema.COLUMNS`: one parser reads it and the binlog's statements, it has the keys with
-their names and prefixes, the period of system-versioned rows, and the hashes of long keys, and it needs one
-query a table without a second one for its default collation.
+better than `information_schema.COLUMNS`. One parser reads it and the binlog's statements. It has the table's
+default collation, the keys with their prefixes, and says what MariaDB does not show as columns: whether rows
+have a period, and which keys are hashed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Catalog:
         """Return the table that SHOW CREATE TABLE's text defines, without adding it to the catalog.
 
         Args:
-            statement: the text, with the sql_mode of the session that asked, and the table's schema.
+            statement: the text, and the table's schema. The session that asks must not have
+                NO_BACKSLASH_ESCAPES set: the servers escape ENUM's values all the same. If it has ANSI_QUOTES
+                set, so must the statement.
 
         Raises:
             ValueError: it cannot be read; the message says at which word.

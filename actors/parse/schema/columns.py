@@ -11,16 +11,15 @@ from actors.parse.schema.tokens import Kind
 from actors.parse.schema.types import Type, read_type, resolved
 from actors.parse.schema.words import Words
 
-#: attributes without a meaning for rows, and whether a value follows them
+#: attributes without a meaning for rows, which a value follows
 _IDLE_ATTRIBUTES = {
-    "COMMENT": True,
-    "COLUMN_FORMAT": True,
-    "STORAGE": True,
-    "ENGINE_ATTRIBUTE": True,
-    "SECONDARY_ENGINE_ATTRIBUTE": True,
-    "SRID": True,
-    "REF_SYSTEM_ID": True,
-    "VISIBLE": False,
+    "COMMENT",
+    "COLUMN_FORMAT",
+    "STORAGE",
+    "ENGINE_ATTRIBUTE",
+    "SECONDARY_ENGINE_ATTRIBUTE",
+    "SRID",
+    "REF_SYSTEM_ID",
 }
 _LITERAL_PREFIXES = {"DATE", "TIME", "TIMESTAMP"}
 
@@ -108,8 +107,8 @@ def _attribute(words: Words, charsets: Charsets, column: ColumnWords) -> ColumnW
     if words.skip("COLLATE"):
         number = read_collation(words, charsets, column.type.collation)
         return replace(column, type=replace(column.type, collation=number))
-    if words.skip("INVISIBLE"):
-        return replace(column, invisible=True)
+    if words.sees_any("INVISIBLE", "VISIBLE"):
+        return replace(column, invisible=words.take().text.upper() == "INVISIBLE")
     if words.skip("GENERATED", "ALWAYS", "AS") or words.skip("AS"):
         return _generated(words, column)
     if words.sees("CONSTRAINT") or words.sees("CHECK"):
@@ -155,13 +154,12 @@ def _skip_idle(words: Words) -> bool:
     token = words.peek()
     if token.kind is not Kind.WORD:
         return False
-    valued = _IDLE_ATTRIBUTES.get(token.text.upper())
-    if valued is None and not (words.peek(1).text == "=" and words.peek(1).kind is Kind.SYMBOL):
+    valued = words.peek(1).text == "=" and words.peek(1).kind is Kind.SYMBOL
+    if not valued and token.text.upper() not in _IDLE_ATTRIBUTES:
         return False
     words.take()
-    if valued is not False:
-        words.skip("=")
-        words.take()
+    words.skip("=")
+    words.take()
     return True
 
 

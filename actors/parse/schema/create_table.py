@@ -53,7 +53,7 @@ class TableCharset:
     """The charset clauses of a table or a schema."""
 
     charsets: Charsets
-    #: the default of the charset that a clause names; None: none does, or DEFAULT
+    #: the default of the charset that a clause names; None: none does
     charset: int | None = None
     collation: int | None = None
 
@@ -64,11 +64,14 @@ class TableCharset:
         if skip_charset_words(words):
             words.skip("=")
             self.charset = read_charset(words, self.charsets)
+            if self.charset is None:
+                raise UnreadableError("CHARACTER SET DEFAULT is not followed")
             return True
         if words.skip("COLLATE"):
             words.skip("=")
-            if not words.skip("DEFAULT"):
-                self.collation = read_collation(words, self.charsets, self.charset)
+            if words.skip("DEFAULT"):
+                raise UnreadableError("COLLATE DEFAULT is not followed")
+            self.collation = read_collation(words, self.charsets, self.charset)
             return True
         return False
 
@@ -137,7 +140,7 @@ def read_table(words: Words, charsets: Charsets) -> TableWords:
         UnreadableError: it is not understood.
     """
     table = TableWords(TableCharset(charsets))
-    if words.sees("(") and not words.peek(1).text.upper() in ("SELECT", "WITH", "("):
+    if words.sees("(") and words.peek(1).text.upper() not in ("SELECT", "WITH", "("):
         words.in_parentheses(lambda: _element(words, charsets, table))
     _read_options(words, table)
     return table

@@ -108,10 +108,15 @@ class Key:
     #: names in the key's order; empty for an expression
     columns: tuple[str, ...]
     unique: bool = False
-    #: whether it covers whole columns: no prefix of one, and no expression
-    whole: bool = True
+    #: of a UNIQUE key: for each column the characters or bytes of it that it covers, 0: all; empty: all of all
+    prefixes: tuple[int, ...] = ()
     #: whether MariaDB keeps a hash of its columns in a hidden column
     hashed: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it covers all of its columns, and no expression."""
+        return not self.prefixes and all(self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return the key as a JSON object that leaves out what is a field's default."""
@@ -124,8 +129,11 @@ class Key:
         Raises:
             ValueError: a field is unknown, missing or has a wrong type.
         """
-        plain = _checked(Key, data, {"columns"})
-        return Key(**plain, columns=tuple(_texts(data.get("columns", ()))))
+        plain = _checked(Key, data, {"columns", "prefixes"})
+        prefixes = tuple(_objects(data.get("prefixes", ())))
+        if not all(type(prefix) is int for prefix in prefixes):
+            raise ValueError(f"Field prefixes is {prefixes!r:.100}, which are no numbers.")
+        return Key(**plain, columns=tuple(_texts(data.get("columns", ()))), prefixes=prefixes)
 
 
 PRIMARY = "PRIMARY"
@@ -179,10 +187,14 @@ class TableDefinition:
     def row_key(self) -> tuple[str, ...]:
         """Names of the columns that table maps with full metadata name as the primary key.
 
-        They are the primary key; without one, the first UNIQUE key whose columns are whole and NOT NULL. A
-        key of a system-versioned table ends with the end of the row's period.
+        They are the primary key; without one, the first UNIQUE key whose columns are whole, NOT NULL and not
+        virtual. A key of a system-versioned table ends with the end of the row's period.
         """
-        filled = {column.name.lower() for column in self.columns if not column.nullable}
+        filled = {
+            column.name.lower()
+            for column in self.columns
+            if not column.nullable and column.generated is not Generated.VIRTUAL
+        }
         key = self.primary_key
         if not key:
             for other in self.keys:

@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.columns.charsets import charset_of
-from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
+from actors.parse.schema.definition import ColumnDefinition, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
 from actors.parse.schema.tokens import UnreadableError
-from actors.parse.schema.types import is_text
+from actors.parse.schema.types import is_geometry, is_text
 
 #: bytes of a key in InnoDB; MariaDB makes a hash of a longer UNIQUE key
 _KEY_BYTES_MAX = 3072
+#: types of limited length that a key may have a prefix of
+_WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
 
 
 @dataclass(slots=True)
@@ -36,14 +38,17 @@ class Draft:
 
     @staticmethod
     def of(definition: TableDefinition, *, hashes: bool) -> Draft:
-        """Return a draft that begins as a table is."""
+        """Return a draft that begins as a table is.
+
+        With each change a server of MariaDB decides anew which keys it hashes: USING HASH is forgotten.
+        """
         return Draft(
             definition.schema,
             definition.table,
             hashes,
             list(definition.columns),
             list(definition.primary_key),
-            list(definition.keys),
+            [replace(key, hashed=False) for key in definition.keys],
             definition.collation or None,
             definition.versioned,
         )
@@ -93,9 +98,10 @@ class Draft:
         self.primary_key = [name for name in self.primary_key if name.lower() not in gone]
         kept = []
         for key in self.keys:
-            columns = tuple(name for name in key.columns if name.lower() not in gone)
-            if columns:
-                kept.append(replace(key, columns=columns))
+            parts = [part for part in _parts(key) if part.column.lower() not in gone]
+            if parts:
+                columns, prefixes = (part.column for part in parts), (part.prefix for part in parts)
+                kept.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
         self.keys = kept
 
     def add_key(self, words: KeyWords) -> None:
@@ -104,7 +110,7 @@ class Draft:
         Raises:
             UnreadableError: a column of it does not exist.
         """
-        if words.kind is KeyKind.CHECK or (words.if_not_exists and self.has_key(words.name)):
+        if words.kind is KeyKind.CHECK or (words.if_not_exists and self._is_there(words)):
             return
         columns = tuple(
             self.columns[self.require(part.column)].name if part.column else "" for part in words.parts
@@ -115,10 +121,15 @@ class Draft:
             self._foreign.append(words)
         else:
             unique = words.kind is KeyKind.UNIQUE
-            whole = all(part.column and not self._is_prefix(part) for part in words.parts)
-            hashed = unique and self.hashes and (words.hashed or self._is_long(words.parts))
             name = words.name or self._new_name(columns[0])
-            self.keys.append(Key(name, columns, unique, whole, hashed))
+            prefixes = tuple(part.prefix for part in words.parts)
+            # Until it is finished, `hashed` says that the statement asks for it.
+            self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
+
+    def _is_there(self, words: KeyWords) -> bool:
+        if words.kind is KeyKind.PRIMARY:
+            return bool(self.primary_key)
+        return self.has_key(words.name or words.parts[0].column)
 
     def has_key(self, name: str) -> bool:
         """Return whether there is an index of a name, which is not case-sensitive."""
@@ -159,14 +170,39 @@ class Draft:
             columns,
             key,
             self.collation or 0,
-            tuple(sorted(map(self._checked, self.keys), key=_order(columns))),
+            _ordered(map(self._completed, self.keys), columns),
             self.versioned,
         )
 
-    def _checked(self, key: Key) -> Key:
+    def _completed(self, key: Key) -> Key:
+        """Return a key with what follows from its columns: which prefixes cover them, whether it is hashed.
+
+        Raises:
+            UnreadableError: a column of it does not exist.
+        """
+        parts = [self._shortened(part) for part in _parts(key)]
+        hashed = self.hashes and key.unique and (key.hashed or self._is_long(parts))
+        if self.hashes and key.unique and any(map(self._is_geometry, parts)):
+            raise UnreadableError(f"UNIQUE key {key.name} of a geometry is not followed")
+        prefixes = tuple(part.prefix for part in parts)
         return replace(
-            key, columns=tuple(self.columns[self.require(name)].name if name else "" for name in key.columns)
+            key,
+            columns=tuple(part.column for part in parts),
+            prefixes=prefixes if any(prefixes) and key.unique else (),
+            hashed=hashed,
         )
+
+    def _shortened(self, part: KeyPart) -> KeyPart:
+        """Return a part with its column's own name, and without a prefix that covers the column."""
+        if not part.column:
+            return part
+        column = self.columns[self.require(part.column)]
+        if is_text(column) and not part.prefix and not self.hashes:
+            # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
+            return KeyPart(column.name, 1)
+        covers = column.type not in _WITH_PREFIXES or part.prefix >= column.length
+        covers = covers and not is_text(column)
+        return KeyPart(column.name, 0 if covers else part.prefix)
 
     def _new_name(self, column: str) -> str:
         """Return the name that the servers give a key without one: its first column's, and a number."""
@@ -182,14 +218,13 @@ class Draft:
                 return
         self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
 
-    def _is_prefix(self, part: KeyPart) -> bool:
-        column = self.columns[self.require(part.column)]
-        return part.prefix > 0 and (is_text(column) or part.prefix < column.length)
+    def _is_geometry(self, part: KeyPart) -> bool:
+        return is_geometry(self.columns[self.require(part.column)])
 
-    def _is_long(self, parts: tuple[KeyPart, ...]) -> bool:
+    def _is_long(self, parts: list[KeyPart]) -> bool:
         """Return whether a key of MariaDB's InnoDB is too long for an index."""
         for part in parts:
-            column = self.columns[self.require(part.column)]
+            column = self.columns[self.require(part.column)]  # MariaDB has no keys of expressions
             if is_text(column) and not part.prefix:
                 return True
             if (part.prefix or column.length) * charset_of(column.collation).width > _KEY_BYTES_MAX:
@@ -197,17 +232,21 @@ class Draft:
         return False
 
 
-def _order(columns: tuple[ColumnDefinition, ...]) -> _Order:
-    nullable = frozenset(column.name.lower() for column in columns if column.nullable)
-    return _Order(nullable)
+def _parts(key: Key) -> list[KeyPart]:
+    prefixes = key.prefixes or (0,) * len(key.columns)
+    return [KeyPart(name, prefix) for name, prefix in zip(key.columns, prefixes, strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """The servers' order of keys: UNIQUE ones first, and of these the NOT NULL and whole ones."""
+def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tuple[Key, ...]:
+    """Return keys with those first, in the servers' order, that table maps may name: NOT NULL ones first.
 
-    nullable: frozenset[str]
+    Where others are does not matter to rows: they are in the order of their names.
+    """
+    nullable = {column.name.lower() for column in columns if column.nullable}
 
-    def __call__(self, key: Key) -> tuple[bool, ...]:
-        names = {name.lower() for name in key.columns}
-        return (not key.unique, bool(names & self.nullable), key.hashed, not key.whole)
+    def order(key: Key) -> tuple[bool, bool, str]:
+        if key.unique and key.whole and not key.hashed:
+            return False, bool({name.lower() for name in key.columns} & nullable), ""
+        return True, False, key.name
+
+    return tuple(sorted(keys, key=order))

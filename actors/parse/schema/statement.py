@@ -74,6 +74,8 @@ class Statement:
     #: charset -> its default collation, where the session has set one: `default_collation_for_utf8mb4` of
     #: MySQL, `character_set_collations` of MariaDB; None: the default of the server's version
     default_collations: Mapping[str, int] | None = None
+    #: whether the server logged it with an error: it may have done a part of what it says
+    failed: bool = False
 
     def has(self, flag: SqlMode) -> bool:
         """Return whether any bit of a flag is set in the session's `sql_mode`."""

@@ -1,10 +1,10 @@
 """Tokens: a statement's words, names, texts, numbers and symbols, as the servers' lexers cut it.
 
-Comments are left out. Executable comments (`/*!80023 ... */`, `/*M!100200 ... */`) are part of the statement if
-the server executes them, else they are comments as well.
+Comments are left out. Executable comments (`/*!80023 ... */`, `/*M!100200 ... */`) are part of the statement
+if the server executes them, else they are comments as well.
 
-sqlglot's tokenizer is not used: it drops the meaning of escapes in texts (a line feed becomes `n`), splits names
-that begin with a digit, and takes `{#` for a comment.
+sqlglot's tokenizer is not used: it loses escapes in texts (a line feed becomes `n`), splits names that begin
+with a digit, and takes `{#` for a comment.
 
 Rules: "Lexical Structure" and "Comments" in MySQL's reference manual, "Comment Syntax" in MariaDB's.
 """
@@ -98,7 +98,7 @@ class _Lexer:
         self._tokens.append(Token(Kind.END, "", at))
         return self._tokens
 
-    def _step(self, at: int) -> int:
+    def _step(self, at: int) -> int:  # noqa: PLR0911 - one case a kind
         """Read one token, or leave out a comment; return where the next one begins."""
         match = self._match(at)
         kind, text = str(match.lastgroup), match[0]

@@ -8,8 +8,9 @@ Rules: "Data Types" in MySQL's reference manual and MariaDB's, and what MySQL 9.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from actors.parse.columns.charset_codecs import PREFIX
 from actors.parse.columns.charsets import BINARY_COLLATION, charset_of, text_decoder
 from actors.parse.columns.collations import bin_collation
 from actors.parse.schema.charset_words import Charsets, read_charset, skip_charset_words
@@ -90,7 +91,7 @@ class Type:
     serial: bool = False
 
 
-def read_type(words: Words, charsets: Charsets) -> Type:
+def read_type(words: Words, charsets: Charsets) -> Type:  # noqa: PLR0911 - one return a family
     """Read a column's type with what belongs to it: size, sign, charset, values.
 
     Raises:
@@ -161,10 +162,29 @@ def resolved(kind: Type, table_collation: int | None, *, strict: bool) -> Column
     )
 
 
+def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
+    """Return the type of a column that is added by a statement which converts the table as well.
+
+    Raises:
+        UnreadableError: it is a blob, or a text that names a charset. MySQL makes it another type then, which
+            depends on more than is known here.
+    """
+    own_bytes = kind.collation == BINARY_COLLATION or kind.name not in _CHARACTER_TYPES
+    named = kind.name in _TEXTS and kind.collation is not None
+    if not mariadb and (named or kind.name.endswith("blob")):
+        raise UnreadableError("a blob or text of a charset is defined while its table is converted")
+    by_code = kind.by_code and kind.collation is None
+    return kind if own_bytes else replace(kind, collation=collation, by_code=by_code)
+
+
 def converted(column: ColumnDefinition, collation: int, *, strict: bool) -> ColumnDefinition:
     """Return a column after CONVERT TO CHARACTER SET; columns without text stay as they are.
 
-    A text keeps room for as many characters of the new charset as it had of the old one.
+    A text keeps room for as many characters of the new charset as it had of the old one. The servers keep the
+    bytes of ENUM's and SET's values, which may be other characters in the new charset.
+
+    Raises:
+        UnreadableError: they are no characters.
     """
     if column.type not in _CHARACTER_TYPES or column.collation == BINARY_COLLATION:
         return column
@@ -180,7 +200,7 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool) -> Colu
         changed.type,
         length=changed.length,
         collation=collation,
-        values=column.values,
+        values=tuple(_reread(value, column.collation, collation) for value in column.values),
         nullable=column.nullable,
         generated=column.generated,
         visibility=column.visibility,
@@ -188,8 +208,13 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool) -> Colu
 
 
 def is_text(column: ColumnDefinition) -> bool:
-    """Return whether a key needs a prefix length for a column: texts and blobs."""
-    return column.type in _TEXTS or column.type.endswith("blob")
+    """Return whether a column's length has no limit of its own: texts, blobs and geometries."""
+    return column.type in _TEXTS or column.type.endswith("blob") or is_geometry(column)
+
+
+def is_geometry(column: ColumnDefinition) -> bool:
+    """Return whether a column's values are geometries."""
+    return column.type.upper() in _SPATIAL
 
 
 def _number(words: Words, kind: Type, *, sized: bool) -> Type:
@@ -223,7 +248,7 @@ def _listing(words: Words, charsets: Charsets, name: str) -> Type:
     return _with_charset(words, charsets, Type(name, values=tuple(values)))
 
 
-def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: C901, PLR0911 - one branch a word
+def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: PLR0911 - one return a word
     """Read the types of texts, which have as many names as all others together."""
     if word in ("NATIONAL", "NCHAR", "NVARCHAR"):
         return _national(words, charsets, word)
@@ -267,7 +292,7 @@ def _national(words: Words, charsets: Charsets, word: str) -> Type:
     return Type(kind.name, length=kind.length, collation=charsets.default("utf8mb3"), by_code=by_code)
 
 
-def _other(words: Words, word: str) -> Type | None:  # noqa: PLR0911 - one return a type
+def _other(words: Words, word: str) -> Type | None:  # noqa: C901, PLR0911 - one case a type
     server = words.statement.server
     match word:
         case "SERIAL":
@@ -311,6 +336,9 @@ def _with_charset(words: Words, charsets: Charsets, kind: Type) -> Type:
             collation = charsets.default("ucs2")
         elif words.skip("BYTE"):
             collation = BINARY_COLLATION
+        elif words.skip("COMPRESSED"):
+            if words.skip("="):
+                words.take()
         elif skip_charset_words(words):
             words.skip("=")
             collation = read_charset(words, charsets)
@@ -374,6 +402,17 @@ def _spatial(word: str, server: ServerVersion) -> str:
     return word.lower()
 
 
+def _reread(value: str, old: int, new: int) -> str:
+    codec, errors = text_decoder(charset_of(old))
+    try:
+        data = value.encode(codec, errors)
+        return (
+            data.decode("ascii") if new == BINARY_COLLATION else data.decode(*text_decoder(charset_of(new)))
+        )
+    except (UnicodeError, LookupError, UnsupportedEvent) as error:
+        raise UnreadableError(f"value {value!r} is no text in the new charset ({error})") from error
+
+
 def _value(value: str | bytes, collation: int) -> str:
     """Return a value of ENUM or SET as the server keeps it: trailing blanks are no part of it."""
     if isinstance(value, bytes):
@@ -384,4 +423,10 @@ def _value(value: str | bytes, collation: int) -> str:
             value = value.decode(codec, errors)
         except (UnsupportedEvent, UnicodeError) as error:
             raise UnreadableError(f"a value given in hexadecimal is no text ({error})") from error
-    return value if collation == BINARY_COLLATION else value.rstrip(" ")
+    if collation == BINARY_COLLATION:
+        return value
+    codec, _ = text_decoder(charset_of(collation))
+    if not value.isascii() and not codec.startswith(PREFIX):
+        # Without strict mode a server takes a question mark for what the charset lacks.
+        value = value.encode(codec, "replace").decode(codec)
+    return value.rstrip(" ")
