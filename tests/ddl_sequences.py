@@ -144,8 +144,7 @@ class Author:
         return self.random.choice([t for t in self.catalog.tables() if isinstance(t, TableDefinition)])
 
     def _free(self) -> tuple[str, str]:
-        name = (self.random.choice([SCHEMAS[0], SCHEMAS[0], SCHEMAS[1]]), self.random.choice(TABLES))
-        return name
+        return self.random.choice([SCHEMAS[0], *SCHEMAS]), self.random.choice(TABLES)
 
     def _text(self, text: str) -> str:
         return text if self.escapes else text.replace("\\\\", "\\")
@@ -177,7 +176,8 @@ class Author:
         if self.random.random() < 0.12:
             how = self._one("VIRTUAL", "STORED", "")
             invisible = self._maybe(" INVISIBLE", 0.2)
-            return f"{self._one('INT', 'VARCHAR(40)')} {self._maybe('GENERATED ALWAYS ')}AS (1 + 2) {how}{invisible}"
+            kind = self._one("INT", "VARCHAR(40)")
+            return f"{kind} {self._maybe('GENERATED ALWAYS ')}AS (1 + 2) {how}{invisible}"
         text = self._type()
         text += self._one("", "", " NULL", " NOT NULL", " NOT NULL")
         text += self._maybe(" COMMENT 'it''s, (a) comment'", 0.1)
@@ -243,7 +243,7 @@ class Author:
         tail = self._options()
         if self.mariadb and self.random.random() < 0.12:
             tail += " WITH SYSTEM VERSIONING"
-        partition = " PARTITION BY HASH (%s) PARTITIONS 2" % self._quoted(names[0])
+        partition = f" PARTITION BY HASH ({self._quoted(names[0])}) PARTITIONS 2"
         executable = f" /*!50100{partition} */"
         tail += self._maybe(self._one(partition, executable), 0.1)
         return f"{head} {self._table(self._free())} ({', '.join(elements)}) {tail}"
@@ -359,7 +359,8 @@ class Author:
             case 6 | 7 | 8:
                 return f"MODIFY {column}{old} {self._column()}{self._place(names)}"
             case 9 | 10:
-                return f"CHANGE {column}{old} {self._quoted(self._one(new, new, names[0]))} {self._column()}{self._place(names)}"
+                name = self._quoted(self._one(new, new, names[0]))
+                return f"CHANGE {column}{old} {name} {self._column()}{self._place(names)}"
             case 11:
                 return f"RENAME COLUMN {old} TO {self._quoted(new)}"
             case 12:
@@ -391,8 +392,10 @@ class Author:
                     "REMOVE PARTITIONING",
                     "ADD PARTITION PARTITIONS 2",
                     "COALESCE PARTITION 1",
-                    f"PARTITION BY RANGE ({old}) (PARTITION p0 VALUES LESS THAN (5), PARTITION p1 VALUES LESS THAN MAXVALUE)",
-                    "REORGANIZE PARTITION p0 INTO (PARTITION p0a VALUES LESS THAN (3), PARTITION p0b VALUES LESS THAN (5))",
+                    f"PARTITION BY RANGE ({old}) (PARTITION p0 VALUES LESS THAN (5), PARTITION p1 VALUES LESS "
+                    "THAN MAXVALUE)",
+                    "REORGANIZE PARTITION p0 INTO (PARTITION p0a VALUES LESS THAN (3), PARTITION p0b VALUES LESS "
+                    "THAN (5))",
                     "DROP PARTITION p0",
                 )
             case 22:

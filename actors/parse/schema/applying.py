@@ -419,7 +419,7 @@ class Applying:
 
 
 def _is_without_rows(words: Words) -> bool:
-    """Return whether an object follows that has no rows: DEFINER, ALGORITHM and such may come before its kind."""
+    """Return whether an object without rows follows; DEFINER, ALGORITHM and such may come before its kind."""
     ahead = 0
     while words.peek(ahead).kind is not Kind.END:
         token = words.peek(ahead)

@@ -65,7 +65,8 @@ class ColumnDefinition:
     #: longtext, enum, geometry, uuid ...
     type: str
     unsigned: bool = False
-    #: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR; else 0
+    #: characters of CHAR and VARCHAR, bytes of BINARY and VARBINARY, bits of BIT, dimensions of VECTOR; else
+    #: 0, also for texts and blobs
     length: int = 0
     #: digits of a DECIMAL, and those after the point; else 0
     precision: int = 0
@@ -108,7 +109,7 @@ class Key:
     #: names in the key's order; empty for an expression
     columns: tuple[str, ...]
     unique: bool = False
-    #: of a UNIQUE key: for each column the characters or bytes of it that it covers, 0: all; empty: all of all
+    #: of a UNIQUE key: how many characters or bytes it covers of each column, 0: all; empty: all of each
     prefixes: tuple[int, ...] = ()
     #: whether MariaDB keeps a hash of its columns in a hidden column
     hashed: bool = False

@@ -1,8 +1,8 @@
 """The catalog, against the servers that execute the same statements.
 
-Random sequences of DDL are executed, and the catalog applies what the binlog has of them. After each statement
-that the server accepted, the catalog's tables are compared with `information_schema` and with SHOW CREATE TABLE;
-at the end of a sequence, with the table maps of rows.
+Random sequences of DDL are executed, and the catalog applies what the binlog has of them. After each
+statement that the server accepted, the catalog's tables are compared with `information_schema` and with SHOW
+CREATE TABLE; at the end of a sequence, with the table maps of rows.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class Twin:
             found.setdefault((schema, table), []).append(self._column(*column))
         return found
 
-    def _column(self, name, kind, full, characters, digits, scale, fraction, collation, nullable, extra):
+    def _column(self, *row):
+        name, kind, full, characters, digits, scale, fraction, collation, nullable, extra = row
         extra = extra.upper()
         generated = Generated.NO
         if "GENERATED" in extra and "DEFAULT_GENERATED" not in extra:
