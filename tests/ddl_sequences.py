@@ -79,6 +79,7 @@ BYTES = [
 OTHERS = ["BIT", "BIT(17)", "JSON", "GEOMETRY", "POINT", "MULTIPOLYGON", "GEOMETRYCOLLECTION"]
 OF_MARIADB = ["UUID", "INET4", "INET6", "VARCHAR(30) COMPRESSED", "TEXT COMPRESSED"]
 OF_MYSQL = ["VECTOR(3)", "VECTOR"]
+part = "PARTITION {} VALUES LESS THAN ({})".format
 
 
 @dataclass
@@ -392,10 +393,8 @@ class Author:
                     "REMOVE PARTITIONING",
                     "ADD PARTITION PARTITIONS 2",
                     "COALESCE PARTITION 1",
-                    f"PARTITION BY RANGE ({old}) (PARTITION p0 VALUES LESS THAN (5), PARTITION p1 VALUES LESS "
-                    "THAN MAXVALUE)",
-                    "REORGANIZE PARTITION p0 INTO (PARTITION p0a VALUES LESS THAN (3), PARTITION p0b VALUES LESS "
-                    "THAN (5))",
+                    f"PARTITION BY RANGE ({old}) ({part('p0', 5)}, {part('p1', 9)})",
+                    f"REORGANIZE PARTITION p0 INTO ({part('a', 3)}, {part('b', 5)})",
                     "DROP PARTITION p0",
                 )
             case 22:

@@ -166,13 +166,12 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     """Return the type of a column that is added by a statement which converts the table as well.
 
     Raises:
-        UnreadableError: it is a blob, or a text that names a charset. MySQL makes it another type then, which
-            depends on more than is known here.
+        UnreadableError: it is a blob or a text on MySQL, which makes it another type then: which one depends
+            on more than is known here.
     """
     own_bytes = kind.collation == BINARY_COLLATION or kind.name not in _CHARACTER_TYPES
-    named = kind.name in _TEXTS and kind.collation is not None
-    if not mariadb and (named or kind.name.endswith("blob")):
-        raise UnreadableError("a blob or text of a charset is defined while its table is converted")
+    if not mariadb and (kind.name in _TEXTS or kind.name.endswith("blob")):
+        raise UnreadableError("a blob or text is defined while its table is converted")
     by_code = kind.by_code and kind.collation is None
     return kind if own_bytes else replace(kind, collation=collation, by_code=by_code)
 
