@@ -34,6 +34,7 @@ _PARTITION_WORDS = (
     # with a table of an equal definition, else the server refuses
     "EXCHANGE",
 )
+_RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
 _IDLE_CLAUSES = (
     ("ENABLE", "KEYS"),
     ("DISABLE", "KEYS"),
@@ -92,6 +93,8 @@ class AlterWords:
     versioned: bool | None = None
     #: the table's new name
     target: SourceName | None = None
+    #: whether there is a clause besides the one of the new name
+    others: bool = False
     #: tables that a partition becomes, and that become a partition
     split_off: list[SourceName] = field(default_factory=list)
     taken_in: list[SourceName] = field(default_factory=list)
@@ -99,9 +102,7 @@ class AlterWords:
     @property
     def renames_only(self) -> bool:
         """Whether it does nothing but give the table another name."""
-        return self.target is not None and replace(self, target=None) == AlterWords(
-            TableCharset(self.charset.charsets)
-        )
+        return self.target is not None and not self.others
 
     def applied(self, draft: Draft, *, default_collation: int | None, words: Words) -> TableDefinition:
         """Return the changed table, under its old name.
@@ -240,6 +241,7 @@ class _Clauses:
         while not words.ended:
             if words.skip(","):
                 continue
+            self._alter.others |= not words.sees("RENAME") or words.peek(1).text.upper() in _RENAMED_PARTS
             token = words.peek()
             by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
             if by_word is not None:

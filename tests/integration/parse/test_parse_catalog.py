@@ -166,7 +166,7 @@ class Twin:
         unknown = [table for table in self.catalog.tables() if not isinstance(table, TableDefinition)]
         for table in unknown:
             assert UNKNOWN.search(table.reason), (table, history)
-            self.run(f"DROP TABLE `{table.schema}`.`{table.table}`")
+            self.run(f"DROP TABLE IF EXISTS `{table.schema}`.`{table.table}`")
         known = {(table.schema, table.table): table for table in self.catalog.tables()}
         expected = self.tables()
         assert sorted(known) == sorted(expected), (sorted(known), sorted(expected), history)
