@@ -14,8 +14,8 @@ lack columns, in code separate from that for whole images. Their parts:
     packed      MariaDB's compressed columns
     json_difference   a JSON document with differences applied
 
-A `.pxd` declares, the `.pyx` of its name implements. What is called for each value, or for each byte, is inline in
-a `.pxd` without a `.pyx`, because a call between two modules costs as much as such a function:
+A `.pxd` declares, the `.pyx` of its name implements. What is called for each value, or for each byte, is
+inline in a `.pxd` without a `.pyx`, because a call between two modules costs as much as such a function:
 
     faults      what can be wrong with bytes
     memory      buffers that grow, bitmaps

@@ -1,0 +1,1 @@
+"""Definitions of a source's tables, as its DDL statements change them."""

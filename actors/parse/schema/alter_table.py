@@ -1,0 +1,421 @@
+"""ALTER TABLE: its clauses, and what they make of a table.
+
+The clauses of one statement are applied as the servers do it, not one after another. First columns go, or are
+replaced where they are; then columns that have a new position, and new ones, are put in their places, in the
+statement's order. So AFTER names columns as they are called afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from actors.parse.schema.charset_words import Charsets, read_charset, read_collation, skip_charset_words
+from actors.parse.schema.columns import ColumnWords, read_column, skip_default
+from actors.parse.schema.create_table import TableCharset, define, keys_of, read_period, skip_option
+from actors.parse.schema.definition import PRIMARY, ColumnDefinition, SourceName, TableDefinition, Visibility
+from actors.parse.schema.draft import Draft
+from actors.parse.schema.keys import KeyWords, read_key, sees_key
+from actors.parse.schema.tokens import Kind, UnreadableError
+from actors.parse.schema.types import converted, in_charset
+from actors.parse.schema.words import Words
+
+_PARTITION_WORDS = (
+    "COALESCE",
+    "REORGANIZE",
+    "TRUNCATE",
+    "ANALYZE",
+    "CHECK",
+    "OPTIMIZE",
+    "REBUILD",
+    "REPAIR",
+    "DISCARD",
+    "IMPORT",
+    # with a table of an equal definition, else the server refuses
+    "EXCHANGE",
+)
+_RENAMED_PARTS = ("COLUMN", "INDEX", "KEY")
+_IDLE_CLAUSES = (
+    ("ENABLE", "KEYS"),
+    ("DISABLE", "KEYS"),
+    ("FORCE",),
+    ("WITH", "VALIDATION"),
+    ("WITHOUT", "VALIDATION"),
+    ("DISCARD", "TABLESPACE"),
+    ("IMPORT", "TABLESPACE"),
+    ("SECONDARY_LOAD",),
+    ("SECONDARY_UNLOAD",),
+    ("REMOVE", "PARTITIONING"),
+    ("UPGRADE", "PARTITIONING"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A column that is added, or that replaces one."""
+
+    column: ColumnWords
+    #: the column that it replaces; empty: none
+    old: str
+    #: as `Draft.insert` has it; None: at the end, or where the old one was
+    position: str | None
+    #: whether it is left out if a column of its name exists
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Dropped:
+    """A column, a key or a constraint that goes."""
+
+    name: str
+    if_exists: bool = False
+    #: whether it may also be a check or a foreign key, which are not followed
+    any_constraint: bool = False
+
+
+@dataclass(slots=True)
+class AlterWords:
+    """What an ALTER TABLE says."""
+
+    charset: TableCharset
+    placed: list[_Placed] = field(default_factory=list)
+    dropped: list[_Dropped] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    #: columns that are renamed, or shown, if they exist; in lower case
+    optional: set[str] = field(default_factory=set)
+    visible: dict[str, bool] = field(default_factory=dict)
+    keys: list[KeyWords] = field(default_factory=list)
+    dropped_keys: list[_Dropped] = field(default_factory=list)
+    renamed_keys: list[tuple[str, str]] = field(default_factory=list)
+    filled: list[str] = field(default_factory=list)
+    #: None: CONVERT TO comes not; else its clauses
+    convert: TableCharset | None = None
+    versioned: bool | None = None
+    #: the table's new name
+    target: SourceName | None = None
+    #: whether there is a clause besides the one of the new name
+    others: bool = False
+    #: tables that a partition becomes, and that become a partition
+    split_off: list[SourceName] = field(default_factory=list)
+    taken_in: list[SourceName] = field(default_factory=list)
+
+    @property
+    def renames_only(self) -> bool:
+        """Whether it does nothing but give the table another name."""
+        return self.target is not None and not self.others
+
+    def applied(self, draft: Draft, *, default_collation: int | None, words: Words) -> TableDefinition:
+        """Return the changed table, under its old name.
+
+        Args:
+            draft: the table.
+            default_collation: what DEFAULT means in CONVERT TO.
+            words: the statement.
+
+        Raises:
+            UnreadableError: it does not fit the table.
+        """
+        if self.convert is not None:
+            if self.charset.chosen(None) is not None:
+                raise UnreadableError("a table is converted to a charset, and has another default")
+            chosen = self.convert.chosen(default_collation)
+            if chosen is None:
+                raise UnreadableError("the default collation of the schema is not known")
+            self.charset = TableCharset(self.charset.charsets, collation=chosen)
+        draft.collation = self.charset.chosen(draft.collation)
+        draft.versioned = draft.versioned if self.versioned is None else self.versioned
+        self._change_keys(draft)
+        renamed = self._change_columns(draft, words=words)
+        draft.rename_in_keys(renamed)
+        draft.filled |= {name.lower() for name in self.filled}
+        for key in self.keys:
+            draft.add_key(key)
+        return draft.finished()
+
+    def _change_keys(self, draft: Draft) -> None:
+        for dropped in self.dropped_keys:
+            if dropped.name.upper() == PRIMARY:
+                draft.primary_key = []
+            elif draft.has_key(dropped.name) or not (dropped.if_exists or dropped.any_constraint):
+                draft.drop_key(dropped.name)
+        new = {old.lower(): name for old, name in self.renamed_keys}
+        draft.keys = [replace(key, name=new.get(key.name.lower(), key.name)) for key in draft.keys]
+
+    def _change_columns(self, draft: Draft, *, words: Words) -> dict[str, str]:
+        """Change the columns; return the new name of each renamed one, by the old one in lower case."""
+        existing = {column.name.lower() for column in draft.columns}
+        gone = self._gone(draft)
+        replaced = self._replaced(draft)
+        for name in {*self.renamed, *self.visible} - self.optional:
+            draft.require(name)
+        before, draft.columns = draft.columns, []
+        for column in before:
+            by = replaced.get(column.name.lower())
+            if column.name.lower() in gone or (by is not None and by.position is not None):
+                continue
+            draft.columns.append(self._kept(draft, column, by, words=words))
+        draft.drop_from_keys(gone)
+        for placed in self.placed:
+            name = placed.column.name.lower()
+            moved = placed.position is not None and placed.old.lower() in replaced
+            if moved if placed.old else not (placed.if_not_exists and name in existing):
+                existing.add(name)
+                draft.insert(self._new(draft, placed, words=words), placed.position)
+        return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}
+
+    def _gone(self, draft: Draft) -> set[str]:
+        gone = set()
+        for dropped in self.dropped:
+            if not (dropped.if_exists and draft.index_of(dropped.name) is None):
+                draft.require(dropped.name)
+                gone.add(dropped.name.lower())
+        return gone
+
+    def _replaced(self, draft: Draft) -> dict[str, _Placed]:
+        replaced = {}
+        for placed in self.placed:
+            if placed.old and not (placed.if_not_exists and draft.index_of(placed.old) is None):
+                draft.require(placed.old)
+                replaced[placed.old.lower()] = placed
+        return replaced
+
+    def _kept(
+        self, draft: Draft, column: ColumnDefinition, by: _Placed | None, *, words: Words
+    ) -> ColumnDefinition:
+        """Return what stands in a column's place: itself with what changes of it, or what replaces it."""
+        lower = column.name.lower()
+        if by is None:
+            kept = self._converted(draft, column, words=words)
+            kept = replace(kept, name=self.renamed.get(lower, kept.name))
+        else:
+            kept = self._new(draft, by, words=words)
+        if lower in self.visible:
+            visibility = Visibility.VISIBLE if self.visible[lower] else Visibility.INVISIBLE
+            kept = replace(kept, visibility=visibility)
+        return kept
+
+    def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
+        if self.convert is None or draft.collation is None:
+            return column
+        return converted(column, draft.collation, strict=words.statement.strict)
+
+    def _new(self, draft: Draft, placed: _Placed, *, words: Words) -> ColumnDefinition:
+        column = placed.column
+        if self.convert is not None and draft.collation is not None:
+            mariadb = words.statement.server.mariadb
+            column = replace(column, type=in_charset(column.type, draft.collation, mariadb=mariadb))
+        return define(draft, column, words=words)
+
+
+def read_alter(words: Words, charsets: Charsets) -> AlterWords:
+    """Read ALTER TABLE after the table's name.
+
+    Raises:
+        UnreadableError: a clause is not understood.
+    """
+    return _Clauses(words, charsets).read()
+
+
+class _Clauses:
+    def __init__(self, words: Words, charsets: Charsets) -> None:
+        self._words = words
+        self._charsets = charsets
+        self._alter = AlterWords(TableCharset(charsets))
+        self._by_word: dict[str, Callable[[], None]] = {
+            "ADD": self._add,
+            "DROP": self._drop,
+            "MODIFY": self._modify,
+            "CHANGE": self._change,
+            "RENAME": self._rename,
+            "ALTER": self._alter_part,
+            "CONVERT": self._convert,
+            "ORDER": self._order,
+        }
+
+    def read(self) -> AlterWords:
+        words = self._words
+        if words.skip("WAIT"):
+            words.number()
+        else:
+            words.skip("NOWAIT")
+        while not words.ended:
+            if words.skip(","):
+                continue
+            self._alter.others |= not words.sees("RENAME") or words.peek(1).text.upper() in _RENAMED_PARTS
+            token = words.peek()
+            by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
+            if by_word is not None:
+                words.take()
+                by_word()
+            elif not self._other():
+                raise words.unexpected()
+        return self._alter
+
+    def _other(self) -> bool:
+        """Take a clause that changes no column, or the table's charset; return whether one came."""
+        words = self._words
+        if self._alter.charset.read(words) or any(words.skip(*clause) for clause in _IDLE_CLAUSES):
+            return True
+        if words.skip_any("ALGORITHM", "LOCK"):
+            words.skip("=")
+            words.take()
+            return True
+        if words.sees("PARTITION", "BY") or any(words.sees(word, "PARTITION") for word in _PARTITION_WORDS):
+            words.skip_rest()
+            return True
+        return skip_option(words)
+
+    def _add(self) -> None:
+        words = self._words
+        if words.sees("PARTITION"):
+            words.skip_rest()
+        elif words.skip("SYSTEM", "VERSIONING"):
+            self._alter.versioned = True
+        elif words.sees("PERIOD", "FOR"):
+            self._alter.filled += read_period(words)
+        elif sees_key(words):
+            self._alter.keys.append(read_key(words))
+        else:
+            words.skip("COLUMN")
+            if_not_exists = words.skip_if_exists()
+            if words.sees("("):
+                words.in_parentheses(lambda: self._element(if_not_exists=if_not_exists))
+            else:
+                self._place("", words.name(), if_exists=if_not_exists)
+
+    def _element(self, *, if_not_exists: bool) -> None:
+        if self._words.sees("PERIOD", "FOR"):
+            self._alter.filled += read_period(self._words)
+        elif sees_key(self._words):
+            self._alter.keys.append(read_key(self._words))
+        else:
+            self._place("", self._words.name(), if_exists=if_not_exists)
+
+    def _place(self, old: str, name: str, *, if_exists: bool) -> None:
+        words = self._words
+        column = read_column(words, self._charsets, name)
+        position = None
+        if words.skip("FIRST"):
+            position = ""
+        elif words.skip("AFTER"):
+            position = words.name()
+        self._alter.placed.append(_Placed(column, old, position, if_exists))
+        self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
+
+    def _modify(self) -> None:
+        self._words.skip("COLUMN")
+        if_exists = self._words.skip_if_exists()
+        name = self._words.name()
+        self._place(name, name, if_exists=if_exists)
+
+    def _change(self) -> None:
+        self._words.skip("COLUMN")
+        if_exists = self._words.skip_if_exists()
+        old = self._words.name()
+        self._place(old, self._words.name(), if_exists=if_exists)
+
+    def _drop(self) -> None:
+        words, alter = self._words, self._alter
+        if words.sees("PARTITION"):
+            words.skip_rest()
+        elif words.skip("PRIMARY", "KEY"):
+            alter.dropped_keys.append(_Dropped(PRIMARY))
+        elif words.skip("SYSTEM", "VERSIONING"):
+            alter.versioned = False
+        elif words.skip("PERIOD", "FOR") or words.skip("FOREIGN", "KEY") or words.skip("CHECK"):
+            words.skip_if_exists()
+            words.name()
+        elif words.skip_any("INDEX", "KEY"):
+            if_exists = words.skip_if_exists()
+            alter.dropped_keys.append(_Dropped(words.name(), if_exists))
+        elif words.skip("CONSTRAINT"):
+            if_exists = words.skip_if_exists()
+            alter.dropped_keys.append(_Dropped(words.name(), if_exists, any_constraint=True))
+        else:
+            words.skip("COLUMN")
+            if_exists = words.skip_if_exists()
+            alter.dropped.append(_Dropped(words.name(), if_exists))
+            words.skip_any("RESTRICT", "CASCADE")
+
+    def _rename(self) -> None:
+        words, alter = self._words, self._alter
+        if words.skip("COLUMN"):
+            if_exists = words.skip_if_exists()
+            old = words.name()
+            if if_exists:
+                alter.optional.add(old.lower())
+            words.expect("TO")
+            alter.renamed[old.lower()] = words.name()
+        elif words.skip_any("INDEX", "KEY"):
+            words.skip_if_exists()
+            old = words.name()
+            words.expect("TO")
+            alter.renamed_keys.append((old, words.name()))
+        else:
+            words.skip_any("TO", "AS", "=")
+            alter.target = words.table_name()
+
+    def _alter_part(self) -> None:
+        words = self._words
+        if words.skip_any("INDEX", "KEY"):
+            words.skip_if_exists()
+            words.name()
+            if not words.skip("NOT", "IGNORED") and not words.skip_any("VISIBLE", "INVISIBLE", "IGNORED"):
+                raise words.unexpected()
+        elif words.skip_any("CHECK", "CONSTRAINT"):
+            words.name()
+            if not words.skip("NOT", "ENFORCED"):
+                words.expect("ENFORCED")
+        else:
+            words.skip("COLUMN")
+            if_exists = words.skip_if_exists()
+            name = words.name()
+            if if_exists:
+                self._alter.optional.add(name.lower())
+            self._set(name)
+
+    def _set(self, name: str) -> None:
+        words = self._words
+        if words.skip("SET", "DEFAULT"):
+            skip_default(words)
+        elif words.skip("SET", "VISIBLE"):
+            self._alter.visible[name.lower()] = True
+        elif words.skip("SET", "INVISIBLE"):
+            self._alter.visible[name.lower()] = False
+        else:
+            words.expect("DROP", "DEFAULT")
+
+    def _convert(self) -> None:
+        words, alter = self._words, self._alter
+        if words.skip("PARTITION"):
+            words.name()
+            words.expect("TO", "TABLE")
+            alter.split_off.append(words.table_name())
+            words.skip_rest()
+        elif words.skip("TABLE"):
+            alter.taken_in.append(words.table_name())
+            words.skip_rest()
+        else:
+            words.expect("TO")
+            if not skip_charset_words(words):
+                raise words.unexpected("CHARACTER SET should come")
+            words.skip("=")
+            alter.convert = TableCharset(self._charsets, charset=read_charset(words, self._charsets))
+            if words.skip("COLLATE"):
+                words.skip("=")
+                alter.convert.collation = read_collation(words, self._charsets, alter.convert.charset)
+
+    def _order(self) -> None:
+        """Take ORDER BY with its columns: commas separate them, as they separate clauses."""
+        words = self._words
+        words.expect("BY")
+        while True:
+            words.name()
+            while words.skip("."):
+                words.name()
+            words.skip_any("ASC", "DESC")
+            follows = words.peek(2)
+            ends = follows.kind is Kind.END or follows.text.upper() in (",", "ASC", "DESC", ".")
+            if not (words.sees(",") and ends):
+                return
+            words.take()

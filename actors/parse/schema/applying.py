@@ -1,0 +1,459 @@
+"""Applying: what one statement does to the tables and schemas of a catalog.
+
+A statement that is not understood makes the tables unknown that it names. If it may change a table, and which
+one cannot be read, all are unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from actors.parse.columns.charsets import charset_of
+from actors.parse.schema.alter_table import read_alter
+from actors.parse.schema.charset_words import Charsets
+from actors.parse.schema.create_table import TableCharset, read_table
+from actors.parse.schema.definition import (
+    PRIMARY,
+    ColumnDefinition,
+    SourceName,
+    TableDefinition,
+    UnknownTable,
+)
+from actors.parse.schema.draft import Draft
+from actors.parse.schema.holdings import Holdings
+from actors.parse.schema.keys import KeyKind, read_index, skip_using
+from actors.parse.schema.statement import Statement
+from actors.parse.schema.tokens import Kind, UnreadableError
+from actors.parse.schema.words import Words
+
+_OBJECTS_WITHOUT_ROWS = {
+    "AGGREGATE",
+    "EVENT",
+    "FUNCTION",
+    "INSTANCE",
+    "LIBRARY",
+    "LOGFILE",
+    "MASKING",
+    "PACKAGE",
+    "PREPARE",
+    "PROCEDURE",
+    "RESOURCE",
+    "ROLE",
+    "SERVER",
+    "SPATIAL",
+    "SQL",
+    "TABLESPACE",
+    "TRIGGER",
+    "UNDO",
+    "USER",
+    "VIEW",
+}
+_INDEX_WORDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "INDEX", "ONLINE", "OFFLINE")
+#: statements that define no table; those that change rows are not this package's to judge
+_IDLE = {
+    "ANALYZE",
+    "BEGIN",
+    "BINLOG",
+    "CACHE",
+    "CALL",
+    "CHANGE",
+    "CHECK",
+    "CHECKSUM",
+    "COMMIT",
+    "DELETE",
+    "DO",
+    "FLUSH",
+    "GRANT",
+    "HANDLER",
+    "INSERT",
+    "INSTALL",
+    "KILL",
+    "LOAD",
+    "LOCK",
+    "OPTIMIZE",
+    "PURGE",
+    "RELEASE",
+    "REPAIR",
+    "REPLACE",
+    "RESET",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SELECT",
+    "SET",
+    "SHOW",
+    "START",
+    "STOP",
+    "TRUNCATE",
+    "UNINSTALL",
+    "UNLOCK",
+    "UPDATE",
+    "USE",
+    "VALUES",
+    "WITH",
+    "XA",
+}
+_SEQUENCE = tuple(
+    ColumnDefinition(name, kind, unsigned=name.startswith(("cache", "cycle_o")), nullable=False)
+    for name, kind in (
+        ("next_not_cached_value", "bigint"),
+        ("minimum_value", "bigint"),
+        ("maximum_value", "bigint"),
+        ("start_value", "bigint"),
+        ("increment", "bigint"),
+        ("cache_size", "bigint"),
+        ("cycle_option", "tinyint"),
+        ("cycle_count", "bigint"),
+    )
+)
+_HASHES_SINCE = (10, 4)
+
+
+class Applying:
+    """Applies one statement.
+
+    Args:
+        statement: it.
+        holdings: what it changes.
+        server_collation: the default of schemas that name none.
+        utf8_is_utf8mb3: what `utf8` means.
+    """
+
+    def __init__(
+        self, statement: Statement, holdings: Holdings, server_collation: int, *, utf8_is_utf8mb3: bool
+    ) -> None:
+        self._statement = statement
+        self._holdings = holdings
+        self._server_collation = server_collation
+        self._charsets = Charsets(statement, utf8_is_utf8mb3=utf8_is_utf8mb3)
+        server = statement.server
+        self._hashes = server.mariadb and (server.major, server.minor) >= _HASHES_SINCE
+        self._by_word: dict[str, Callable[[Words], None]] = {
+            "CREATE": self._create,
+            "ALTER": self._alter,
+            "DROP": self._drop,
+            "RENAME": self._rename,
+        }
+        #: tables that are unknown if the rest is not understood; None: any
+        self._concerned: list[SourceName] | None = []
+
+    def run(self) -> None:
+        """Apply the statement; what is not understood makes tables unknown."""
+        self._concerned = []
+        words = None
+        try:
+            words = Words(self._statement)
+            if self._statement.failed:
+                self._failed(words)
+            else:
+                self._dispatch(words)
+        except UnreadableError as error:
+            reason = f"{self._statement.beginning} is not understood: {error}."
+            if not self._concerned:
+                self._holdings.forget_all(reason)
+                return
+            for name in [*self._concerned, *(_later_names(words) if words is not None else ())]:
+                self._holdings.forget(name, reason)
+
+    def _failed(self, words: Words) -> None:
+        """Apply a statement that ended with an error.
+
+        MariaDB's CREATE OR REPLACE has dropped the table then. How much others have done is not logged.
+
+        Raises:
+            UnreadableError: it is another one.
+        """
+        if words.skip("CREATE", "OR", "REPLACE", "TABLE"):
+            words.skip_if_exists()
+            self._holdings.drop(words.table_name())
+        elif words.skip("DROP", "TABLE") or words.skip("RENAME", "TABLE") or words.skip("ALTER", "TABLE"):
+            self._concerned = _all_names(words)
+            raise UnreadableError("it ended with an error, and may have done a part")
+        elif not words.sees_any(*_IDLE) and not _is_without_rows(words):
+            raise UnreadableError("it ended with an error, and may have done a part")
+
+    def show(self) -> TableDefinition:
+        """Return the table of a CREATE TABLE statement, without applying it.
+
+        Raises:
+            UnreadableError: it is not understood, or no such statement.
+        """
+        words = Words(self._statement)
+        words.expect("CREATE", "TABLE")
+        name = words.table_name()
+        draft = Draft(name.schema, name.table, self._hashes)
+        collation = self._holdings.schema_collation(name.schema)
+        return read_table(words, self._charsets).defined(draft, collation, words=words)
+
+    def _dispatch(self, words: Words) -> None:
+        if words.skip("SET", "STATEMENT"):  # MariaDB's settings of one statement
+            while not words.skip("FOR"):
+                words.take()
+        token = words.peek()
+        by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
+        if by_word is not None:
+            words.take()
+            by_word(words)
+        elif token.kind is not Kind.END and token.text.upper() not in _IDLE:
+            raise words.unexpected("no such statement is known")
+
+    def _create(self, words: Words) -> None:
+        or_replace = words.skip("OR", "REPLACE")
+        if words.skip("TEMPORARY"):
+            return
+        if words.skip("TABLE"):
+            self._create_table(words, or_replace=or_replace)
+        elif words.skip_any("DATABASE", "SCHEMA"):
+            self._create_schema(words)
+        elif words.skip("SEQUENCE"):
+            self._create_sequence(words)
+        elif words.sees_any(*_INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
+            self._create_index(words, or_replace=or_replace)
+        elif not _is_without_rows(words):
+            raise words.unexpected()
+
+    def _create_table(self, words: Words, *, or_replace: bool) -> None:
+        if_not_exists = words.skip_if_exists()
+        name = words.table_name()
+        if if_not_exists and not or_replace and self._holdings.get(name) is not None:
+            return
+        self._concerned = [name]
+        like = None
+        if words.skip("LIKE"):
+            like = words.table_name()
+        elif words.sees("(", "LIKE"):
+            words.expect("(", "LIKE")
+            like = words.table_name()
+            words.expect(")")
+        if like is not None:
+            self._create_like(name, like)
+            return
+        draft = Draft(name.schema, name.table, self._hashes)
+        collation = self._holdings.schema_collation(name.schema)
+        table = read_table(words, self._charsets).defined(draft, collation, words=words)
+        self._holdings.create(name, table)
+
+    def _create_like(self, name: SourceName, like: SourceName) -> None:
+        model = self._holdings.get(like)
+        if not isinstance(model, TableDefinition):
+            raise UnreadableError(f"the definition of {like} is not known")
+        table = Draft.of(model, hashes=self._hashes).finished()
+        self._holdings.create(name, replace(table, schema=name.schema, table=name.table))
+
+    def _create_sequence(self, words: Words) -> None:
+        if_not_exists = words.skip_if_exists()
+        name = words.table_name()
+        if if_not_exists and self._holdings.get(name) is not None:
+            return
+        self._concerned = [name]
+        if words.sees("AS"):
+            raise words.unexpected("a sequence with a type is not followed")
+        collation = self._holdings.schema_collation(name.schema)
+        self._holdings.create(
+            name, TableDefinition(name.schema, name.table, _SEQUENCE, collation=collation or 0)
+        )
+
+    def _create_index(self, words: Words, *, or_replace: bool) -> None:
+        kind = KeyKind.INDEX
+        while not words.skip("INDEX"):
+            kind = KeyKind.UNIQUE if words.sees("UNIQUE") else kind
+            if not words.skip_any(*_INDEX_WORDS):
+                raise words.unexpected()
+        if_not_exists = words.skip_if_exists()
+        index = words.name()
+        hashed = skip_using(words)
+        words.expect("ON")
+        name = words.table_name()
+        self._concerned = [name]
+        draft = self._draft(name)
+        if draft is None:
+            return
+        if words.skip("WAIT"):
+            words.number()
+        else:
+            words.skip("NOWAIT")
+        key = replace(read_index(words, kind, index), if_not_exists=if_not_exists)
+        if or_replace and draft.has_key(index):
+            draft.drop_key(index)
+        draft.add_key(replace(key, hashed=key.hashed or hashed))
+        self._holdings.change(name, draft.finished())
+
+    def _create_schema(self, words: Words) -> None:
+        if_not_exists = words.skip_if_exists()
+        name = words.name()
+        if if_not_exists and self._holdings.schema_collation(name) is not None:
+            return
+        self._read_schema(words, name, self._server_collation)
+
+    def _read_schema(self, words: Words, name: str, default: int | None) -> None:
+        """Read a schema's options; if one is not understood, its collation is not known."""
+        charset = TableCharset(self._charsets)
+        try:
+            while not words.ended:
+                if not charset.read(words):
+                    words.take()
+            self._holdings.set_schema(name, charset.chosen(default))
+        except UnreadableError:
+            self._holdings.set_schema(name, None)
+
+    def _alter(self, words: Words) -> None:
+        while words.skip_any("ONLINE", "OFFLINE", "IGNORE"):
+            pass
+        if words.skip("TABLE"):
+            self._alter_table(words)
+        elif words.skip_any("DATABASE", "SCHEMA"):
+            named = words.peek().kind is Kind.NAME or not words.sees_any(
+                "DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ", "COMMENT"
+            )
+            name = words.name() if named else self._statement.schema
+            self._read_schema(words, name, self._holdings.schema_collation(name))
+        elif not words.sees("SEQUENCE") and not _is_without_rows(words):
+            raise words.unexpected()
+
+    def _alter_table(self, words: Words) -> None:
+        if_exists = words.skip_if_exists()
+        name = words.table_name()
+        if if_exists and self._holdings.get(name) is None:
+            return
+        self._concerned = [name]
+        alter = read_alter(words, self._charsets)
+        self._concerned += [*alter.split_off, *alter.taken_in]
+        if alter.target is not None:
+            self._concerned.append(alter.target)
+        draft = None if alter.renames_only else self._draft(name)
+        if draft is not None:
+            table = alter.applied(draft, default_collation=self._convert_default(name), words=words)
+            self._holdings.change(name, table)
+            for other in alter.split_off:
+                self._holdings.create(other, replace(table, schema=other.schema, table=other.table))
+        for other in alter.taken_in:
+            self._holdings.drop(other)
+        if alter.target is not None:
+            self._holdings.rename([(name, alter.target)], self._statement.beginning)
+
+    def _convert_default(self, name: SourceName) -> int | None:
+        """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
+
+        On MySQL it is the collation of the schema that the statement ran in. On MariaDB it is the default
+        collation of the charset of the table's own schema.
+        """
+        if not self._statement.server.mariadb:
+            return self._holdings.schema_collation(self._statement.schema)
+        collation = self._holdings.schema_collation(name.schema)
+        return None if collation is None else self._charsets.default(charset_of(collation).name)
+
+    def _draft(self, name: SourceName) -> Draft | None:
+        """Return a draft of a table; None if it is not kept, or is unknown already, and stays so.
+
+        Raises:
+            UnreadableError: the catalog does not have the table.
+        """
+        held = self._holdings.get(name)
+        if isinstance(held, TableDefinition):
+            return Draft.of(held, hashes=self._hashes)
+        if isinstance(held, UnknownTable) or not self._holdings.keeps(name):
+            return None
+        raise UnreadableError(f"no definition of {name} came before it")
+
+    def _drop(self, words: Words) -> None:
+        if words.skip("TEMPORARY"):
+            return
+        if words.skip_any("TABLE", "TABLES", "SEQUENCE"):
+            words.skip_if_exists()
+            names = words.listed(words.table_name)
+            words.skip_any("RESTRICT", "CASCADE")
+            if words.skip("WAIT"):
+                words.number()
+            else:
+                words.skip("NOWAIT")
+            if not words.ended:
+                raise words.unexpected()
+            for name in names:
+                self._holdings.drop(name)
+        elif words.skip_any("DATABASE", "SCHEMA"):
+            words.skip_if_exists()
+            self._holdings.drop_schema(words.name())
+        elif words.sees("INDEX") or words.sees("ONLINE", "INDEX") or words.sees("OFFLINE", "INDEX"):
+            self._drop_index(words)
+        elif not _is_without_rows(words):
+            raise words.unexpected()
+
+    def _drop_index(self, words: Words) -> None:
+        words.skip_any("ONLINE", "OFFLINE")
+        words.expect("INDEX")
+        if_exists = words.skip_if_exists()
+        index = words.name()
+        words.expect("ON")
+        name = words.table_name()
+        self._concerned = [name]
+        draft = self._draft(name)
+        if draft is None:
+            return
+        if index.upper() == PRIMARY:
+            draft.primary_key = []
+        elif draft.has_key(index) or not if_exists:
+            draft.drop_key(index)
+        self._holdings.change(name, draft.finished())
+
+    def _rename(self, words: Words) -> None:
+        if words.skip("USER"):
+            return
+        if not words.skip_any("TABLE", "TABLES"):
+            raise words.unexpected()
+        words.skip_if_exists()
+
+        def pair() -> tuple[SourceName, SourceName]:
+            old = words.table_name()
+            if words.skip("WAIT"):
+                words.number()
+            else:
+                words.skip("NOWAIT")
+            words.expect("TO")
+            return old, words.table_name()
+
+        pairs = words.listed(pair)
+        if not words.ended:
+            raise words.unexpected()
+        self._holdings.rename(pairs, self._statement.beginning)
+
+
+def _is_without_rows(words: Words) -> bool:
+    """Return whether an object without rows follows; DEFINER, ALGORITHM and such may come before its kind."""
+    ahead = 0
+    while words.peek(ahead).kind is not Kind.END:
+        token = words.peek(ahead)
+        if token.kind is Kind.WORD and token.text.upper() in _OBJECTS_WITHOUT_ROWS:
+            return True
+        if token.kind is Kind.WORD and token.text.upper() in ("TABLE", "SELECT"):
+            return False
+        ahead += 1
+    return False
+
+
+def _all_names(words: Words) -> list[SourceName]:
+    """Return the tables of a DROP, RENAME or ALTER TABLE, as far as their names follow one another."""
+    words.skip_if_exists()
+    found = []
+    while words.peek().kind in (Kind.WORD, Kind.NAME):
+        found.append(words.table_name())
+        if not words.skip("TO") and not words.skip(","):
+            break
+    return [*found, *_later_names(words)]
+
+
+def _later_names(words: Words) -> list[SourceName]:
+    """Return the name that the rest of an ALTER TABLE may give the table."""
+    found = []
+    while not words.ended:
+        if not words.skip("RENAME"):
+            words.take()
+            continue
+        if words.sees_any("COLUMN", "INDEX", "KEY"):
+            continue
+        words.skip_any("TO", "AS", "=")
+        try:
+            found.append(words.table_name())
+        except UnreadableError:
+            continue
+    return found

@@ -1,0 +1,81 @@
+"""Charset words: what the names of charsets and collations in a statement mean to its server and session."""
+
+from __future__ import annotations
+
+from actors.parse.columns.charsets import charset_of
+from actors.parse.columns.collations import collation_number, default_collation
+from actors.parse.schema.statement import Statement
+from actors.parse.schema.tokens import Kind, UnreadableError
+from actors.parse.schema.words import Words
+
+
+class Charsets:
+    """What names of charsets and collations mean to a statement.
+
+    Args:
+        statement: it, with its server and session.
+        utf8_is_utf8mb3: what `utf8` means.
+    """
+
+    def __init__(self, statement: Statement, *, utf8_is_utf8mb3: bool = True) -> None:
+        self._statement = statement
+        self._utf8 = "utf8mb3" if utf8_is_utf8mb3 else "utf8mb4"
+
+    def default(self, charset: str) -> int:
+        """Return the default collation of a charset.
+
+        Raises:
+            UnreadableError: the charset is unknown.
+        """
+        server, name = self._statement.server, charset.lower()
+        name = self._utf8 if name == "utf8" else name
+        session = self._statement.default_collations
+        if session is not None and name in session:
+            return session[name]
+        # A session that has set some has set them instead of the defaults of MariaDB 11.5.
+        version = (server.major, server.minor) if session is None else (min(server.major, 10), server.minor)
+        found = default_collation(name, mariadb=server.mariadb, version=version)
+        if found is None:
+            raise UnreadableError(f"charset {charset} is unknown")
+        return found
+
+    def collation(self, name: str, charset: int | None) -> int:
+        """Return a collation's number.
+
+        Args:
+            name: as the statement has it.
+            charset: a collation of the charset that a name without one refers to; None: not known.
+
+        Raises:
+            UnreadableError: the collation is unknown.
+        """
+        own = charset_of(charset).name if charset is not None else ""
+        server = self._statement.server
+        found = collation_number(name, mariadb=server.mariadb, charset=own)
+        if found is None:
+            raise UnreadableError(f"collation {name} is unknown")
+        return found
+
+
+def read_charset(words: Words, charsets: Charsets) -> int | None:
+    """Read CHARACTER SET with its name, without its equals sign; return its default collation.
+
+    Returns:
+        None for DEFAULT; the default collation otherwise.
+
+    Raises:
+        UnreadableError: the charset is unknown.
+    """
+    name = words.text() if words.peek().kind is Kind.TEXT else words.name()
+    return None if name.upper() == "DEFAULT" else charsets.default(name)
+
+
+def skip_charset_words(words: Words) -> bool:
+    """Take CHARACTER SET, CHAR SET or CHARSET; return whether one came."""
+    return words.skip("CHARACTER", "SET") or words.skip("CHAR", "SET") or words.skip("CHARSET")
+
+
+def read_collation(words: Words, charsets: Charsets, charset: int | None) -> int:
+    """Read the name after COLLATE; return its number."""
+    name = words.text() if words.peek().kind is Kind.TEXT else words.name()
+    return charsets.collation(name, charset)

@@ -1,0 +1,252 @@
+"""The draft of a table: its columns and keys while a statement defines or changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from actors.parse.columns.charsets import charset_of
+from actors.parse.schema.definition import ColumnDefinition, Key, TableDefinition
+from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
+from actors.parse.schema.tokens import UnreadableError
+from actors.parse.schema.types import is_geometry, is_text
+
+#: bytes of a key in InnoDB; MariaDB makes a hash of a longer UNIQUE key
+_KEY_BYTES_MAX = 3072
+#: types of limited length that a key may have a prefix of
+_WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
+
+
+@dataclass(slots=True)
+class Draft:
+    """A table that is being defined or changed; `finished` returns its definition."""
+
+    schema: str
+    table: str
+    #: whether MariaDB of a version that hashes long keys defines it
+    hashes: bool
+    columns: list[ColumnDefinition] = field(default_factory=list)
+    primary_key: list[str] = field(default_factory=list)
+    keys: list[Key] = field(default_factory=list)
+    #: None: not known
+    collation: int | None = None
+    versioned: bool = False
+    #: names of columns that a period makes NOT NULL
+    filled: set[str] = field(default_factory=set)
+    #: whether keys of foreign keys are not all known
+    _foreign: list[KeyWords] = field(default_factory=list)
+
+    @staticmethod
+    def of(definition: TableDefinition, *, hashes: bool) -> Draft:
+        """Return a draft that begins as a table is.
+
+        With each change a server of MariaDB decides anew which keys it hashes: USING HASH is forgotten.
+        """
+        return Draft(
+            definition.schema,
+            definition.table,
+            hashes,
+            list(definition.columns),
+            list(definition.primary_key),
+            [replace(key, hashed=False) for key in definition.keys],
+            definition.collation or None,
+            definition.versioned,
+        )
+
+    def index_of(self, name: str) -> int | None:
+        """Return where a column is; None if there is none of the name."""
+        lower = name.lower()
+        return next((at for at, each in enumerate(self.columns) if each.name.lower() == lower), None)
+
+    def insert(self, column: ColumnDefinition, position: str | None) -> None:
+        """Add a column: at the end (None), first (empty), or after the column of a name.
+
+        Raises:
+            UnreadableError: there is a column of its name, or none of the name it should follow.
+        """
+        if self.index_of(column.name) is not None:
+            raise UnreadableError(f"there is a column {column.name} already")
+        if position is None:
+            self.columns.append(column)
+        elif not position:
+            self.columns.insert(0, column)
+        else:
+            self.columns.insert(self.require(position) + 1, column)
+
+    def require(self, name: str) -> int:
+        """Return where a column is.
+
+        Raises:
+            UnreadableError: there is none of the name.
+        """
+        at = self.index_of(name)
+        if at is None:
+            raise UnreadableError(f"there is no column {name}")
+        return at
+
+    def rename_in_keys(self, renamed: dict[str, str]) -> None:
+        """Give columns of keys new names; `renamed` has the old ones in lower case."""
+        self.primary_key = [renamed.get(name.lower(), name) for name in self.primary_key]
+        self.keys = [
+            replace(key, columns=tuple(renamed.get(name.lower(), name) for name in key.columns))
+            for key in self.keys
+        ]
+
+    def drop_from_keys(self, dropped: Iterable[str]) -> None:
+        """Remove columns, whose names are in lower case, from keys; a key without columns goes."""
+        gone = set(dropped)
+        self.primary_key = [name for name in self.primary_key if name.lower() not in gone]
+        kept = []
+        for key in self.keys:
+            parts = [part for part in _parts(key) if part.column.lower() not in gone]
+            if parts:
+                columns, prefixes = (part.column for part in parts), (part.prefix for part in parts)
+                kept.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
+        self.keys = kept
+
+    def add_key(self, words: KeyWords) -> None:
+        """Add a key as a statement has it.
+
+        Raises:
+            UnreadableError: a column of it does not exist.
+        """
+        if words.kind is KeyKind.CHECK or (words.if_not_exists and self._is_there(words)):
+            return
+        columns = tuple(
+            self.columns[self.require(part.column)].name if part.column else "" for part in words.parts
+        )
+        if words.kind is KeyKind.PRIMARY:
+            self.primary_key = list(columns)
+        elif words.kind is KeyKind.FOREIGN:
+            self._foreign.append(words)
+        else:
+            unique = words.kind is KeyKind.UNIQUE
+            name = words.name or self._new_name(columns[0])
+            prefixes = tuple(part.prefix for part in words.parts)
+            # Until it is finished, `hashed` says that the statement asks for it.
+            self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
+
+    def _is_there(self, words: KeyWords) -> bool:
+        if words.kind is KeyKind.PRIMARY:
+            return bool(self.primary_key)
+        return self.has_key(words.name or words.parts[0].column)
+
+    def has_key(self, name: str) -> bool:
+        """Return whether there is an index of a name, which is not case-sensitive."""
+        return any(key.name.lower() == name.lower() for key in self.keys)
+
+    def drop_key(self, name: str) -> None:
+        """Remove an index.
+
+        Raises:
+            UnreadableError: there is none of the name.
+        """
+        if not self.has_key(name):
+            raise UnreadableError(f"there is no index {name}")
+        self.keys = [key for key in self.keys if key.name.lower() != name.lower()]
+
+    def finished(self) -> TableDefinition:
+        """Return the table: the columns of its primary key are NOT NULL, its keys are in the server's order.
+
+        Raises:
+            UnreadableError: it has no columns, or a key has a column that does not exist.
+        """
+        if not self.columns:
+            raise UnreadableError("the table has no columns")
+        names = [column.name.lower() for column in self.columns]
+        if len(set(names)) < len(names):
+            raise UnreadableError("two columns have one name")
+        for words in self._foreign:
+            self._add_foreign(words)
+        filled = {name.lower() for name in self.primary_key} | self.filled
+        columns = tuple(
+            replace(column, nullable=False) if column.name.lower() in filled else column
+            for column in self.columns
+        )
+        key = tuple(self.columns[self.require(name)].name for name in self.primary_key)
+        return TableDefinition(
+            self.schema,
+            self.table,
+            columns,
+            key,
+            self.collation or 0,
+            _ordered(map(self._completed, self.keys), columns),
+            self.versioned,
+        )
+
+    def _completed(self, key: Key) -> Key:
+        """Return a key with what follows from its columns: which prefixes cover them, whether it is hashed.
+
+        Raises:
+            UnreadableError: a column of it does not exist.
+        """
+        parts = [self._shortened(part) for part in _parts(key)]
+        hashed = self.hashes and key.unique and (key.hashed or self._is_long(parts))
+        if self.hashes and key.unique and any(map(self._is_geometry, parts)):
+            raise UnreadableError(f"UNIQUE key {key.name} of a geometry is not followed")
+        prefixes = tuple(part.prefix for part in parts)
+        return replace(
+            key,
+            columns=tuple(part.column for part in parts),
+            prefixes=prefixes if any(prefixes) and key.unique else (),
+            hashed=hashed,
+        )
+
+    def _shortened(self, part: KeyPart) -> KeyPart:
+        """Return a part with its column's own name, and without a prefix that covers the column."""
+        if not part.column:
+            return part
+        column = self.columns[self.require(part.column)]
+        if is_text(column) and not part.prefix and not self.hashes:
+            # MySQL's keys have a prefix of a text: where a SET was changed to one, its old size.
+            return KeyPart(column.name, 1)
+        covers = column.type not in _WITH_PREFIXES or part.prefix >= column.length
+        covers = covers and not is_text(column)
+        return KeyPart(column.name, 0 if covers else part.prefix)
+
+    def _new_name(self, column: str) -> str:
+        """Return the name that the servers give a key without one: its first column's, and a number."""
+        stem = column or "functional_index"
+        names = (stem, *(f"{stem}_{number}" for number in range(2, 100)))
+        return next(name for name in names if not self.has_key(name) and name.lower() != "primary")
+
+    def _add_foreign(self, words: KeyWords) -> None:
+        columns = tuple(self.columns[self.require(part.column)].name for part in words.parts)
+        lower = [name.lower() for name in columns]
+        for served in (tuple(self.primary_key), *(key.columns for key in self.keys)):
+            if [name.lower() for name in served[: len(lower)]] == lower:
+                return
+        self.keys.append(Key(words.name or self._new_name(columns[0]), columns))
+
+    def _is_geometry(self, part: KeyPart) -> bool:
+        return is_geometry(self.columns[self.require(part.column)])
+
+    def _is_long(self, parts: list[KeyPart]) -> bool:
+        """Return whether a key of MariaDB's InnoDB is too long for an index."""
+        for part in parts:
+            column = self.columns[self.require(part.column)]  # MariaDB has no keys of expressions
+            if is_text(column) and not part.prefix:
+                return True
+            if (part.prefix or column.length) * charset_of(column.collation).width > _KEY_BYTES_MAX:
+                return True
+        return False
+
+
+def _parts(key: Key) -> list[KeyPart]:
+    prefixes = key.prefixes or (0,) * len(key.columns)
+    return [KeyPart(name, prefix) for name, prefix in zip(key.columns, prefixes, strict=True)]
+
+
+def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tuple[Key, ...]:
+    """Return keys with those first, in the servers' order, that table maps may name: NOT NULL ones first.
+
+    Where others are does not matter to rows: they are in the order of their names.
+    """
+    nullable = {column.name.lower() for column in columns if column.nullable}
+
+    def order(key: Key) -> tuple[bool, bool, str]:
+        if key.unique and key.whole and not key.hashed:
+            return False, bool({name.lower() for name in key.columns} & nullable), ""
+        return True, False, key.name
+
+    return tuple(sorted(keys, key=order))

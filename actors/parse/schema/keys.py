@@ -1,0 +1,164 @@
+"""Keys: the indexes and constraints in CREATE TABLE and ALTER TABLE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from actors.parse.schema.definition import PRIMARY
+from actors.parse.schema.references import skip_references
+from actors.parse.schema.tokens import Kind, UnreadableError
+from actors.parse.schema.words import Words
+
+_CONSTRAINT_WORDS = (
+    "CONSTRAINT",
+    "PRIMARY",
+    "UNIQUE",
+    "INDEX",
+    "KEY",
+    "FULLTEXT",
+    "SPATIAL",
+    "FOREIGN",
+    "CHECK",
+)
+_IDLE_OPTIONS = {"COMMENT", "KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"}
+
+
+class KeyKind(Enum):
+    """What a key is to rows."""
+
+    PRIMARY = "primary"
+    UNIQUE = "unique"
+    INDEX = "index"
+    #: an index that the server makes if no other serves
+    FOREIGN = "foreign"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A column of a key."""
+
+    #: empty for an expression
+    column: str
+    #: characters or bytes of a prefix; 0 for the whole
+    prefix: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWords:
+    """A key as a statement has it."""
+
+    kind: KeyKind
+    #: empty: the server names it
+    name: str
+    parts: tuple[KeyPart, ...] = ()
+    #: whether USING HASH asks for a hash
+    hashed: bool = False
+    #: whether it is left out if a key of its name exists
+    if_not_exists: bool = False
+
+
+def sees_key(words: Words) -> bool:
+    """Return whether a key or constraint comes next, instead of a column."""
+    if words.sees("VECTOR"):  # a column may be called so
+        return words.sees("VECTOR", "INDEX") or words.sees("VECTOR", "KEY") or words.sees("VECTOR", "(")
+    return words.sees_any(*_CONSTRAINT_WORDS)
+
+
+def read_key(words: Words) -> KeyWords:
+    """Read a key or constraint.
+
+    Raises:
+        UnreadableError: it is not understood.
+    """
+    symbol = ""
+    if words.skip("CONSTRAINT"):
+        words.skip("IF", "NOT", "EXISTS")
+        if not words.sees_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            symbol = words.name()
+    if words.skip("PRIMARY", "KEY"):
+        return _indexed(words, KeyKind.PRIMARY, symbol)
+    if words.skip("UNIQUE"):
+        words.skip_any("INDEX", "KEY")
+        return _indexed(words, KeyKind.UNIQUE, symbol)
+    if words.skip_any("INDEX", "KEY"):
+        return _indexed(words, KeyKind.INDEX, "")
+    if words.skip_any("FULLTEXT", "SPATIAL", "VECTOR"):
+        words.skip_any("INDEX", "KEY")
+        return _indexed(words, KeyKind.INDEX, "")
+    if words.skip("FOREIGN", "KEY"):
+        return _foreign(words, symbol)
+    words.expect("CHECK")
+    words.skip_group()
+    if not words.skip("NOT", "ENFORCED"):
+        words.skip("ENFORCED")
+    return KeyWords(KeyKind.CHECK, symbol)
+
+
+def read_index(words: Words, kind: KeyKind, name: str) -> KeyWords:
+    """Read CREATE INDEX after its table: the columns and the options that follow them."""
+    parts = tuple(words.in_parentheses(lambda: _part(words)))
+    return KeyWords(kind, name, parts, hashed=_options(words))
+
+
+def skip_using(words: Words) -> bool:
+    """Take USING with the index's type; return whether that is HASH."""
+    if not words.skip_any("USING", "TYPE"):
+        return False
+    return words.name().upper() == "HASH"
+
+
+def _indexed(words: Words, kind: KeyKind, symbol: str) -> KeyWords:
+    if_not_exists = words.skip("IF", "NOT", "EXISTS")
+    name = symbol
+    if not words.sees("(") and not words.sees_any("USING", "TYPE"):
+        name = words.name()
+    hashed = skip_using(words)
+    parts = tuple(words.in_parentheses(lambda: _part(words)))
+    hashed = _options(words) or hashed
+    name = PRIMARY if kind is KeyKind.PRIMARY else name
+    return KeyWords(kind, name, parts, hashed=hashed, if_not_exists=if_not_exists)
+
+
+def _foreign(words: Words, symbol: str) -> KeyWords:
+    if_not_exists = words.skip("IF", "NOT", "EXISTS")
+    name = "" if words.sees("(") else words.name()
+    parts = tuple(words.in_parentheses(lambda: _part(words)))
+    words.expect("REFERENCES")
+    skip_references(words)
+    return KeyWords(KeyKind.FOREIGN, symbol or name, parts, if_not_exists=if_not_exists)
+
+
+def _part(words: Words) -> KeyPart:
+    if words.sees("("):
+        words.skip_group()
+        part = KeyPart("")
+    else:
+        name = words.name()
+        prefix = words.in_parentheses(words.number)[0] if words.sees("(") else 0
+        part = KeyPart(name, prefix)
+    if words.sees("WITHOUT", "OVERLAPS"):
+        raise UnreadableError("a key without overlaps ends with a period, whose columns are not followed")
+    words.skip_any("ASC", "DESC")
+    return part
+
+
+def _options(words: Words) -> bool:
+    """Take a key's options; return whether one is USING HASH."""
+    hashed = False
+    while True:
+        token = words.peek()
+        valued = words.peek(1).text == "=" and words.peek(1).kind is Kind.SYMBOL
+        if words.sees_any("USING", "TYPE"):
+            hashed = skip_using(words) or hashed
+        elif words.skip("WITH", "PARSER"):
+            words.name()
+        elif words.skip_any("VISIBLE", "INVISIBLE", "IGNORED") or words.skip("NOT", "IGNORED"):
+            pass
+        elif token.kind is Kind.WORD and (valued or token.text.upper() in _IDLE_OPTIONS):
+            words.take()
+            words.skip("=")
+            words.take()
+        else:
+            return hashed

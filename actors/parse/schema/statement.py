@@ -1,0 +1,101 @@
+"""A statement with what decides its meaning: the server, the schema it ran in, and the session's settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import NamedTuple
+
+#: MariaDB puts 5.5.5- before its version for old replicas
+_VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
+
+
+#: of a statement in a message
+_SHOWN_CHARS = 120
+
+
+class ServerVersion(NamedTuple):
+    """Whose server wrote a statement, and its version."""
+
+    mariadb: bool
+    major: int
+    minor: int = 0
+    patch: int = 0
+
+    @staticmethod
+    def parse(text: str) -> ServerVersion:
+        """Return the version of a format description, or of `SELECT VERSION()`.
+
+        Args:
+            text: such as 9.7.4, 8.0.36-log, 10.11.6-MariaDB-log, 5.5.5-10.4.1-MariaDB.
+
+        Raises:
+            ValueError: it has no numbers.
+        """
+        found = _VERSION.search(text)
+        if found is None:
+            raise ValueError(f"{text!r:.100} is not a server's version.")
+        return ServerVersion("mariadb" in text.lower(), *map(int, found.groups()))
+
+    @property
+    def number(self) -> int:
+        """The version as executable comments have it: 90704, 101106."""
+        return self.major * 10_000 + self.minor * 100 + self.patch
+
+
+class SqlMode(IntFlag):
+    """The bits of `sql_mode` that change what a definition means; the numbers of a QUERY event's status."""
+
+    REAL_AS_FLOAT = 1 << 0
+    ANSI_QUOTES = 1 << 2
+    #: MariaDB's only: other names of types
+    ORACLE = 1 << 9
+    NO_BACKSLASH_ESCAPES = 1 << 20
+    STRICT_TRANS_TABLES = 1 << 21
+    STRICT_ALL_TABLES = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, as a QUERY event or SHOW CREATE TABLE has it."""
+
+    sql: str
+    #: the schema that it ran in; empty if none
+    schema: str
+    server: ServerVersion
+    #: bits as in `SqlMode`; others are ignored
+    sql_mode: int = 0
+    #: `collation_server` of the session; None: the catalog's
+    server_collation: int | None = None
+    #: None: the default of the server's version
+    explicit_defaults_for_timestamp: bool | None = None
+    #: charset -> its default collation, where the session has set one: `default_collation_for_utf8mb4` of
+    #: MySQL, `character_set_collations` of MariaDB; None: the default of the server's version
+    default_collations: Mapping[str, int] | None = None
+    #: whether the server logged it with an error: it may have done a part of what it says
+    failed: bool = False
+
+    def has(self, flag: SqlMode) -> bool:
+        """Return whether any bit of a flag is set in the session's `sql_mode`."""
+        return bool(self.sql_mode & flag)
+
+    @property
+    def strict(self) -> bool:
+        """Whether a value, or a column, that is too long is an error."""
+        return self.has(SqlMode.STRICT_TRANS_TABLES | SqlMode.STRICT_ALL_TABLES)
+
+    @property
+    def timestamps_are_explicit(self) -> bool:
+        """Whether a TIMESTAMP column may be NULL unless it says otherwise."""
+        if self.explicit_defaults_for_timestamp is not None:
+            return self.explicit_defaults_for_timestamp
+        version = (self.server.major, self.server.minor, self.server.patch)
+        return version >= ((10, 10, 0) if self.server.mariadb else (8, 0, 2))
+
+    @property
+    def beginning(self) -> str:
+        """The first words of its text, in quotes, for messages."""
+        text = " ".join(self.sql[:400].split())
+        return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")

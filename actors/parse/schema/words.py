@@ -1,0 +1,154 @@
+"""Words: a cursor over a statement's tokens, with the questions that its grammar asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from actors.parse.schema.definition import SourceName
+from actors.parse.schema.statement import Statement
+from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
+
+_Item = TypeVar("_Item")
+_SHOWN_CHARS = 40
+
+
+class Words:
+    """Reads a statement from left to right.
+
+    Args:
+        statement: what is read.
+
+    Raises:
+        UnreadableError: it cannot be cut into tokens.
+    """
+
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
+        self._tokens = tokens_of(statement)
+        while len(self._tokens) > 1 and self._tokens[-2].text == ";" and self._tokens[-2].kind is Kind.SYMBOL:
+            del self._tokens[-2]
+        self._at = 0
+
+    def peek(self, ahead: int = 0) -> Token:
+        """Return a token without taking it; behind the last one is END."""
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def take(self) -> Token:
+        """Take any token."""
+        token = self.peek()
+        if token.kind is Kind.END:
+            raise self.unexpected()
+        self._at += 1
+        return token
+
+    @property
+    def ended(self) -> bool:
+        """Whether all is read."""
+        return self.peek().kind is Kind.END
+
+    def sees(self, *words: str) -> bool:
+        """Return whether these keywords, or symbols, come next; quoted names are none."""
+        return all(self._is(self.peek(ahead), word) for ahead, word in enumerate(words))
+
+    def sees_any(self, *words: str) -> bool:
+        """Return whether one of these keywords, or symbols, comes next."""
+        return any(self._is(self.peek(), word) for word in words)
+
+    def skip(self, *words: str) -> bool:
+        """Take these keywords if they come next; return whether they did."""
+        found = self.sees(*words)
+        if found:
+            self._at += len(words)
+        return found
+
+    def skip_any(self, *words: str) -> bool:
+        """Take one of these keywords if it comes next; return whether it did."""
+        found = self.sees_any(*words)
+        if found:
+            self._at += 1
+        return found
+
+    def expect(self, *words: str) -> None:
+        """Take these keywords.
+
+        Raises:
+            UnreadableError: something else comes.
+        """
+        if not self.skip(*words):
+            raise self.unexpected(f"{' '.join(words)} should come")
+
+    def name(self) -> str:
+        """Take a name.
+
+        Raises:
+            UnreadableError: something else comes.
+        """
+        if self.peek().kind not in (Kind.WORD, Kind.NAME):
+            raise self.unexpected("a name should come")
+        return self.take().text
+
+    def table_name(self) -> SourceName:
+        """Take a table's name, with the statement's schema if it names none."""
+        first = self.name()
+        return SourceName(first, self.name()) if self.skip(".") else SourceName(self.statement.schema, first)
+
+    def text(self) -> str:
+        """Take a text."""
+        if self.peek().kind is not Kind.TEXT:
+            raise self.unexpected("a text should come")
+        return self.take().text
+
+    def number(self) -> int:
+        """Take a whole number."""
+        token = self.peek()
+        if token.kind is not Kind.NUMBER or not token.text.isdecimal():
+            raise self.unexpected("a whole number should come")
+        return int(self.take().text)
+
+    def skip_if_exists(self) -> bool:
+        """Take IF EXISTS or IF NOT EXISTS if it comes; return whether it did."""
+        return self.skip("IF", "EXISTS") or self.skip("IF", "NOT", "EXISTS")
+
+    def skip_group(self) -> None:
+        """Take everything from a parenthesis to the one that closes it.
+
+        Raises:
+            UnreadableError: no parenthesis comes, or it is not closed.
+        """
+        self.expect("(")
+        depth = 1
+        while depth:
+            token = self.take()
+            if token.kind is Kind.SYMBOL:
+                depth += (token.text == "(") - (token.text == ")")
+
+    def skip_rest(self) -> None:
+        """Take everything."""
+        self._at = len(self._tokens) - 1
+
+    def listed(self, item: Callable[[], _Item]) -> list[_Item]:
+        """Take items between commas."""
+        items = [item()]
+        while self.skip(","):
+            items.append(item())
+        return items
+
+    def in_parentheses(self, item: Callable[[], _Item]) -> list[_Item]:
+        """Take a list in parentheses."""
+        self.expect("(")
+        items = self.listed(item)
+        self.expect(")")
+        return items
+
+    def unexpected(self, wanted: str = "it is not understood") -> UnreadableError:
+        """Return the error that says what comes instead of what should."""
+        token = self.peek()
+        if token.kind is Kind.END:
+            return UnreadableError(f"the statement ends, and {wanted}")
+        sql = self.statement.sql[token.at : token.at + _SHOWN_CHARS]
+        return UnreadableError(f"at character {token.at}, {sql!r}: {wanted}")
+
+    @staticmethod
+    def _is(token: Token, word: str) -> bool:
+        return token.kind in (Kind.WORD, Kind.SYMBOL) and token.text.upper() == word

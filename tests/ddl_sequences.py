@@ -1,0 +1,405 @@
+"""Random DDL statements over the tables that a catalog knows; most of them a server accepts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.definition import Generated, TableDefinition
+
+NAMES = ["a", "b", "C", "d", "id", "1x", "key", "é", "row_end2", "Id2"]
+TABLES = ["t", "u", "_t_gho", "_t_new", "_t_old", "t2"]
+SCHEMAS = ["app", "app2"]
+CHARSETS = ["latin1", "utf8mb4", "utf8mb3", "latin2", "ucs2", "binary", "cp1251", "utf8", "ascii", "utf32"]
+COLLATIONS = [
+    "utf8mb4_bin",
+    "latin1_german1_ci",
+    "utf8mb4_unicode_ci",
+    "utf8mb3_czech_ci",
+    "binary",
+    "utf8_bin",
+]
+INTEGERS = [
+    "TINYINT",
+    "SMALLINT",
+    "MEDIUMINT(5)",
+    "INT",
+    "INTEGER(4)",
+    "BIGINT",
+    "BOOL",
+    "INT2",
+    "INT8",
+    "MIDDLEINT",
+]
+EXACT = ["DECIMAL", "DEC(6)", "NUMERIC(9,3)", "FIXED(4,1)", "DECIMAL(0)"]
+FLOATS = [
+    "FLOAT",
+    "FLOAT(24)",
+    "FLOAT(25)",
+    "FLOAT(7,3)",
+    "DOUBLE PRECISION",
+    "REAL",
+    "DOUBLE(9,2)",
+    "FLOAT4",
+    "FLOAT8",
+]
+TIMES = ["DATE", "TIME", "TIME(2)", "DATETIME", "DATETIME(6)", "TIMESTAMP", "TIMESTAMP(3)", "YEAR", "YEAR(4)"]
+CHARACTERS = [
+    "CHAR",
+    "CHAR(5)",
+    "VARCHAR(20)",
+    "VARCHAR(300)",
+    "VARCHAR(20000)",
+    "CHARACTER VARYING(9)",
+    "VARCHARACTER(4)",
+    "TEXT",
+    "TEXT(10)",
+    "TEXT(70)",
+    "TEXT(20000)",
+    "TINYTEXT",
+    "MEDIUMTEXT",
+    "LONGTEXT",
+    "LONG VARCHAR",
+    "ENUM('x','y','a''b')",
+    "ENUM('é', 'b,c ', '(d)')",
+    "SET('p','q\\\\','r%')",
+]
+NATIONAL = ["NATIONAL CHAR(3)", "NCHAR VARYING(4)", "NVARCHAR(5)", "NATIONAL VARCHAR(6)", "NCHAR(2) BINARY"]
+BYTES = [
+    "BINARY",
+    "BINARY(16)",
+    "VARBINARY(40)",
+    "BLOB",
+    "BLOB(300)",
+    "TINYBLOB",
+    "LONGBLOB",
+    "LONG VARBINARY",
+]
+OTHERS = ["BIT", "BIT(17)", "JSON", "GEOMETRY", "POINT", "MULTIPOLYGON", "GEOMETRYCOLLECTION"]
+OF_MARIADB = ["UUID", "INET4", "INET6", "VARCHAR(30) COMPRESSED", "TEXT COMPRESSED"]
+OF_MYSQL = ["VECTOR(3)", "VECTOR"]
+part = "PARTITION {} VALUES LESS THAN ({})".format
+
+
+@dataclass
+class Author:
+    """Writes statements.
+
+    Args:
+        random: decides.
+        catalog: what is there.
+        mariadb: whose dialect.
+        ansi: whether double quotes enclose names.
+        escapes: whether a backslash in a text escapes.
+    """
+
+    random: Random
+    catalog: Catalog
+    mariadb: bool
+    ansi: bool
+    escapes: bool
+    #: the schema that statements run in
+    schema: str = SCHEMAS[0]
+    _keys: int = field(default=0)
+
+    def statement(self) -> str:
+        """Return a statement that may fail on the server."""
+        known = [table for table in self.catalog.tables() if isinstance(table, TableDefinition)]
+        kinds = [(self._create, 5), (self._schema, 1)]
+        if known:
+            kinds += [
+                (self._alter, 22),
+                (self._rename, 2),
+                (self._ghost, 1),
+                (self._swap, 1),
+                (self._drop, 1),
+            ]
+            kinds += [(self._index, 2), (self._like, 1), (self._idle, 1)]
+        (write,) = self.random.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])
+        sql = write()
+        if self.random.random() < 0.1:
+            sql = sql.replace(" ", " /* c ' */ ", 1)
+        return sql + self._one("", "", "", ";", " -- end", " # end")
+
+    # ---- small parts -----------------------------------------------------------------------------------
+
+    def _one(self, *choices: str) -> str:
+        return self.random.choice(choices)
+
+    def _maybe(self, text: str, chance: float = 0.3) -> str:
+        return text if self.random.random() < chance else ""
+
+    def _quoted(self, name: str) -> str:
+        quote = '"' if self.ansi and self.random.random() < 0.5 else "`"
+        plain = name.isascii() and name not in ("key", "row_end2") and self.random.random() < 0.4
+        return name if plain else f"{quote}{name}{quote}"
+
+    def _table(self, table: TableDefinition | tuple[str, str]) -> str:
+        schema, name = (table.schema, table.table) if isinstance(table, TableDefinition) else table
+        if schema == self.schema and self.random.random() < 0.6:
+            return self._quoted(name)
+        return f"{self._quoted(schema)}.{self._quoted(name)}"
+
+    def _known(self) -> TableDefinition:
+        return self.random.choice([t for t in self.catalog.tables() if isinstance(t, TableDefinition)])
+
+    def _free(self) -> tuple[str, str]:
+        return self.random.choice([SCHEMAS[0], *SCHEMAS]), self.random.choice(TABLES)
+
+    def _text(self, text: str) -> str:
+        return text if self.escapes else text.replace("\\\\", "\\")
+
+    # ---- columns ---------------------------------------------------------------------------------------
+
+    def _type(self) -> str:
+        kinds = [INTEGERS, EXACT, FLOATS, TIMES, CHARACTERS, CHARACTERS, CHARACTERS, NATIONAL, BYTES, OTHERS]
+        kinds.append(OF_MARIADB if self.mariadb else OF_MYSQL)
+        kind = self.random.choice(kinds)
+        text = self._text(self.random.choice(kind))
+        if kind in (INTEGERS, EXACT, FLOATS) and text != "BOOL":
+            text += self._one("", "", " UNSIGNED", " ZEROFILL", " SIGNED")
+        if kind is CHARACTERS:
+            text += self._one(
+                "",
+                "",
+                f" CHARACTER SET {self.random.choice(CHARSETS)}",
+                f" CHARSET '{self.random.choice(CHARSETS)}'",
+                f" COLLATE {self.random.choice(COLLATIONS)}",
+                " BINARY",
+                " ASCII",
+                " UNICODE",
+                " CHARSET latin1 BINARY",
+            )
+        return text
+
+    def _column(self) -> str:
+        if self.random.random() < 0.12:
+            how = self._one("VIRTUAL", "STORED", "")
+            invisible = self._maybe(" INVISIBLE", 0.2)
+            kind = self._one("INT", "VARCHAR(40)")
+            return f"{kind} {self._maybe('GENERATED ALWAYS ')}AS (1 + 2) {how}{invisible}"
+        text = self._type()
+        text += self._one("", "", " NULL", " NOT NULL", " NOT NULL")
+        text += self._maybe(" COMMENT 'it''s, (a) comment'", 0.1)
+        text += self._maybe(" INVISIBLE", 0.08)
+        text += self._maybe(self._one(" UNIQUE", " UNIQUE KEY", " PRIMARY KEY", " KEY"), 0.08)
+        text += self._maybe(" CHECK (1 < 2)", 0.04)
+        if self.mariadb:
+            text += self._maybe(" REF_SYSTEM_ID=0", 0.0)
+        else:
+            text += self._maybe(" /*!80023 VISIBLE */", 0.03)
+        return text
+
+    def _default(self) -> str:
+        return self._one(
+            "5", "-1.5", "'x'", "NULL", "(1 + 1)", "CURRENT_TIMESTAMP", "NOW(3)", "b'1'", "x'41'", "TRUE"
+        )
+
+    def _key_part(self, names: list[str]) -> str:
+        name = self._quoted(self.random.choice(names))
+        return name + self._one("", "", "(3)", "(10)") + self._one("", "", " ASC", " DESC")
+
+    def _key(self, names: list[str]) -> str:
+        parts = ", ".join(self._key_part(names) for _ in range(self.random.choice([1, 1, 2, 3])))
+        self._keys += 1
+        name = self._one("", f"k{self._keys}", f"`k{self._keys}`")
+        kind = self._one(
+            "UNIQUE", "UNIQUE KEY", "INDEX", "KEY", "PRIMARY KEY", "PRIMARY KEY", "CONSTRAINT cc UNIQUE"
+        )
+        if kind == "PRIMARY KEY":
+            name = ""
+        using = self._one("", "", "", " USING BTREE", " COMMENT 'k'", " USING HASH")
+        if not self.mariadb and self.random.random() < 0.1:
+            return f"UNIQUE {name} (({self._quoted(self.random.choice(names))} + 1))"
+        return f"{kind} {name} ({parts}){using}"
+
+    # ---- statements ------------------------------------------------------------------------------------
+
+    def _options(self) -> str:
+        options = [
+            "ENGINE=InnoDB",
+            "ENGINE InnoDB",
+            "COMMENT 'a, b'",
+            "AUTO_INCREMENT=7",
+            "ROW_FORMAT=DYNAMIC",
+            "STATS_PERSISTENT=1",
+            f"DEFAULT CHARSET={self.random.choice(CHARSETS)}",
+            f"CHARACTER SET {self.random.choice(CHARSETS)}",
+            f"COLLATE={self.random.choice(COLLATIONS)}",
+            f"DEFAULT COLLATE {self.random.choice(COLLATIONS)}",
+        ]
+        chosen = self.random.sample(options, self.random.choice([0, 0, 1, 1, 2]))
+        return self._one(" ", ", ").join(chosen)
+
+    def _create(self) -> str:
+        names = self.random.sample(NAMES, self.random.randint(1, 6))
+        elements = [f"{self._quoted(name)} {self._column()}" for name in names]
+        elements += [self._key(names) for _ in range(self.random.choice([0, 0, 1, 1, 2]))]
+        if not self.mariadb and self.random.random() < 0.3:
+            elements = [element for element in elements if "USING HASH" not in element] or elements
+        head = self._one("CREATE TABLE", "CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
+        if self.mariadb:
+            head = self._one(head, head, "CREATE OR REPLACE TABLE")
+        tail = self._options()
+        if self.mariadb and self.random.random() < 0.12:
+            tail += " WITH SYSTEM VERSIONING"
+        partition = f" PARTITION BY HASH ({self._quoted(names[0])}) PARTITIONS 2"
+        executable = f" /*!50100{partition} */"
+        tail += self._maybe(self._one(partition, executable), 0.1)
+        return f"{head} {self._table(self._free())} ({', '.join(elements)}) {tail}"
+
+    def _like(self) -> str:
+        target, source = self._table(self._free()), self._table(self._known())
+        return self._one(
+            f"CREATE TABLE {target} LIKE {source}", f"CREATE TABLE IF NOT EXISTS {target} (LIKE {source})"
+        )
+
+    def _drop(self) -> str:
+        # MariaDB drops the first tables of a list, and then says that it does not know the last one.
+        tables = ", ".join(self._table(name) for name in {self._known().name, self._known().name})
+        return f"DROP TABLE {self._maybe('IF EXISTS ')}{tables}{self._maybe(' CASCADE')}"
+
+    def _rename(self) -> str:
+        pairs = [f"{self._table(self._known())} TO {self._table(self._free())}"]
+        pairs += [f"{self._table(self._known())} TO {self._table(self._free())}"] * self.random.choice(
+            [0, 0, 1]
+        )
+        return f"RENAME TABLE {', '.join(pairs)}"
+
+    def _ghost(self) -> str:
+        """Return what gh-ost ends with: the old table goes aside, and the new one takes its name."""
+        one, other = self._known(), self._known()
+        aside = (one.schema, "_t_del")
+        if self.catalog.table(*aside) is not None:
+            return f"DROP TABLE {self._table(aside)}"
+        return (
+            f"RENAME /* gh-ost */ TABLE {self._table(one)} TO {self._table(aside)}, "
+            f"{self._table(other)} TO {self._table((one.schema, one.table))}"
+        )
+
+    def _swap(self) -> str:
+        """Return a swap of two names by a third one, as pt-online-schema-change's users do."""
+        one, other = self._known(), self._known()
+        return (
+            f"RENAME TABLE {self._table(one)} TO {self._table((one.schema, 'swap'))}, "
+            f"{self._table(other)} TO {self._table((one.schema, one.table))}, "
+            f"{self._table((one.schema, 'swap'))} TO {self._table((other.schema, other.table))}"
+        )
+
+    def _index(self) -> str:
+        table = self._known()
+        names = [column.name for column in table.columns]
+        self._keys += 1
+        if table.keys and self.random.random() < 0.4:
+            return f"DROP INDEX {self._quoted(self.random.choice(table.keys).name)} ON {self._table(table)}"
+        unique = self._one("", "UNIQUE ")
+        return f"CREATE {unique}INDEX i{self._keys} ON {self._table(table)} ({self._key_part(names)})"
+
+    def _schema(self) -> str:
+        schema = self.random.choice(SCHEMAS)
+        clause = self._one(
+            f"DEFAULT CHARACTER SET = {self.random.choice(CHARSETS)}",
+            f"CHARSET {self.random.choice(CHARSETS)}",
+            f"COLLATE {self.random.choice(COLLATIONS)}",
+            "CHARACTER SET latin2 COLLATE latin2_bin",
+        )
+        return self._one(
+            f"ALTER DATABASE {schema} {clause}",
+            f"ALTER SCHEMA {clause}",
+            f"CREATE DATABASE IF NOT EXISTS {schema} {clause}",
+        )
+
+    def _idle(self) -> str:
+        table = self._table(self._known())
+        return self._one(
+            f"TRUNCATE TABLE {table}",
+            f"ANALYZE TABLE {table}",
+            f"CREATE OR REPLACE VIEW v AS SELECT * FROM {table}",
+            f"CREATE TEMPORARY TABLE tmp LIKE {table}",
+            "DROP TEMPORARY TABLE IF EXISTS tmp",
+            "DROP VIEW IF EXISTS v",
+        )
+
+    def _alter(self) -> str:
+        table = self._known()
+        clauses = [self._clause(table) for _ in range(self.random.choice([1, 1, 1, 2, 2, 3]))]
+        if self.mariadb and table.versioned and self.random.random() < 0.3:
+            clauses = ["DROP SYSTEM VERSIONING"]
+        clauses += [self._one("ALGORITHM=COPY", "ALGORITHM = DEFAULT", "LOCK=DEFAULT", "FORCE")] * (
+            self.random.random() < 0.1
+        )
+        order = [column.name for column in table.columns if column.generated is Generated.NO]
+        if order and self.random.random() < 0.05:
+            clauses.append(f"ORDER BY {self._quoted(order[0])} DESC, {self._quoted(order[-1])}")
+        online = self._maybe(self._one("ONLINE ", "IGNORE "), 0.1) if self.mariadb else ""
+        return f"ALTER {online}TABLE {self._table(table)} {', '.join(clauses)}"
+
+    def _place(self, names: list[str]) -> str:
+        return self._one("", "", " FIRST", f" AFTER {self._quoted(self.random.choice(names))}")
+
+    def _clause(self, table: TableDefinition) -> str:  # noqa: C901, PLR0911, PLR0912 - one return a clause
+        names = [column.name for column in table.columns]
+        lower = {name.lower() for name in names}
+        new = self.random.choice([name for name in NAMES if name.lower() not in lower] or ["zz"])
+        old = self._quoted(self.random.choice(names))
+        column = self._maybe("COLUMN ", 0.5)
+        match self.random.randrange(24):
+            case 0 | 1 | 2:
+                missing = self._maybe("IF NOT EXISTS ", 0.3) if self.mariadb else ""
+                name = self._one(new, new, self.random.choice(names)) if missing else new
+                return f"ADD {column}{missing}{self._quoted(name)} {self._column()}{self._place(names)}"
+            case 3:
+                others = [name for name in NAMES if name.lower() not in lower][:2] or ["zz"]
+                return (
+                    f"ADD {column}({', '.join(f'{self._quoted(name)} {self._column()}' for name in others)})"
+                )
+            case 4 | 5:
+                there = self._maybe("IF EXISTS ", 0.3) if self.mariadb else ""
+                return f"DROP {column}{there}{old}{self._maybe(' CASCADE', 0.1) if self.mariadb else ''}"
+            case 6 | 7 | 8:
+                return f"MODIFY {column}{old} {self._column()}{self._place(names)}"
+            case 9 | 10:
+                name = self._quoted(self._one(new, new, names[0]))
+                return f"CHANGE {column}{old} {name} {self._column()}{self._place(names)}"
+            case 11:
+                return f"RENAME COLUMN {old} TO {self._quoted(new)}"
+            case 12:
+                return f"RENAME {self._one('TO ', 'AS ', '')}{self._table(self._free())}"
+            case 13:
+                return f"ALTER {column}{old} {self._one(f'SET DEFAULT {self._default()}', 'DROP DEFAULT')}"
+            case 14:
+                return f"ADD {self._key(names)}"
+            case 15:
+                return self._one("DROP PRIMARY KEY", f"DROP PRIMARY KEY, ADD PRIMARY KEY ({old})")
+            case 16:
+                kept = [key.name for key in table.keys] or ["nokey"]
+                return f"DROP {self._one('INDEX', 'KEY')} {self._quoted(self.random.choice(kept))}"
+            case 17 | 18:
+                collate = self._maybe(f" COLLATE {self.random.choice(COLLATIONS)}", 0.2)
+                return f"CONVERT TO CHARACTER SET {self.random.choice([*CHARSETS, 'DEFAULT'])}{collate}"
+            case 19:
+                return self._options() or "ENGINE=InnoDB"
+            case 20:
+                if table.keys and self.random.random() < 0.5:
+                    self._keys += 1
+                    return (
+                        f"RENAME INDEX {self._quoted(self.random.choice(table.keys).name)} TO r{self._keys}"
+                    )
+                return self._one("ENABLE KEYS", "DISABLE KEYS", "FORCE")
+            case 21:
+                return self._one(
+                    f"PARTITION BY HASH ({old}) PARTITIONS 3",
+                    "REMOVE PARTITIONING",
+                    "ADD PARTITION PARTITIONS 2",
+                    "COALESCE PARTITION 1",
+                    f"PARTITION BY RANGE ({old}) ({part('p0', 5)}, {part('p1', 9)})",
+                    f"REORGANIZE PARTITION p0 INTO ({part('a', 3)}, {part('b', 5)})",
+                    "DROP PARTITION p0",
+                )
+            case 22:
+                if self.mariadb:
+                    return "ADD SYSTEM VERSIONING"
+                return f"ALTER {column}{old} SET {self._one('VISIBLE', 'INVISIBLE')}"
+            case _:
+                return f"ADD CONSTRAINT ck{self._keys} CHECK (1 < 2)"

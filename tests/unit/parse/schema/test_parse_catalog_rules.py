@@ -1,0 +1,362 @@
+"""What statements do to a catalog. That the rules are the servers', the integration tests say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
+from actors.parse.schema.statement import ServerVersion, SqlMode, Statement
+
+MYSQL = ServerVersion.parse("9.7.4")
+MARIADB = ServerVersion.parse("10.11.6-MariaDB")
+LATIN1, UTF8MB4_GENERAL, UTF8MB4_0900, UTF8MB4_BIN = 8, 45, 255, 46
+T = SourceName("app", "t")
+
+
+def catalog(**options):
+    made = Catalog(UTF8MB4_0900, **options)
+    made.set_schema("app", UTF8MB4_0900)
+    return made
+
+
+def applied(made, *statements, server=MYSQL, mode=SqlMode.STRICT_TRANS_TABLES, **options):
+    for sql in statements:
+        last = made.apply(Statement(sql, "app", server, mode, **options))
+    return last
+
+
+def defined(*statements, table="t", **options):
+    made = catalog()
+    applied(made, *statements, **options)
+    found = made.table("app", table)
+    assert isinstance(found, TableDefinition), found
+    return found
+
+
+def summary(table):
+    return {column.name: column.type for column in table.columns}
+
+
+# ---- tables come, go and are renamed -----------------------------------------------------------------------
+
+
+def test_a_record_says_what_a_statement_did():
+    made = catalog()
+    assert applied(made, "CREATE TABLE t (a INT)").created == (T,)
+    assert applied(made, "ALTER TABLE t ADD b INT").changed == (T,)
+    assert not applied(made, "ALTER TABLE t ENGINE=InnoDB")
+    assert not applied(made, "TRUNCATE TABLE t", "GRANT ALL ON *.* TO u", "CREATE VIEW v AS SELECT 1")
+    assert applied(made, "RENAME TABLE t TO u").renamed == ((T, SourceName("app", "u")),)
+    assert applied(made, "DROP TABLE u, missing").dropped == (SourceName("app", "u"),)
+    assert made.tables() == []
+
+
+def test_a_ghost_table_takes_the_place_of_its_original():
+    """As gh-ost ends: both renames are one statement. As a swap by hand: three names go round."""
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)", "CREATE TABLE _t_gho LIKE t", "ALTER TABLE _t_gho ADD b INT")
+    applied(made, "RENAME /* gh-ost */ TABLE `app`.`t` TO `app`.`_t_del`, `app`.`_t_gho` TO `app`.`t`")
+    assert summary(made.table("app", "t")) == {"a": "int", "b": "int"}
+    applied(made, "RENAME TABLE t TO x, _t_del TO t, x TO _t_del")
+    assert summary(made.table("app", "t")) == {"a": "int"}
+    assert summary(made.table("app", "_t_del")) == {"a": "int", "b": "int"}
+
+
+def test_a_schema_takes_its_tables_along():
+    made = catalog()
+    applied(made, "CREATE DATABASE o CHARSET latin1", "CREATE TABLE o.t (a TEXT)", "DROP DATABASE o")
+    assert made.table("o", "t") is None
+    assert made.schema_collation("o") is None
+
+
+def test_names_are_compared_as_the_server_compares_them():
+    made = catalog(lower_case_table_names=1)
+    applied(made, "CREATE TABLE T (a INT)")
+    assert made.table("APP", "t") is not None
+    exact = catalog()
+    applied(exact, "CREATE TABLE T (a INT)")
+    assert exact.table("app", "t") is None
+
+
+def test_only_kept_tables_are_held_and_a_rename_to_one_makes_it_unknown():
+    made = catalog(keep=lambda _schema, table: table == "t")
+    assert not applied(made, "CREATE TABLE u (a INT)")
+    record = applied(made, "RENAME TABLE u TO t")
+    assert record.unknown == (T,)
+    assert isinstance(made.table("app", "t"), UnknownTable)
+
+
+def test_a_statement_that_failed_is_not_believed():
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)")
+    record = applied(made, "CREATE OR REPLACE TABLE t (b INT, b INT)", server=MARIADB, failed=True)
+    assert record.dropped == (T,)
+    record = applied(made, "DROP TABLE u, v", failed=True)
+    assert SourceName("app", "u") in record.unknown
+
+
+# ---- nothing is guessed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE t FROBNICATE",
+        "ALTER TABLE t ADD b HYPERINT",
+        "ALTER TABLE t DROP missing",
+        "ALTER TABLE t ADD a INT",
+        "ALTER TABLE t ADD b INT AFTER missing",
+        "ALTER TABLE t ADD b TEXT COLLATE martian_ci",
+        "ALTER TABLE t DROP INDEX missing",
+        "ALTER TABLE t CONVERT TO CHARACTER SET latin1, CHARSET latin2",
+        "CREATE TABLE t (a INT) AS SELECT 1",
+        "CREATE TABLE t LIKE missing",
+        "CREATE TABLE t (a INT, a INT)",
+        "CREATE TABLE t (a INT",
+        "CREATE INDEX i ON t (missing)",
+    ],
+)
+def test_what_is_not_understood_makes_its_table_unknown(sql):
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)", "CREATE TABLE other (a INT)")
+    record = applied(made, sql)
+    assert (record.unknown, record.any_unknown) == ((T,), False)
+    found = made.table("app", "t")
+    assert isinstance(found, UnknownTable)
+    assert sql[:20] in found.reason
+    applied(made, "ALTER TABLE t ADD c INT")
+    assert isinstance(made.table("app", "t"), UnknownTable), "it stays so"
+    assert isinstance(made.table("app", "other"), TableDefinition)
+    applied(made, "DROP TABLE t", "CREATE TABLE t (d INT)")
+    assert summary(made.table("app", "t")) == {"d": "int"}
+
+
+def test_the_new_name_is_unknown_too():
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)")
+    record = applied(made, "ALTER TABLE t FROBNICATE, RENAME TO u")
+    assert record.unknown == (T, SourceName("app", "u"))
+
+
+@pytest.mark.parametrize(
+    "sql", ["FROBNICATE t", "DROP TABLE t; DROP TABLE u", "RENAME TABLE t", "IMPORT TABLE FROM 'x'"]
+)
+def test_a_statement_that_may_change_any_table_makes_all_unknown(sql):
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)")
+    assert applied(made, sql).any_unknown
+    assert isinstance(made.table("app", "t"), UnknownTable)
+    assert isinstance(made.table("app", "never_seen"), UnknownTable)
+
+
+def test_an_unknown_schema_does_not_lend_its_collation():
+    made = Catalog(UTF8MB4_0900)
+    applied(made, "CREATE TABLE o.t (a INT)", "CREATE TABLE o.u (a TEXT)")
+    assert isinstance(made.table("o", "t"), TableDefinition)
+    assert isinstance(made.table("o", "u"), UnknownTable)
+
+
+def test_oracle_mode_is_not_read():
+    made = catalog()
+    record = applied(made, "CREATE TABLE t (a DATE)", server=MARIADB, mode=SqlMode.ORACLE)
+    assert record.unknown == (T,)
+
+
+WORDS = [
+    "CREATE",
+    "TABLE",
+    "ALTER",
+    "DROP",
+    "RENAME",
+    "ADD",
+    "COLUMN",
+    "t",
+    "a",
+    "(",
+    ")",
+    ",",
+    ";",
+    ".",
+    "'",
+    "`",
+    '"',
+    "TO",
+    "INT",
+    "TEXT",
+    "ENUM",
+    "PRIMARY",
+    "KEY",
+    "UNIQUE",
+    "DEFAULT",
+    "/*!",
+    "*/",
+    "5",
+    "CHARACTER",
+    "SET",
+    "COLLATE",
+    "AS",
+    "SELECT",
+    "LIKE",
+    "INDEX",
+    "ON",
+    "CONVERT",
+    "PARTITION",
+    "BY",
+    "FIRST",
+    "AFTER",
+    "NULL",
+    "NOT",
+    "IF",
+    "EXISTS",
+    "DATABASE",
+    "x'4'",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=14), st.booleans())
+def test_no_text_makes_a_catalog_fail(words, mariadb):
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)")
+    applied(made, " ".join(words), server=MARIADB if mariadb else MYSQL)
+    json.dumps(made.to_json())
+
+
+# ---- columns, charsets, keys -------------------------------------------------------------------------------
+
+
+def test_charsets_are_inherited_from_table_schema_and_server():
+    made = catalog()
+    applied(made, "CREATE DATABASE o", "CREATE TABLE o.t (a TEXT)", server_collation=LATIN1)
+    assert made.table("o", "t").columns[0].collation == LATIN1
+    applied(made, "ALTER DATABASE o CHARSET utf8mb4", "CREATE TABLE o.u (a TEXT, b TEXT COLLATE utf8mb4_bin)")
+    assert [column.collation for column in made.table("o", "u").columns] == [UTF8MB4_0900, UTF8MB4_BIN]
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "expected"),
+    [
+        ("8.0.36", {}, UTF8MB4_0900),
+        ("8.0.36", {"default_collations": {"utf8mb4": UTF8MB4_GENERAL}}, UTF8MB4_GENERAL),
+        ("5.7.44", {}, UTF8MB4_GENERAL),
+        ("10.11.6-MariaDB", {}, UTF8MB4_GENERAL),
+        ("11.8.1-MariaDB", {}, 2304),
+        ("11.8.1-MariaDB", {"default_collations": {"latin1": 47}}, UTF8MB4_GENERAL),
+    ],
+)
+def test_a_charset_means_its_default_collation_of_the_version(version, options, expected):
+    table = defined("CREATE TABLE t (a TEXT CHARSET utf8mb4)", server=ServerVersion.parse(version), **options)
+    assert table.columns[0].collation == expected
+
+
+def test_a_converted_text_keeps_room_for_its_characters():
+    table = defined(
+        "CREATE TABLE t (a TINYTEXT, b TEXT, c VARCHAR(9), d BLOB, e ENUM('x')) CHARSET latin1",
+        "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4",
+    )
+    assert summary(table) == {"a": "text", "b": "mediumtext", "c": "varchar", "d": "blob", "e": "enum"}
+    assert table.collation == UTF8MB4_0900
+
+
+def test_a_varchar_that_is_too_long_becomes_a_text_without_strict_mode():
+    table = defined("CREATE TABLE t (a VARCHAR(70000) CHARSET latin1)", mode=0)
+    assert summary(table) == {"a": "mediumtext"}
+
+
+@pytest.mark.parametrize(("explicit", "nullable"), [(True, True), (False, False)])
+def test_a_timestamp_may_be_null_by_the_sessions_variable(explicit, nullable):
+    table = defined("CREATE TABLE t (a TIMESTAMP)", explicit_defaults_for_timestamp=explicit)
+    assert table.columns[0].nullable is nullable
+
+
+def test_clauses_of_one_statement_are_applied_together():
+    table = defined(
+        "CREATE TABLE t (a INT PRIMARY KEY, b INT, c INT, UNIQUE (b, c))",
+        "ALTER TABLE t CHANGE a z BIGINT UNSIGNED, DROP c, ADD d INT FIRST, ADD (e INT, f INT),"
+        " MODIFY b INT AFTER z",
+    )
+    assert [column.name for column in table.columns] == ["d", "z", "b", "e", "f"]
+    assert table.primary_key == ("z",)
+    assert [key.columns for key in table.keys] == [("b",)]
+
+
+def test_names_may_be_swapped_in_one_statement():
+    table = defined(
+        "CREATE TABLE t (a INT, b TEXT)", "ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    )
+    assert summary(table) == {"b": "int", "a": "text"}
+
+
+def test_partitions_change_no_definition():
+    made = catalog()
+    applied(
+        made, "CREATE TABLE t (a INT) /*!50100 PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (5)) */"
+    )
+    before = made.table("app", "t")
+    for clause in (
+        "ADD PARTITION (PARTITION q VALUES LESS THAN MAXVALUE)",
+        "EXCHANGE PARTITION p WITH TABLE u",
+        "REORGANIZE PARTITION p INTO (PARTITION r VALUES LESS THAN (3))",
+        "COALESCE PARTITION 1",
+        "DROP PARTITION p",
+        "REMOVE PARTITIONING",
+    ):
+        assert not applied(made, f"ALTER TABLE t {clause}")
+    assert made.table("app", "t") == before
+
+
+def test_a_partition_of_mariadb_becomes_a_table():
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)", "ALTER TABLE t CONVERT PARTITION p TO TABLE u", server=MARIADB)
+    assert summary(made.table("app", "u")) == {"a": "int"}
+    applied(made, "ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)", server=MARIADB)
+    assert made.table("app", "u") is None
+
+
+def test_settings_of_one_statement_are_skipped():
+    table = defined(
+        "CREATE TABLE t (a INT)",
+        "SET STATEMENT max_statement_time=1 FOR ALTER TABLE t ADD b INT",
+        server=MARIADB,
+    )
+    assert summary(table) == {"a": "int", "b": "int"}
+
+
+def test_a_key_of_a_text_makes_mariadb_log_a_hash():
+    table = defined("CREATE TABLE t (a INT NOT NULL, b TEXT, UNIQUE (b), UNIQUE (a))", server=MARIADB)
+    assert [column.name for column in table.logged] == ["a", "b", "DB_ROW_HASH_1"]
+    assert table.row_key == ("a",)
+
+
+# ---- what is kept ------------------------------------------------------------------------------------------
+
+
+def test_json_keeps_a_catalog():
+    made = catalog()
+    applied(made, "CREATE TABLE t (a ENUM('x', 'é'))", "CREATE TABLE u AS SELECT 1")
+    again = Catalog(UTF8MB4_0900)
+    again.load_json(json.loads(json.dumps(made.to_json())))
+    assert again.tables() == made.tables()
+    assert json.dumps(again.to_json()) == json.dumps(made.to_json())
+
+
+@pytest.mark.parametrize("data", [{}, {"tables": [], "unknown": [[1]], "schemas": {}}, {"tables": 1}])
+def test_other_json_is_refused_and_changes_nothing(data):
+    made = catalog()
+    applied(made, "CREATE TABLE t (a INT)")
+    with pytest.raises(ValueError):  # noqa: PT011 - the messages differ
+        made.load_json(data)
+    assert made.table("app", "t") is not None
+
+
+def test_show_reads_a_definition_without_holding_it():
+    made = catalog()
+    text = "CREATE TABLE `t` (\n  `a` int DEFAULT NULL /*!80023 INVISIBLE */\n) DEFAULT CHARSET=latin1"
+    table = made.show(Statement(text, "app", MYSQL))
+    assert (summary(table), table.collation, made.tables()) == ({"a": "int"}, LATIN1, [])
+    with pytest.raises(ValueError, match="CREATE TABLE should come"):
+        made.show(Statement("CREATE VIEW v AS SELECT 1", "app", MYSQL))
