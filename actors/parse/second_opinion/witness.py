@@ -35,6 +35,7 @@ XA: Final = "XA transactions, whose rows are in another place"
 _UNREAD: Final[dict[int, str]] = {
     EventType.TRANSACTION_PAYLOAD: "compressed transactions (TRANSACTION_PAYLOAD)",
     EventType.PARTIAL_UPDATE_ROWS: "partial JSON updates (PARTIAL_UPDATE_ROWS)",
+    EventType.MARIADB_PARTIAL_ROW_DATA: "rows events in fragments (PARTIAL_ROW_DATA)",
     **dict.fromkeys(UNPACKED_ROWS, "compressed rows events of MariaDB"),
 }
 _ROWS: Final = (WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent)
