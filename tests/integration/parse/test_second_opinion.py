@@ -12,6 +12,11 @@ import pytest
 from integration.differential import kinds
 from integration.parse.test_parse_differential import Table
 
+from actors.parse.second_opinion.tail import tail_of_server
+from actors.parse.server.dump_request import dump_from
+from actors.parse.server.preflight import register
+from actors.parse.server.source import connect
+
 PROGRAM = [sys.executable, "-m", "canal_group.command.cli"]
 
 
@@ -93,6 +98,23 @@ def test_tables_without_full_metadata_are_compared_by_place(server, tmp_path):
     )  # fmt: skip
     found = json.loads(check(tmp_path, server, "--decode", "1MiB", "--json", white="app.m").stdout)
     assert (found["rows"], found["difference"]) == (2, None), found
+
+
+def test_a_running_reader_of_the_same_source_stays_connected(mariadb, tmp_path, source_address):
+    mariadb.execute("CREATE TABLE app.r (id INT)", "FLUSH BINARY LOGS", "INSERT INTO app.r VALUES (1)")
+    address = source_address(mariadb)
+    reader = connect(address)
+    reader.cursor().execute("SET @master_binlog_checksum = @@global.binlog_checksum")
+    register(reader, address)
+    file = mariadb.execute("SHOW BINARY LOGS")[-1][0]
+    request = dump_from(file, 4, address.server_id)
+    reader._execute_command(request.command, request.payload)
+    dumps = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND = 'Binlog Dump'"
+    before = mariadb.execute(dumps)
+    assert tail_of_server(address, tmp_path, 1 << 20)
+    assert (reader.thread_id(),) in before
+    assert (reader.thread_id(),) in mariadb.execute(dumps)
+    reader._force_close()
 
 
 def test_a_difference_ends_with_a_failure_and_a_damaged_file_too(mariadb, tmp_path):
