@@ -77,15 +77,30 @@ def check(
     show_settings: Annotated[
         bool, typer.Option("--settings", help="Print every setting in effect, presets included.")
     ] = False,
+    decode: Annotated[
+        str | None,
+        typer.Option(help="Also compare how two decoders read the last part of each binlog, such as 64MiB."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="With --decode: binlog files or a folder to compare, not the sources'."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --decode: one JSON object a shard; the checks go to stderr.")
+    ] = False,
 ) -> None:
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
     from actors.parse.files.files_reader import FilesSource, listed
     from actors.parse.server.preflight import preflight
     from actors.shard.wiring import shard_source
+    from canal_group.command.decode_check import check_decoding, parse_size
     from conf.description import describe
     from conf.load import load_instance
 
-    out = Console(highlight=False, soft_wrap=True)
+    if decode is None and (files or as_json):
+        raise typer.BadParameter("Files and --json need --decode.")
+    bytes_max = None if decode is None else parse_size(decode)
+    out = Console(highlight=False, soft_wrap=True, stderr=as_json)
     settings = load_instance(config)
     out.print(
         f"[green]ok[/green]    {config}: destination {settings.destination}, {len(settings.shards)} shards"
@@ -112,6 +127,8 @@ def check(
             label = advised if found.ok else "[red]FAIL[/red]"
             mend = f". Fix it with: {found.fix}" if found.fix else ""
             out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
+    if bytes_max is not None:
+        failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
     if failed:
         raise typer.Exit(1)
 

@@ -5,7 +5,7 @@ that is not named here is refused, unless the server marked the event as one tha
 (`IGNORABLE_FLAG`); such events are counted.
 
 Numbers: `mysql::binlog::event::Log_event_type` in MySQL's binlog_event.h (0-42), `enum Log_event_type` in
-MariaDB's log_event.h (160-171). Aurora's padding is in no public header; it was seen in Aurora's binlogs.
+MariaDB's log_event.h (160-172). Aurora's padding is in no public header; it was seen in Aurora's binlogs.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class EventType(IntEnum):
     MARIADB_WRITE_ROWS_COMPRESSED = 169
     MARIADB_UPDATE_ROWS_COMPRESSED = 170
     MARIADB_DELETE_ROWS_COMPRESSED = 171
+    MARIADB_PARTIAL_ROW_DATA = 172
 
 
 #: all numbers that have a name here

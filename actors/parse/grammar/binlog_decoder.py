@@ -40,6 +40,7 @@ from actors.parse.formats.events import (
 )
 from actors.parse.formats.format_description import parse_format_description
 from actors.parse.formats.payload import parse_payload
+from actors.parse.formats.row_fragments import RowFragments
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.lead_in import LeadIn
 from actors.parse.grammar.tables import Select, Tables
@@ -112,6 +113,7 @@ class BinlogDecoder:
         self._transactions = Transactions(
             self._tables, xa, select, builder, skip=start.rows_into_transaction, verbatim=verbatim
         )
+        self._fragments = RowFragments()
         #: whether a file on disk is read (else events come from a server), and whether it is a relay log
         self._on_disk = False
         self._relay_log = False
@@ -162,6 +164,7 @@ class BinlogDecoder:
         """
         self._last = "end of file", self.offset
         if not self._relay_log:
+            self._fragments.drop()
             self._located(self._transactions.abandon)
         if self._on_disk:
             self._leave_file(name, len(MAGIC))
@@ -214,7 +217,9 @@ class BinlogDecoder:
         return False
 
     def _open_fast_path(self) -> None:
-        self._fast_path.is_open = self._lead_in is None and self._transactions.plain
+        self._fast_path.is_open = (
+            self._lead_in is None and self._transactions.plain and not self._fragments.open
+        )
 
     def close_chunk(self) -> Chunk | None:
         """Return what was gathered so far as a chunk; None if nothing was.
@@ -257,6 +262,11 @@ class BinlogDecoder:
             self._on_format_description(event, header)
             return kind
         body = self._body(event)
+        if kind == EventType.MARIADB_GTID and not header.log_pos and not self._on_disk:
+            raise UnsupportedEvent(
+                "The source sends transactions without offsets: its binlog is stored in a storage engine.",
+                hint="Remove binlog_storage_engine from the server's configuration and restart it.",
+            )
         if kind in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and not self._on_disk:
             return kind
         begin, self.offset = self._place(header)
@@ -293,6 +303,14 @@ class BinlogDecoder:
         return event[HEADER_SIZE:-CHECKSUM_SIZE]
 
     def _dispatch(self, event: Event, *, artificial: bool) -> None:
+        if event.type == EventType.MARIADB_PARTIAL_ROW_DATA:
+            joined = self._fragments.add(event.body)
+            if joined is None:
+                return
+            header, body = joined
+            event = event._replace(type=header.event_type, body=body)
+        else:
+            self._fragments.require_ended()
         if self._lead_in is not None:
             if self.file != self._start.file or event.begin < self._start.offset or artificial:
                 self._lead_in.take(event)
@@ -407,6 +425,7 @@ class BinlogDecoder:
         rotate = parse_rotate(body)
         if rotate.file == self.file and self._artificial(header):
             return
+        self._fragments.drop()
         self._transactions.abandon()
         self._leave_file(rotate.file, rotate.offset)
 

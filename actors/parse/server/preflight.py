@@ -43,6 +43,11 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"ON", "1"}),
         "Add log_bin = mysql-bin to the server's configuration and restart it.",
     ),
+    # MariaDB 12.3 and later; unset is shown as empty.
+    "binlog_storage_engine": (
+        frozenset({"", "NONE"}),
+        "Remove binlog_storage_engine from the server's configuration and restart it.",
+    ),
     "binlog_format": (frozenset({"ROW"}), "SET GLOBAL binlog_format = 'ROW';"),
     "binlog_row_image": (
         frozenset({"FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"}),
@@ -56,10 +61,13 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
 }
 #: variable -> value -> what it means to a reader of the stream
 _MEANINGS = {
+    "binlog_storage_engine": {
+        "INNODB": "INNODB: the binlog is stored in InnoDB, and its events have no offsets to continue at",
+    },
     "binlog_row_image": {
         "MINIMAL": "MINIMAL: columns that a change does not need are absent, not null",
         "NOBLOB": "NOBLOB: BLOB and TEXT columns that a change does not need are absent, not null",
-    }
+    },
 }
 
 

@@ -285,6 +285,7 @@ _VARIABLES = (
     "server_id",
     "server_uuid",
     "log_bin",
+    "binlog_storage_engine",
     "binlog_format",
     "binlog_row_image",
     "binlog_row_metadata",

@@ -390,7 +390,7 @@ def test_what_cannot_be_read_stops_with_place_and_hint(fixture, type_name, hint)
     assert f"{FILE}:{details['offset']}" in str(caught.value)
 
 
-@pytest.mark.parametrize("number", [0, 6, 20, 22, 26, 43, 99, 172, 255])
+@pytest.mark.parametrize("number", [0, 6, 20, 22, 26, 43, 99, 173, 255])
 def test_unknown_and_refused_types_stop(number):
     events = events_of("all_types")
     gtid = next(e for e in events if e[4] == EventType.GTID)
@@ -404,7 +404,7 @@ def test_unknown_and_refused_types_stop(number):
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("number", [43, 99, 172, 255])
+@pytest.mark.parametrize("number", [43, 99, 173, 255])
 @pytest.mark.parametrize(("version", "checksum"), [("9.7.4", True), ("10.11.6-MariaDB-log", False)])
 def test_unknown_types_that_a_replica_may_ignore_are_counted(number, version, checksum):
     """Inside a transaction and between two; on MariaDB 0x8000 is another flag, and is no permission."""
