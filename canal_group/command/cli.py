@@ -286,7 +286,7 @@ def binlog(
     ] = None,
 ) -> None:
     """Print the content of binlog files: transactions, row changes, DDL statements, and counts."""
-    from canal_group.command.binlog_tool import server_at, show
+    from canal_group.command.binlog.tool import server_at, show
     from canal_group.malloc_tuning import tune_malloc
 
     tune_malloc()

@@ -11,7 +11,7 @@ from integration.parse.test_parse_reader import ALL_TYPES, ROW_1, await_rows, re
 from actors.parse.files.binlog_files import BinlogFiles, files_in
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import connect
-from canal_group.command.binlog_tool import server_at, show
+from canal_group.command.binlog.tool import server_at, show
 from merge.values.chunk import TableName
 from merge.values.position import Position
 

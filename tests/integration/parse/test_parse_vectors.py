@@ -6,7 +6,7 @@ import json
 
 from unit.parse.columns.test_parse_vectors import LARGE, SMALL, named, row, written
 
-from canal_group.command.binlog_tool import server_at, show
+from canal_group.command.binlog.tool import server_at, show
 
 
 def test_vectors_are_printed_as_lists_of_floats(two_mysqls, tmp_path):

@@ -13,7 +13,7 @@ from unit.parse.grammar.test_parse_binlog import FIXTURES
 
 from actors.parse.columns.table_lookup import ColumnFacts, NoLookup
 from actors.parse.files.binlog_files import BinlogFiles
-from canal_group.command.binlog_tool import show
+from canal_group.command.binlog.tool import show
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.chunk import TableName
 

@@ -17,7 +17,7 @@ from actors.parse.columns.types.column import ColumnType
 from actors.parse.files.binlog_files import BinlogFiles
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.format_description import parse_format_description
-from canal_group.command.binlog_tool import show
+from canal_group.command.binlog.tool import show
 from merge.errors import CorruptEvent
 from merge.values.chunk import TableName
 from merge.values.header import gtid_text

@@ -20,7 +20,7 @@ from actors.parse.server.preflight import preflight
 from actors.parse.server.row import Row
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect, query, query_one
-from canal_group.command.binlog_tool import server_at
+from canal_group.command.binlog.tool import server_at
 from merge.errors import CanalGroupError, SourceUnfit
 
 PASSWORD = "hunter2-hunter2"

@@ -38,8 +38,8 @@ from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in
 from actors.parse.formats.event_types import type_name
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect
-from canal_group.command.binlog_changes import transactions
-from canal_group.command.binlog_lines import JsonLines, Lines, TextLines
+from canal_group.command.binlog.changes import transactions
+from canal_group.command.binlog.lines import JsonLines, Lines, TextLines
 from merge.errors import UsageError
 from merge.values.chunk import TableName
 from merge.values.header import Flag

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from canal_group.command.binlog_changes import Change
+from canal_group.command.binlog.changes import Change
 from canal_group.command.json_line import json_line
 from merge.values.chunk import Chunk
 from merge.values.header import Flag, gtid_text

@@ -1,0 +1,1 @@
+"""`canal-group binlog`: what binlog files hold, in lines for people and for programs."""
