@@ -204,5 +204,5 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
-        skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,
+        dead_shard=merge.dead_shard_policy,
     )

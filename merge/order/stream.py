@@ -24,6 +24,7 @@ import numpy as np
 from merge.errors import CanalGroupError, ConfigError, PositionRefused
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
+from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
 from merge.order.shard_state import ShardPhase, ShardState
@@ -39,12 +40,12 @@ class Stream(Membership):
 
     Args:
         shards: names by shard_index.
-        skip_after_us: continue without a shard that is silent for longer; None: wait for ever.
+        dead_shard: whether to continue without a silent shard.
         ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
     def __init__(
-        self, shards: tuple[str, ...], skip_after_us: int | None, ahead_max_us: int = AHEAD_MAX_US
+        self, shards: tuple[str, ...], dead_shard: DeadShard, ahead_max_us: int = AHEAD_MAX_US
     ) -> None:
         super().__init__(shards)
         self._ahead_max_us = ahead_max_us
@@ -61,7 +62,7 @@ class Stream(Membership):
         #: transactions of earlier generations that were flagged FUTURE
         self.future_before = 0
         #: shares both lists, which are changed in place
-        self._waiting = Waiting(self.members, self.states, skip_after_us)
+        self._waiting = Waiting(self.members, self.states, dead_shard)
         self._timeline: Timeline | None = None
         #: shards that are leaving and of which nothing more is taken
         self._drained: set[int] = set()

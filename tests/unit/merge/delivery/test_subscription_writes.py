@@ -19,6 +19,7 @@ from merge.errors import (
     SubscriptionDropped,
     UsageError,
 )
+from merge.order.dead_shard import DeadShard
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
@@ -285,7 +286,9 @@ def test_a_shard_that_was_opened_in_time_is_not_silent_when_merging_begins_witho
     """1. After a restart one shard is dead, one is open and has nothing, one goes on. 2. The dead one is
     skipped. 3. The one that has nothing has its time from there.
     """
-    world = World.of(*(Source(Tx(10), server=server) for server in range(3)), skip_after_us=SECOND)
+    world = World.of(
+        *(Source(Tx(10), server=server) for server in range(3)), dead_shard=DeadShard("skip_after", SECOND)
+    )
     world.subscribe()
     world.restart()
     world.start()
@@ -300,7 +303,7 @@ def test_a_shard_that_was_opened_in_time_is_not_silent_when_merging_begins_witho
 
 
 def test_a_silent_shard_that_an_operator_resumes_is_waited_for_when_it_is_back():
-    world = World.of(Source(Tx(10)), Source(Tx(20), server=1), skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.policy("s1", Policy.SKIP)
     world.now_us = 5 * SECOND
