@@ -27,6 +27,7 @@ from merge.instructions import FreeRing, OpenShard
 from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
+from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.timeline import AHEAD_MAX_US, Timeline
 from merge.order.waiting import Waiting, at_end
@@ -57,10 +58,8 @@ class Stream(Membership):
         self.base = Progress.at(GroupPosition())
         #: by shard_index
         self.states = [ShardState() for _ in shards]
-        #: transactions of earlier generations that were flagged LATE
-        self.late_before = 0
-        #: transactions of earlier generations that were flagged FUTURE
-        self.future_before = 0
+        #: what was counted in earlier generations
+        self._counters_before = Counters()
         #: shares both lists, which are changed in place
         self._waiting = Waiting(self.members, self.states, dead_shard)
         self._timeline: Timeline | None = None
@@ -76,6 +75,12 @@ class Stream(Membership):
     def merging(self) -> bool:
         """Whether merging has begun in this generation."""
         return self._timeline is not None
+
+    @property
+    def counters(self) -> Counters:
+        """What was counted of all shards, in every generation."""
+        now = self._timeline.counters if self._timeline is not None else Counters()
+        return self._counters_before + now
 
     @property
     def held_by_full(self) -> int | None:
@@ -141,8 +146,7 @@ class Stream(Membership):
         """Forget what came in, and open every shard at the oldest of the cursors under a new generation."""
         skipped = self._skipped()
         self.generation += 1
-        self.late_before += self._timeline.late if self._timeline is not None else 0
-        self.future_before += self._timeline.future if self._timeline is not None else 0
+        self._counters_before = self.counters
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)
