@@ -192,10 +192,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         destination=settings.destination,
         shards=tuple(shard.name for shard in settings.shards),
         limits=BatchLimits(
-            rows_max=batch.rows_max,
-            bytes_max=batch.bytes_max,
-            outstanding_max=batch.outstanding_max,
-            ddl_isolation=batch.ddl_isolation,
+            **batch.model_dump(),
             empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
             ring_headers_max=settings.store.size,
             ring_bytes_max=settings.store.bytes_max if settings.store.mode == "memory" else None,
