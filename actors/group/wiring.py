@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from actors.admission.access import READER, Grant, Grants, token_digest
 from actors.admission.connection_guard import ConnectionLimits
@@ -22,6 +23,7 @@ from conf.server_settings import (
     FileCursorSettings,
     LocalSettings,
     MemoryCursorSettings,
+    ZookeeperCursorSettings,
     ZookeeperSettings,
 )
 from conf.settings import InstanceSettings
@@ -72,16 +74,20 @@ def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host
 
 
 def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
-    chosen = settings.cursor
-    if isinstance(chosen, FileCursorSettings):
-        return FileCursorStore(settings.destination, chosen.folder)
-    if isinstance(chosen, MemoryCursorSettings):
-        return MemoryCursorStore()
-    if not isinstance(elected_by, ZooKeeperCoordinator):
-        raise ConfigError(
-            "Cursors in ZooKeeper need coordination by ZooKeeper.", hint="Set coordination, or cursor.kind."
-        )
-    return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+    match settings.cursor:
+        case FileCursorSettings(folder=folder):
+            return FileCursorStore(settings.destination, folder)
+        case MemoryCursorSettings():
+            return MemoryCursorStore()
+        case ZookeeperCursorSettings():
+            if not isinstance(elected_by, ZooKeeperCoordinator):
+                raise ConfigError(
+                    "Cursors in ZooKeeper need coordination by ZooKeeper.",
+                    hint="Set coordination, or cursor.kind.",
+                )
+            return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+        case unknown:
+            assert_never(unknown)
 
 
 def switch(settings: InstanceSettings) -> Switch:
