@@ -424,7 +424,9 @@ class Stream(Membership):
         if event.shard in self._drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
-            state.caught_up()
+            # If its clock was set back between low watermark and reading, what committed then is later still.
+            if event.source_us is None or event.frontier_us <= event.source_us:
+                state.caught_up()
             moved |= timeline.low_watermark(event.shard, event.frontier_us)
         if not moved:
             return
