@@ -6,6 +6,7 @@ from builders import Source, Tx, World, places
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
 from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
+from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.header import Flag
 from merge.values.member import CAUGHT_UP_US, Policy
 
@@ -199,6 +200,15 @@ def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_setti
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
+
+
+def test_a_shard_at_its_end_is_not_skipped_however_long_it_is_silent():
+    world = world_of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
+    world.report(1, low_watermark_us=END_OF_TIME_US)
+    world.now_us += 2 * SECOND
+    world.report(0, low_watermark_us=30)
+    world.tick(0)
+    assert not world.status(1)["skipped"]
 
 
 def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():

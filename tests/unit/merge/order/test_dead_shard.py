@@ -2,7 +2,6 @@
 
 import pytest
 
-from conf.stream_settings import MergeSettings
 from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
 
 SECOND = 1_000_000
@@ -29,9 +28,3 @@ def test_with_which_lag_the_group_waits_for_a_shard_again(policy, lag_us, again)
 def test_after_which_silence_an_open_transaction_is_taken_back(policy, silence_max_us):
     assert not policy.takes_back(silence_max_us)
     assert policy.takes_back(silence_max_us + 1)
-
-
-def test_the_settings_make_the_policy():
-    assert MergeSettings().dead_shard_policy == WAIT
-    chosen = MergeSettings(dead_shard="skip_after", skip_after_s=2.5)
-    assert chosen.dead_shard_policy == DeadShard("skip_after", 2_500_000)
