@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from conf.value import Count, PowerOfTwo, Regex, RegexList, Seconds, Settings, Text, unfit
+from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
 class RouteSettings(Settings):
@@ -60,7 +61,7 @@ class MergeSettings(Settings):
     #: a commit time that is further ahead of its source's clock is not believed
     ahead_max_s: Seconds = 5.0
     #: whether the group waits for a shard that is cut off
-    dead_shard: Literal["wait", "skip_after"] = "wait"
+    dead_shard: DeadShardKind = "wait"
     #: only with `skip_after`: silence after which the group continues without the shard
     skip_after_s: Seconds | None = None
 
@@ -75,6 +76,11 @@ class MergeSettings(Settings):
                 found="dead_shard is 'wait'",
             )
         return self
+
+    @property
+    def dead_shard_policy(self) -> DeadShard:
+        """The policy that `dead_shard` and the keys that belong to it make."""
+        return DeadShard(self.dead_shard, int((self.skip_after_s or 0) * 1e6))
 
 
 class StoreSettings(Settings):

@@ -37,6 +37,7 @@ from merge.events import (
     UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
+from merge.order.dead_shard import WAIT, DeadShard
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
@@ -57,8 +58,8 @@ class GroupSettings:
     limits: BatchLimits = field(default_factory=BatchLimits)
     #: how long a consumer may be silent before its client id is free again
     lease_us: int = 10_000_000
-    #: continue without a shard that is silent for longer; None: wait for ever
-    skip_after_us: int | None = None
+    #: whether to continue without a silent shard
+    dead_shard: DeadShard = WAIT
     #: how far ahead of its source's clock a commit time may be; one further ahead is not believed
     ahead_max_us: int = AHEAD_MAX_US
     #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
@@ -78,7 +79,7 @@ class Group:
     def __init__(self, settings: GroupSettings, epoch: int) -> None:
         self.settings = settings
         self.epoch = epoch
-        self._stream = Stream(settings.shards, settings.skip_after_us, settings.ahead_max_us)
+        self._stream = Stream(settings.shards, settings.dead_shard, settings.ahead_max_us)
         self._subscribers = Subscribers(
             self._stream,
             epoch,

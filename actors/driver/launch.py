@@ -10,6 +10,7 @@ from typing import Any
 
 import ray
 from ray.actor import ActorHandle
+from ray.exceptions import GetTimeoutError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -27,12 +28,14 @@ from actors.shard.shard import ShardActor
 from actors.shard.wiring import shard_wiring
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
-from merge.errors import ConfigError
+from merge.errors import ConfigError, ServerUnavailable
 
 #: CPUs that the bundle of a shard reserves: almost none, so that any number of shards fits
 PLACE_CPUS = 0.001
 #: time within which the placement group must be ready, seconds
 PLACES_TIMEOUT_S = 30
+#: time within which the gateway must listen, seconds
+GATEWAY_TIMEOUT_S = 60.0
 
 #: options of every actor
 _COMMON: dict[str, Any] = {
@@ -94,6 +97,7 @@ def launch(
 
     Raises:
         ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
+        ServerUnavailable: Ray did not start the gateway in time.
     """
     tls = wiring.gateway_tls(settings)
     address = GatewayAddress(settings.gateway)
@@ -132,7 +136,7 @@ def launch(
         known = [shard.name for shard in settings.shards]
         gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)
         begun.append(gateway)
-        ray.get(gateway.port.remote(), timeout=60)
+        _await_gateway(gateway, settings.destination)
         # Not before: until it listens, another account of the machine could, and be shown the token.
         address.publish_operator_token()
     except BaseException:
@@ -212,6 +216,21 @@ def _on_this_node() -> dict[str, Any]:
     """
     node_id = ray.get_runtime_context().get_node_id()
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
+
+
+def _await_gateway(gateway: ActorHandle, destination: str) -> None:
+    """Return when the gateway listens.
+
+    Raises:
+        ServerUnavailable: Ray did not start it in time.
+    """
+    try:
+        ray.get(gateway.port.remote(), timeout=GATEWAY_TIMEOUT_S)
+    except GetTimeoutError as error:
+        raise ServerUnavailable(
+            f"Ray did not start the gateway of {destination} within {GATEWAY_TIMEOUT_S:g} s.",
+            hint="Look at the machine's load and at `ray status`, then start it again.",
+        ) from error
 
 
 def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> ActorHandle:

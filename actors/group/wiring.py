@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from actors.admission.access import READER, Grant, Grants, token_digest
 from actors.admission.connection_guard import ConnectionLimits
@@ -22,6 +23,7 @@ from conf.server_settings import (
     FileCursorSettings,
     LocalSettings,
     MemoryCursorSettings,
+    ZookeeperCursorSettings,
     ZookeeperSettings,
 )
 from conf.settings import InstanceSettings
@@ -72,16 +74,20 @@ def cursor_store(settings: InstanceSettings, elected_by: Coordinator, host: Host
 
 
 def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> CursorStore:
-    chosen = settings.cursor
-    if isinstance(chosen, FileCursorSettings):
-        return FileCursorStore(settings.destination, chosen.folder)
-    if isinstance(chosen, MemoryCursorSettings):
-        return MemoryCursorStore()
-    if not isinstance(elected_by, ZooKeeperCoordinator):
-        raise ConfigError(
-            "Cursors in ZooKeeper need coordination by ZooKeeper.", hint="Set coordination, or cursor.kind."
-        )
-    return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+    match settings.cursor:
+        case FileCursorSettings(folder=folder):
+            return FileCursorStore(settings.destination, folder)
+        case MemoryCursorSettings():
+            return MemoryCursorStore()
+        case ZookeeperCursorSettings():
+            if not isinstance(elected_by, ZooKeeperCoordinator):
+                raise ConfigError(
+                    "Cursors in ZooKeeper need coordination by ZooKeeper.",
+                    hint="Set coordination, or cursor.kind.",
+                )
+            return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
+        case unknown:
+            assert_never(unknown)
 
 
 def switch(settings: InstanceSettings) -> Switch:
@@ -192,10 +198,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         destination=settings.destination,
         shards=tuple(shard.name for shard in settings.shards),
         limits=BatchLimits(
-            rows_max=batch.rows_max,
-            bytes_max=batch.bytes_max,
-            outstanding_max=batch.outstanding_max,
-            ddl_isolation=batch.ddl_isolation,
+            **batch.model_dump(),
             empty_headers_max=min(EMPTY_HEADERS_MAX, settings.store.size),
             ring_headers_max=settings.store.size,
             ring_bytes_max=settings.store.bytes_max if settings.store.mode == "memory" else None,
@@ -204,5 +207,5 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
-        skip_after_us=int(merge.skip_after_s * 1e6) if merge.skip_after_s is not None else None,
+        dead_shard=merge.dead_shard_policy,
     )

@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,21 @@ from merge.values.header import Flag, Headers
 #: a commit time after every other: the low watermark of a shard that has ended, and the latest believed
 #: commit time while no reading of the source's clock is known
 END_OF_TIME_US = int(np.iinfo(np.int64).max)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was counted among the headers of a shard, or of several; a status shows each under its name."""
+
+    #: transactions flagged LATE so far, and their row changes
+    late: int = 0
+    late_rows: int = 0
+    #: transactions flagged FUTURE so far
+    future: int = 0
+
+    def __add__(self, other: Counters) -> Counters:
+        mine, others = asdict(self), asdict(other)
+        return Counters(**{name: mine[name] + others[name] for name in mine})
 
 
 @dataclass(slots=True)
@@ -44,11 +59,7 @@ class ShardKeys:
     #: whether the last transaction that came in (perhaps still open) is flagged LATE, and FUTURE
     late: bool = False
     future: bool = False
-    #: transactions flagged LATE so far, and their row changes
-    late_transactions: int = 0
-    late_rows: int = 0
-    #: transactions flagged FUTURE so far
-    future_transactions: int = 0
+    counters: Counters = field(default_factory=Counters)
 
     @property
     def frontier_us(self) -> int:
@@ -65,8 +76,8 @@ class ShardKeys:
         floor_us = self.low_watermark_us if self.counts else max(self.low_watermark_us, out_us)
         late = _of_transaction(headers, headers["commit_us"] < floor_us, carried=self.late)
         self.late = bool(late[-1])
-        self.late_transactions += int((late & _begins(headers)).sum())
-        self.late_rows += int(headers["rows"][late].sum())
+        self.counters.late += int((late & _begins(headers)).sum())
+        self.counters.late_rows += int(headers["rows"][late].sum())
         headers["flags"][late] |= np.uint16(Flag.LATE)
         self._give(headers, max(floor_us, self.last_key_us), self.believed_us, carried=self.future)
 
@@ -119,7 +130,7 @@ class ShardKeys:
         future = flagged | (commit_us > believed_us)
         if carried or future.any():
             future = _of_transaction(headers, future, carried=carried)
-            self.future_transactions += int((future & begins & ~flagged).sum())
+            self.counters.future += int((future & begins & ~flagged).sum())
             headers["flags"][future] |= np.uint16(Flag.FUTURE)
             commit_us = np.where(future, lowest_us, commit_us)
         self.future = bool(future[-1])

@@ -24,8 +24,10 @@ import numpy as np
 from merge.errors import CanalGroupError, ConfigError, PositionRefused
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
+from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
+from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.timeline import AHEAD_MAX_US, Timeline
 from merge.order.waiting import Waiting, at_end
@@ -40,12 +42,12 @@ class Stream(Membership):
 
     Args:
         shards: names by shard_index.
-        skip_after_us: continue without a shard that is silent for longer; None: wait for ever.
+        dead_shard: whether to continue without a silent shard.
         ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
     def __init__(
-        self, shards: tuple[str, ...], skip_after_us: int | None, ahead_max_us: int = AHEAD_MAX_US
+        self, shards: tuple[str, ...], dead_shard: DeadShard, ahead_max_us: int = AHEAD_MAX_US
     ) -> None:
         super().__init__(shards)
         self._ahead_max_us = ahead_max_us
@@ -57,12 +59,10 @@ class Stream(Membership):
         self.base = Progress.at(GroupPosition())
         #: by shard_index
         self.states = [ShardState() for _ in shards]
-        #: transactions of earlier generations that were flagged LATE
-        self.late_before = 0
-        #: transactions of earlier generations that were flagged FUTURE
-        self.future_before = 0
+        #: what was counted in earlier generations
+        self._counters_before = Counters()
         #: shares both lists, which are changed in place
-        self._waiting = Waiting(self.members, self.states, skip_after_us)
+        self._waiting = Waiting(self.members, self.states, dead_shard)
         self._timeline: Timeline | None = None
         #: shards that are leaving and of which nothing more is taken
         self._drained: set[int] = set()
@@ -76,6 +76,12 @@ class Stream(Membership):
     def merging(self) -> bool:
         """Whether merging has begun in this generation."""
         return self._timeline is not None
+
+    @property
+    def counters(self) -> Counters:
+        """What was counted of all shards, in every generation."""
+        now = self._timeline.counters if self._timeline is not None else Counters()
+        return self._counters_before + now
 
     @property
     def held_by_full(self) -> int | None:
@@ -141,8 +147,7 @@ class Stream(Membership):
         """Forget what came in, and open every shard at the oldest of the cursors under a new generation."""
         skipped = self._skipped()
         self.generation += 1
-        self.late_before += self._timeline.late if self._timeline is not None else 0
-        self.future_before += self._timeline.future if self._timeline is not None else 0
+        self._counters_before = self.counters
         self._timeline, self.log, self._drained = None, MergedLog(), set()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)
@@ -425,7 +430,9 @@ class Stream(Membership):
         if event.shard in self._drained:
             timeline.exclude(event.shard)
         elif event.frontier_us is not None:
-            state.caught_up()
+            # If its clock was set back between low watermark and reading, what committed then is later still.
+            if event.source_us is None or event.frontier_us <= event.source_us:
+                state.caught_up()
             moved |= timeline.low_watermark(event.shard, event.frontier_us)
         if not moved:
             return

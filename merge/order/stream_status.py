@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from merge.order.shard_keys import END_OF_TIME_US
+from merge.order.shard_keys import END_OF_TIME_US, Counters
 from merge.order.shard_state import ShardPhase
 from merge.order.stream import Stream
 from merge.values.member import Policy, Role
@@ -25,8 +26,7 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
         "watermark_us": watermark_us if watermark_us != END_OF_TIME_US else None,
         "headers_pending": timeline.pending if timeline is not None else 0,
         "headers_kept": stream.log.tip - stream.log.base,
-        "late": stream.late_before + (timeline.late if timeline is not None else 0),
-        "future": stream.future_before + (timeline.future if timeline is not None else 0),
+        **asdict(stream.counters),
         **_held(stream, at_us),
         "retired": stream.retired,
         "shards": [_shard(stream, index, at_us) for index in range(len(stream.members))],
@@ -76,7 +76,7 @@ def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
     state, member, timeline = stream.states[index], stream.members[index], stream.timeline
     known = timeline is not None and member.role is not Role.LEFT
     position = stream.base.ack.shards.get(member.name) if timeline is not None else None
-    late, late_rows = timeline.late_of(index) if timeline is not None else (0, 0)
+    counters = timeline.counters_of(index) if timeline is not None else Counters()
     frontier_us = timeline.frontier_us(index) if timeline is not None and known else END_OF_TIME_US
     given_s = (at_us - member.policy_since_us) / 1e6
     return {
@@ -91,9 +91,7 @@ def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:
         "frontier_us": frontier_us if frontier_us != END_OF_TIME_US else None,
         "frontier_still_s": (at_us - state.moved_us) / 1e6,
         "skipped": timeline.excluded(index) if timeline is not None and known else False,
-        "late": late,
-        "late_rows": late_rows,
-        "future": timeline.future_of(index) if timeline is not None else 0,
+        **asdict(counters),
         "acked_position": str(position) if position is not None else None,
         "error": str(state.error) if state.error is not None else state.reason or None,
     }

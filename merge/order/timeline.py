@@ -35,7 +35,7 @@ from __future__ import annotations
 import numpy as np
 
 from merge.order.pending import Pending
-from merge.order.shard_keys import END_OF_TIME_US, ShardKeys
+from merge.order.shard_keys import END_OF_TIME_US, Counters, ShardKeys
 from merge.values.header import Flag, HeaderRun, Headers, no_headers
 from merge.values.names import Names
 
@@ -86,23 +86,13 @@ class Timeline:
         self._moved(shard)
 
     @property
-    def late(self) -> int:
-        """Transactions flagged LATE so far."""
-        return sum(keys.late_transactions for keys in self._shards)
+    def counters(self) -> Counters:
+        """What was counted of all shards so far."""
+        return sum((keys.counters for keys in self._shards), Counters())
 
-    @property
-    def future(self) -> int:
-        """Transactions flagged FUTURE so far."""
-        return sum(keys.future_transactions for keys in self._shards)
-
-    def late_of(self, shard: int) -> tuple[int, int]:
-        """Return how many transactions of a shard were flagged LATE so far, and their row changes."""
-        keys = self._shards[shard]
-        return keys.late_transactions, keys.late_rows
-
-    def future_of(self, shard: int) -> int:
-        """Return how many transactions of a shard were flagged FUTURE so far."""
-        return self._shards[shard].future_transactions
+    def counters_of(self, shard: int) -> Counters:
+        """Return what was counted of a shard so far."""
+        return self._shards[shard].counters
 
     def believed_us(self, shard: int) -> int:
         """Return the latest commit time of a shard that is believed, microseconds since 1970 UTC."""

@@ -2,9 +2,9 @@
 
 Rules:
 
-1. The group stops waiting for a shard that is silent for longer than `skip_after_us`. It waits again when the
-   shard brings something and lags by no more than `skip_after_us`; what the shard brings in between may be
-   LATE. A shard whose ring is full is not silent: it waits for the consumers. Nor is a shard at its end.
+1. The policy of the settings decides whether the group stops waiting for a silent shard, and when it waits
+   for it again, see `dead_shard`; what the shard brings in between may be LATE. A shard whose ring is full is
+   not silent: it waits for the consumers. Nor is a shard at its end.
 2. The group does not wait for a shard that an operator skips, until it is resumed. It always waits for a
    shard that an operator holds.
 3. The group does not wait for a shard that joins a running stream until the shard has caught up.
@@ -15,14 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from merge.errors import UsageError
+from merge.order.dead_shard import WAIT, DeadShard
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.order.shard_state import ShardState
 from merge.order.timeline import Timeline
 from merge.values.member import CAUGHT_UP_US, Member, Policy
-
-#: longest silence of a shard that an operator skips, or that has just joined, while its transaction is open,
-#: microseconds
-SILENCE_MAX_US = 5_000_000
 
 
 class Waiting:
@@ -31,15 +28,15 @@ class Waiting:
     Args:
         members: the stream's own list, which grows and changes; by shard_index.
         states: likewise; by shard_index.
-        skip_after_us: continue without a shard that is silent for longer; None: wait for ever.
+        dead_shard: the policy of the settings.
     """
 
     def __init__(
-        self, members: Sequence[Member], states: Sequence[ShardState], skip_after_us: int | None
+        self, members: Sequence[Member], states: Sequence[ShardState], dead_shard: DeadShard
     ) -> None:
         self._members = members
         self._states = states
-        self._skip_after_us = skip_after_us
+        self._dead_shard = dead_shard
 
     def check_skip(self, shard: int) -> None:
         """Return if an operator may skip a shard.
@@ -68,9 +65,10 @@ class Waiting:
             if timeline.lag_us(shard) > CAUGHT_UP_US:
                 return False
             member.catching_up = False
-        if member.policy is Policy.HOLD or self._skip_after_us is None:
+        if member.policy is Policy.HOLD:
             return True
-        return not self._is_silent(timeline, shard, at_us) and timeline.lag_us(shard) <= self._skip_after_us
+        silent = self._is_silent(timeline, shard, at_us)
+        return not silent and self._dead_shard.waits_again(timeline.lag_us(shard))
 
     def silent(self, timeline: Timeline | None, at_us: int) -> set[int]:
         """Return the shards that were silent for longer than the settings allow."""
@@ -91,15 +89,14 @@ class Waiting:
         if timeline.open_shard is None or not timeline.excluded(timeline.open_shard):
             return False
         by_settings = self._members[timeline.open_shard].policy is Policy.RESUME
-        silence_max_us = self._skip_after_us if by_settings else None
-        silent_us = self._silent_us(timeline.open_shard, at_us)
-        return silent_us > (SILENCE_MAX_US if silence_max_us is None else silence_max_us)
+        policy = self._dead_shard if by_settings else WAIT
+        return policy.takes_back(self._silent_us(timeline.open_shard, at_us))
 
     def _is_silent(self, timeline: Timeline | None, shard: int, at_us: int) -> bool:
         """Return whether a shard is silent for too long; a shard at its end never is."""
-        if self._skip_after_us is None or (timeline is not None and at_end(timeline, shard)):
+        if timeline is not None and at_end(timeline, shard):
             return False
-        return self._silent_us(shard, at_us) > self._skip_after_us
+        return self._dead_shard.skips(self._silent_us(shard, at_us))
 
     def _silent_us(self, shard: int, at_us: int) -> int:
         """Return for how long a shard has brought nothing although its ring had room, microseconds."""

@@ -74,7 +74,7 @@ class Delivery:
     #: the consumer's folder
     folder: Path
     step: Step
-    #: number of the delivery's run; a rollback begins a new run
+    #: consumer, and number of its run: of what it read since it subscribed or began anew
     run: tuple[str, int]
     #: when the first acknowledgement was sent; 0: none was
     asked_us: int = 0
@@ -113,14 +113,14 @@ def deliveries_of(folder: Path) -> Iterator[Delivery]:
     """Yield the deliveries of one consumer in order."""
     found: list[Delivery] = []
     outstanding: dict[int, Delivery] = {}
-    rollback_generation = 0
+    run = 0
     for step in steps_of(folder):
         match step.what:
             case "subscribed" | "anew":
-                rollback_generation += 1
+                run += 1
                 outstanding.clear()
             case "delivered":
-                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, rollback_generation))
+                outstanding[step.batch_id] = Delivery(folder, step, (folder.name, run))
                 found.append(outstanding[step.batch_id])
             case "acking":
                 asked = outstanding[step.batch_id]

@@ -162,7 +162,7 @@ def check(stories, order):
         assert [row[1] for row in mine] == list(range(len(expected))), "order, or each once"
         assert [(row[2], row[3], bool(row[4] & Flag.LATE)) for row in mine] == expected
         late += sum(bool(row[4] & Flag.LATE and row[4] & Flag.BEGIN) for row in mine)
-    assert timeline.late == late
+    assert timeline.counters.late == late
     for first, second in pairwise(rows):
         if not first[4] & Flag.END:
             assert first[0] == second[0], "a transaction is split by another"

@@ -23,6 +23,7 @@ from merge.errors import (
     UsageError,
 )
 from merge.group import GroupSettings
+from merge.order.dead_shard import WAIT, DeadShard
 from merge.values.header import Flag
 from merge.values.member import Policy
 from merge.values.position import GroupPosition
@@ -89,7 +90,9 @@ class GroupMachine(RuleBasedStateMachine):
         names = tuple(f"s{index}" for index in range(len(shards)))
         self.world = self.world_of(
             self.sources,
-            GroupSettings("shop", names, limits, LEASE_US, SKIP_AFTER_US if skip else None),
+            GroupSettings(
+                "shop", names, limits, LEASE_US, DeadShard("skip_after", SKIP_AFTER_US) if skip else WAIT
+            ),
             ring_size=RING_SIZE,
         )
         self.world.forgets = False

@@ -80,7 +80,7 @@ def test_true_low_watermarks_make_one_order_whatever_the_schedule(sources, first
     other, again = play(sources, schedule(sources, second), advance_each=False)
     check_low_watermarks(sources, timeline, out)
     assert order_of(out) == order_of(again) == sorted(order_of(out))
-    assert timeline.late == other.late == 0
+    assert timeline.counters.late == other.counters.late == 0
     assert not (out["flags"] & Flag.LATE).any()
 
 
@@ -141,5 +141,5 @@ def test_whatever_shards_low_watermark_and_whoever_counts_the_guarantees_hold(
         own = (mine["key_us"] > mine["commit_us"]) & ((mine["flags"] & Flag.LATE) == 0)
         assert (mine["key_us"][own] == keys[:-1][own]).all()
     late = (together["flags"] & Flag.LATE) != 0
-    assert timeline.late == int((late & ((together["flags"] & Flag.BEGIN) != 0)).sum())
+    assert timeline.counters.late == int((late & ((together["flags"] & Flag.BEGIN) != 0)).sum())
     assert (together["commit_us"][late] < together["key_us"][late]).all()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
+from merge.order.dead_shard import WAIT, DeadShard
 from simulation.loop import MS, S
 
 #: how long transactions are committed, and how long faults occur
@@ -89,7 +90,7 @@ class Schedule:
     #: batches that each consumer holds before it acknowledges the oldest
     depth: int = 2
     ring_size: int = 8
-    skip_after_us: int | None = None
+    dead_shard: DeadShard = WAIT
     ddl_isolation: bool = False
     #: whether the servers share one cluster with the same shard actors
     shared_shards: bool = True
@@ -150,7 +151,7 @@ def schedule_of(seed: int, faults: tuple[Fault, ...] = FAULTS) -> Schedule:
         consumers=chance.choice((("one",), ("one", "one"), ("one", "two"), ("one", "two"))),
         depth=chance.choice((1, 2, 3, 5)),
         ring_size=ring_size,
-        skip_after_us=chance.choice((None, None, 2_000 * MS)),
+        dead_shard=chance.choice((WAIT, WAIT, DeadShard("skip_after", 2_000 * MS))),
         ddl_isolation=chance.random() < 0.3,
         shared_shards=chance.random() < 0.6,
         cursors_in_zookeeper=chance.random() < 0.6,

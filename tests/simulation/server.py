@@ -300,7 +300,7 @@ class _Parts:
             known,
             around.limits,
             around.lease_us,
-            skip_after_us=around.skip_after_us,
+            dead_shard=around.dead_shard,
             drop_after_us=around.drop_after_us,
         )
 

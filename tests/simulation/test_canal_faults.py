@@ -6,6 +6,7 @@
 import pytest
 from soak import first_quick
 
+from merge.order.dead_shard import DeadShard
 from simulation.loop import MS, S
 from simulation.schedule import Fault, Schedule, commits, happenings
 from simulation.world import World
@@ -71,7 +72,7 @@ def test_a_dead_shard_lets_nobody_pass_however_many_low_watermarks_the_other_mak
 def test_without_one_shard_the_group_goes_on_if_it_may(seed):
     """canal: a failed shard holds the group up for ever. Here the policy bounds the time."""
     written = commits((1, 0), (2, 0), (3, 0), (4, 0), (6.5, 1))
-    world = World(seed, Schedule(commits=written, skip_after_us=2 * S))
+    world = World(seed, Schedule(commits=written, dead_shard=DeadShard("skip_after", 2 * S)))
     world.loop.run(1 * S)
     world.sources[1].away_until_us = 100 * S
     world.loop.run(8 * S)

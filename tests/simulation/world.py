@@ -15,6 +15,7 @@ from merge.errors import CanalGroupError
 from merge.events import Event
 from merge.group import Group, GroupSettings
 from merge.instructions import Instruction
+from merge.order.dead_shard import WAIT
 from merge.values.member import Policy
 from simulation.channel import Channel
 from simulation.consumer import Consumer
@@ -111,7 +112,7 @@ class World:
             loop,
             self.sources,
             OUTSTANDING_MAX,
-            late=schedule.skip_after_us is not None,
+            late=schedule.dead_shard != WAIT,
             newcomer=schedule.shards - 1 if schedule.joins_at_us is not None else None,
             elections_fence=schedule.cursors_in_zookeeper,
             at_once=schedule.flush_s is None,
@@ -197,7 +198,7 @@ class World:
                 ring_headers_max=schedule.ring_size,
             ),
             LEASE_US,
-            skip_after_us=schedule.skip_after_us,
+            dead_shard=schedule.dead_shard,
             drop_after_us=schedule.drop_after_us,
         )
 

@@ -17,8 +17,9 @@ from conf.server_settings import (
     ZookeeperSettings,
 )
 from conf.shard_settings import derive_server_id
-from conf.stream_settings import FilterSettings, ReaderSettings
+from conf.stream_settings import FilterSettings, MergeSettings, ReaderSettings
 from merge.errors import ConfigError
+from merge.order.dead_shard import WAIT, DeadShard
 
 CONF = Path(__file__).parents[3] / "conf"
 
@@ -61,6 +62,8 @@ def test_a_file_overrides_single_keys_of_its_preset(tmp_path):
     loaded = load_instance(file)
     assert loaded.coordination == EmbeddedSettings(folder=tmp_path / "data/zookeeper", port=2181)
     assert loaded.merge.skip_after_s == 30.0
+    assert loaded.merge.dead_shard_policy == DeadShard("skip_after", 30_000_000)
+    assert MergeSettings().dead_shard_policy == WAIT
     assert loaded.reader == ReaderSettings()
     assert [route.to for route in loaded.filter.routes] == ["shop.o"]
     assert [shard.port for shard in loaded.shards] == [3306, 3307]

@@ -19,6 +19,7 @@ from merge.errors import (
     UnknownBatch,
     UnsupportedEvent,
 )
+from merge.order.dead_shard import DeadShard
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.header import Flag
 
@@ -733,7 +734,7 @@ def test_the_group_goes_on_without_a_silent_shard_and_waits_for_it_again():
     far = 100 * SECOND
     old, new = Tx(7), Tx(far + 5)
     sources = Source(Tx(5), Tx(far), Tx(far + 10)), Source(old, new)
-    world = World.of(*sources, skip_after_us=30 * SECOND, lease_us=far)
+    world = World.of(*sources, dead_shard=DeadShard("skip_after", 30 * SECOND), lease_us=far)
     world.subscribe()
     world.report(0, 2)
     world.tick(30 * SECOND)
@@ -761,7 +762,9 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
     2. The others begin without it.
     3. It comes back; its transactions are late.
     """
-    world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)), skip_after_us=SECOND)
+    world = World.of(
+        Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)), dead_shard=DeadShard("skip_after", SECOND)
+    )
     world.subscribe()
     world.report(0, 1)
     world.report(1, 0, low_watermark_us=10)
@@ -789,7 +792,7 @@ def test_a_shard_that_is_dead_at_the_start_is_skipped_if_its_place_is_known():
 
 
 def test_a_shard_whose_place_is_unknown_is_waited_for():
-    world = World.of(Source(Tx(10)), Source(Tx(20)), start=False, skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20)), start=False, dead_shard=DeadShard("skip_after", SECOND))
     world.start()
     world.open(0)
     world.now_us = 10 * SECOND
@@ -799,7 +802,7 @@ def test_a_shard_whose_place_is_unknown_is_waited_for():
 
 
 def test_a_failed_shard_that_is_skipped_holds_nobody():
-    world = World.of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.tell(ev.ShardFailed(1, 1, CorruptEvent("bad"), 0))
     world.now_us += 2 * SECOND
@@ -812,14 +815,14 @@ def test_a_failed_shard_that_is_skipped_holds_nobody():
 
 
 def test_while_all_are_silent_nobody_is_skipped():
-    world = World.of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.tick(100 * SECOND)
     assert [shard["skipped"] for shard in world.group.describe(0)["shards"]] == [False, False]
 
 
 def test_a_shard_at_its_end_is_not_silent_and_holds_nobody():
     """One shard promises the end of time and says no more; the other goes on."""
-    world = World.of(Source(Tx(10)), Source(Tx(20), Tx(30)), skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20), Tx(30)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.report(0)
     world.report(0, 0, END_OF_TIME_US)
@@ -834,7 +837,9 @@ def test_a_shard_at_its_end_is_not_silent_and_holds_nobody():
 
 def test_a_shard_that_brings_old_transactions_is_not_silent():
     """Its key does not move while its clock is behind, yet it is alive."""
-    world = World.of(Source(Tx(50), *[Tx(10)] * 5), Source(Tx(20)), skip_after_us=SECOND)
+    world = World.of(
+        Source(Tx(50), *[Tx(10)] * 5), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND)
+    )
     for _ in range(6):
         world.now_us += SECOND
         world.report(0, 1)
@@ -846,7 +851,7 @@ def test_a_shard_that_brings_old_transactions_is_not_silent():
 
 def test_a_shard_whose_transactions_come_with_an_old_low_watermark_is_not_silent():
     """It sends what it has, while its clock stands; the other one has new promises."""
-    world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), skip_after_us=SECOND)
+    world = World.of(Source(Tx(60), Tx(70), Tx(80)), Source(), dead_shard=DeadShard("skip_after", SECOND))
     for second in range(3):
         world.now_us += SECOND
         world.report(0, 1, low_watermark_us=50)
@@ -860,7 +865,9 @@ def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_f
     3. It is back, a microsecond further behind than is allowed. 4. It is waited for when it is not.
     """
     far = 100 * SECOND
-    world = World.of(Source(Tx(far), Tx(far + 5)), Source(), skip_after_us=SECOND, lease_us=far)
+    world = World.of(
+        Source(Tx(far), Tx(far + 5)), Source(), dead_shard=DeadShard("skip_after", SECOND), lease_us=far
+    )
     world.subscribe()
     world.now_us = SECOND
     world.report(0, 1)
@@ -877,7 +884,7 @@ def test_silent_is_who_brought_nothing_for_longer_than_that_and_back_who_is_no_f
 
 def test_a_shard_that_left_gives_nobody_the_time():
     """1. Two shards are silent, and a third one has left. 2. Neither is skipped: who would go on?"""
-    world = World.of(Source(Tx(10)), Source(Tx(20)), Source(), skip_after_us=SECOND)
+    world = World.of(Source(Tx(10)), Source(Tx(20)), Source(), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.remove("s2", now=True)
     world.save()

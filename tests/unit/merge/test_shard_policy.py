@@ -5,7 +5,8 @@ from builders import Source, Tx, World, places
 
 from merge import events as ev
 from merge.errors import CorruptEvent, UsageError
-from merge.order.waiting import SILENCE_MAX_US
+from merge.order.dead_shard import SILENCE_MAX_US, WAIT, DeadShard
+from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.header import Flag
 from merge.values.member import CAUGHT_UP_US, Policy
 
@@ -53,7 +54,7 @@ def test_a_skipped_shard_holds_nobody_and_its_rows_are_late_until_it_is_resumed(
 
 
 def test_a_held_shard_is_waited_for_whatever_the_settings_say():
-    world = world_of(Source(Tx(10)), Source(Tx(20)), skip_after_us=SECOND)
+    world = world_of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.policy("s1", Policy.HOLD)
     world.now_us += 100 * SECOND
@@ -67,7 +68,7 @@ def test_a_held_shard_is_waited_for_whatever_the_settings_say():
 
 
 def test_holding_a_skipped_shard_waits_for_it_at_once():
-    world = world_of(Source(Tx(10), Tx(30)), Source(Tx(20)), skip_after_us=SECOND)
+    world = world_of(Source(Tx(10), Tx(30)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
     world.subscribe()
     world.now_us += 2 * SECOND
     world.report(0, 1)
@@ -133,7 +134,7 @@ def test_a_shard_that_dies_inside_its_transaction_is_taken_back_and_comes_again_
     world = world_of(
         Source(Tx(10), Tx(90)),
         Source(Tx(20, (2, 2, 2)), Tx(95)),
-        skip_after_us=SECOND if how == "settings" else None,
+        dead_shard=DeadShard("skip_after", SECOND) if how == "settings" else WAIT,
     )
     world.subscribe()
     world.report(0)
@@ -186,7 +187,9 @@ def test_a_skipped_shard_may_be_slow_inside_its_transaction_but_not_silent():
 @pytest.mark.parametrize("skip_after_us", [SECOND, 10 * SILENCE_MAX_US])
 def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_settings(skip_after_us):
     """1. A skipped shard is inside its transaction. 2. It is taken back when the operator's time is over."""
-    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), skip_after_us=skip_after_us)
+    world = world_of(
+        Source(Tx(10), Tx(90)), Source(Tx(20, (1,) * 3)), dead_shard=DeadShard("skip_after", skip_after_us)
+    )
     world.subscribe()
     world.policy("s1", Policy.SKIP)
     world.report(1, 1)
@@ -197,6 +200,15 @@ def test_how_slow_a_shard_may_be_that_an_operator_skips_is_not_said_by_the_setti
     assert world.group.generation == generation
     world.tick(1)
     assert world.group.generation == generation + 1
+
+
+def test_a_shard_at_its_end_is_not_skipped_however_long_it_is_silent():
+    world = world_of(Source(Tx(10)), Source(Tx(20)), dead_shard=DeadShard("skip_after", SECOND))
+    world.report(1, low_watermark_us=END_OF_TIME_US)
+    world.now_us += 2 * SECOND
+    world.report(0, low_watermark_us=30)
+    world.tick(0)
+    assert not world.status(1)["skipped"]
 
 
 def test_skipping_again_does_not_take_back_what_a_skipped_shard_sends():
@@ -219,7 +231,9 @@ def test_a_shard_whose_ring_is_full_is_not_silent_but_waits_for_the_consumers():
     skipped or taken back. 3. It acknowledges; the shard brings nothing though it could: its transaction is
     taken back.
     """
-    world = world_of(Source(Tx(10), Tx(90)), Source(Tx(20, (2, 2, 2))), skip_after_us=SECOND)
+    world = world_of(
+        Source(Tx(10), Tx(90)), Source(Tx(20, (2, 2, 2))), dead_shard=DeadShard("skip_after", SECOND)
+    )
     world.subscribe()
     generation = world.group.generation
     world.report(0)

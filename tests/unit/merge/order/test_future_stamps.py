@@ -31,7 +31,7 @@ def test_a_commit_time_ahead_of_the_sources_clock_takes_the_previous_key():
     assert out["commit_us"].tolist() == [NOW - S, FAR, NOW]
     assert flags(out, Flag.FUTURE) == [False, True, False]
     assert flags(out, Flag.LATE) == [False] * 3
-    assert (timeline.future_of(0), timeline.late) == (1, 0)
+    assert (timeline.counters_of(0).future, timeline.counters.late) == (1, 0)
 
 
 def test_a_commit_time_within_the_bound_is_believed():
@@ -52,7 +52,7 @@ def test_all_fragments_share_the_fate_of_the_first_across_runs():
     out = timeline.advance()
     assert flags(out, Flag.FUTURE) == [True, True, True, False]
     assert keys(out) == [0, 0, 0, NOW]
-    assert timeline.future_of(0) == 1
+    assert timeline.counters_of(0).future == 1
 
 
 def test_a_low_watermark_raises_the_key_of_what_is_not_believed():

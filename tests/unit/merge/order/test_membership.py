@@ -443,6 +443,21 @@ def test_a_clock_that_was_set_back_long_ago_does_not_hold_a_removed_shard():
     assert world.status(1)["role"] == "left"
 
 
+def test_a_low_watermark_from_before_a_clock_was_set_back_does_not_tell_how_far_a_removed_shard_comes():
+    """1. Its clock is read. 2. It makes a low watermark, commits a transaction, and is set back. 3. A report
+    brings that low watermark with a reading of now. 4. The shard is removed before the transaction came.
+    """
+    world = running(Source(Tx(10)), Source(Tx(250)))
+    world.report(1, 0, source_us=300 + world.now_us)
+    world.report(1, 0, source_us=80 + world.now_us, low_watermark_us=200 + world.now_us)
+    world.now_us += 60
+    world.remove("s1")
+    world.report(1, source_us=80 + world.now_us)
+    world.report(1, 0, low_watermark_us=400 + world.now_us)
+    world.report(0, low_watermark_us=400 + world.now_us)
+    assert keys(world.get()) == [10, 250]
+
+
 def test_a_removed_shard_that_is_at_its_end_leaves_though_it_says_nothing_more():
     world = running(Source(Tx(10)), Source(Tx(20)))
     world.report(0, low_watermark_us=30)

@@ -29,7 +29,7 @@ def test_a_clock_that_steps_back_raises_the_key_and_is_not_late():
     assert out["key_us"].tolist() == [9, 9, 12]
     assert out["commit_us"].tolist() == [9, 4, 12]
     assert late(out) == [False] * 3
-    assert timeline.late == 0
+    assert timeline.counters.late == 0
 
 
 def test_a_commit_below_the_low_watermark_is_raised_flagged_and_counted():
@@ -41,7 +41,7 @@ def test_a_commit_below_the_low_watermark_is_raised_flagged_and_counted():
     assert out["key_us"].tolist() == [10, 10]
     assert out["commit_us"].tolist() == [9, 10]
     assert late(out) == [True, False]
-    assert timeline.late == 1
+    assert timeline.counters.late == 1
 
 
 def test_all_fragments_of_a_late_transaction_are_late_and_it_counts_once():
@@ -54,7 +54,7 @@ def test_all_fragments_of_a_late_transaction_are_late_and_it_counts_once():
     out = timeline.advance()
     assert late(out) == [True, True, True, False]
     assert out["key_us"].tolist() == [10, 10, 10, 20]
-    assert timeline.late == 1
+    assert timeline.counters.late == 1
 
 
 def test_a_repeated_or_smaller_low_watermark_says_nothing():
