@@ -5,6 +5,7 @@ As a program it needs only the decoder: `make asan` runs it under AddressSanitiz
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 import sys
@@ -36,11 +37,11 @@ def _of_file(path):
         (size,) = struct.unpack_from("<I", data, at + 9)
         body = data[at + 19 : at + size - crc]
         if event_type == EventType.TABLE_MAP:
-            try:
+            tables.pop(table_id(body), None)
+            with contextlib.suppress(UnsupportedEvent):
                 table = parse_table_map(body, mariadb=False)
-                tables[table_id(body)] = TableSchema.of(TableName(table.schema, table.table), table)
-            except UnsupportedEvent:
-                tables.pop(table_id(body), None)
+                if table.named:
+                    tables[table_id(body)] = TableSchema.of(TableName(table.schema, table.table), table)
         elif event_type in ROWS and table_id(body) in tables:
             yield path.stem, tables[table_id(body)], event_type, body
         at += size

@@ -24,6 +24,7 @@ import pyarrow as pa
 from actors.parse.files.files_reader import FilesReader, FilesSource
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.server.beginning import beginning
+from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.described import described
 from actors.parse.server.reader import Reader, SourceReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
@@ -126,6 +127,12 @@ class Shard:
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
+        #: of a server's tables; None for files
+        self._definitions = (
+            None
+            if isinstance(wiring.source, FilesSource)
+            else SourceDefinitions(wiring.source, self._sink.select)
+        )
         self._opening = host.lock()
         #: never set; the watch thread waits on it
         self._pause = host.event()
@@ -229,6 +236,7 @@ class Shard:
             margin_us=wiring.margin_us,
             begin=wiring.start,
             start_by=wiring.start_by,
+            definitions=self._definitions,
         )
 
     def poll(

@@ -300,6 +300,8 @@ class GroupMachine(RuleBasedStateMachine):
         self._may_rewind(lambda: world.tell(asked))
         refused = isinstance(world.answers.get(call), CanalGroupError)
         assert refused or self._leaves(client) or client in self._deferring()
+        # It may have ended a subscription that was not answered yet.
+        self._collect()
 
     @precondition(lambda self: self.world.forgetting)
     @rule(fails=st.booleans(), arrives=st.booleans())

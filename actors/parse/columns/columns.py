@@ -10,6 +10,7 @@ charset keeps its valid parts and gets U+FFFD for the rest.
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from actors.parse.columns.types.table import TYPES
 from actors.parse.native.images import Layout
 from actors.parse.native.shapes import ColumnBuffers, ColumnPlan
 from merge.errors import UnsupportedEvent
-from merge.values.chunk import MYSQL_TYPE, TableName, rows_schema
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, TableName, rows_schema
 
 
 @dataclass(slots=True)
@@ -132,8 +133,8 @@ class TableSchema:
     layout: Layout
     #: for each column
     readings: tuple[Reading, ...]
-    #: the source's type of each column
-    types: tuple[bytes, ...]
+    #: the primary key, and the name and the source's type of each column
+    described: tuple[bytes, ...]
 
     @classmethod
     def of(cls, name: TableName, table: TableMap) -> TableSchema:
@@ -154,5 +155,7 @@ class TableSchema:
         readings = tuple(
             Reading.of(column, each.type) for column, each in zip(table.columns, fields, strict=True)
         )
-        types = tuple(each.metadata[MYSQL_TYPE] for each in fields)
-        return cls(name, table, arrow, layout, readings, types)
+        key = arrow.metadata[PRIMARY_KEY]
+        columns = ((each.name.encode(), each.metadata[MYSQL_TYPE]) for each in fields)
+        described = (key, *itertools.chain.from_iterable(columns))
+        return cls(name, table, arrow, layout, readings, described)

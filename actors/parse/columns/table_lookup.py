@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from actors.parse.columns.table_map import TableMap
+from actors.parse.formats.events import Query
+
 
 class ColumnFacts(NamedTuple):
     """What a server says about a column."""
@@ -15,7 +18,8 @@ class ColumnFacts(NamedTuple):
     collation: int
     #: ENUM's or SET's values in the order of their definition
     values: tuple[str, ...]
-    primary_key: bool
+    #: place in the primary key, from 1; 0: not in it
+    key_place: int
     #: uuid, inet4, inet6, vector, time ...: the type's name, without size
     type: str = ""
     #: digits of a fraction of a second
@@ -25,20 +29,30 @@ class ColumnFacts(NamedTuple):
 
 
 class TableLookup(Protocol):
-    """Describes tables as they are now, or were."""
+    """Describes tables as they are now, or were when their rows were written."""
 
-    def columns(self, schema: str, table: str) -> Sequence[ColumnFacts] | None:
-        """Return a table's columns in order; None if the table is not known."""
+    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
+        """Return a table's columns in order; None if the table is not known.
 
-    def forget(self) -> None:
-        """Forget the answers so far, because a definition was changed."""
+        Raises:
+            DataError: it is known that these are not the columns that the table map has.
+        """
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Note a statement that defines something.
+
+        Args:
+            query: the statement.
+            file: the binlog file that it is in.
+            end: where its event ends there.
+        """
 
 
 class NoLookup:
     """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
 
-    def columns(self, _schema: str, _table: str) -> None:
+    def columns(self, _table: TableMap) -> None:
         """Return None."""
 
-    def forget(self) -> None:
+    def redefine(self, _query: Query, _file: str, _end: int) -> None:
         """Do nothing."""

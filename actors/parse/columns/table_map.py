@@ -1,9 +1,8 @@
 """Table maps: what a TABLE_MAP event says about the rows that follow it.
 
 With `binlog_row_metadata=FULL` the event names the columns, their signs, charsets, ENUM and SET values and
-the primary key, as they were when the rows were written. A stream uses that schema, because the source's
-current one may be newer than the rows. `unnamed_tables` adds what table maps cannot say, and what those of
-files lack.
+the primary key, as they were when the rows were written. `unnamed_tables` adds what table maps cannot say,
+and what those of servers with other settings leave out.
 
 Layout: `Table_map_event` in MySQL's rows_event.h.
 """
@@ -16,7 +15,7 @@ from actors.parse.columns.table_metadata import described, read_metadata
 from actors.parse.columns.types.column import Column
 from actors.parse.columns.types.reader import read_columns
 from actors.parse.formats.byte_cursor import ByteCursor
-from merge.errors import CorruptEvent, UnsupportedEvent
+from merge.errors import CorruptEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,8 @@ class TableMap:
     signs_known: bool = True
     #: whether it says which charsets strings have
     charsets_known: bool = True
+    #: which columns may be null: a bit for each, the lowest first; empty: not known
+    nullable: bytes = b""
 
 
 def table_id(body: bytes, post_header_size: int = 8) -> int:
@@ -48,9 +49,7 @@ def table_name(body: bytes, post_header_size: int = 8) -> tuple[str, str]:
     return schema, cursor.take(cursor.u8()).decode("utf-8")
 
 
-def parse_table_map(
-    body: bytes, *, mariadb: bool, post_header_size: int = 8, names_needed: bool = True
-) -> TableMap:
+def parse_table_map(body: bytes, *, mariadb: bool, post_header_size: int = 8) -> TableMap:
     """Return a TABLE_MAP event's content.
 
     Args:
@@ -58,10 +57,9 @@ def parse_table_map(
         mariadb: whether MariaDB wrote it. MariaDB counts geometry columns among those with a charset; MySQL
             counts vectors among them.
         post_header_size: as the format description says.
-        names_needed: whether an event without column names is refused.
 
     Raises:
-        UnsupportedEvent: the event names no columns, or a column's type is not known.
+        UnsupportedEvent: a column's type is not known.
         CorruptEvent: lengths do not fit, a column's size is impossible for its type, or two columns have one
             name.
     """
@@ -72,14 +70,9 @@ def parse_table_map(
     cursor.take(1)
     types = cursor.take(cursor.packed())
     columns = read_columns(types, cursor, f"{schema}.{table}")
-    cursor.take((len(types) + 7) // 8)  # which columns may be null: a row's own bitmap says which are
+    nullable = cursor.take((len(types) + 7) // 8)
     metadata = read_metadata(cursor)
     named = len(metadata.names) == len(columns)
-    if names_needed and not named:
-        raise UnsupportedEvent(
-            f"The rows of {schema}.{table} come without column names.",
-            hint="SET GLOBAL binlog_row_metadata = FULL; and start after what is logged already.",
-        )
     if named and len(set(metadata.names)) != len(metadata.names):
         raise CorruptEvent(f"Two columns of {schema}.{table} have one name.")
     columns = described(columns, metadata, mariadb=mariadb)
@@ -91,4 +84,5 @@ def parse_table_map(
         named=named,
         signs_known=bool(metadata.signs) or named,
         charsets_known=metadata.charsets_known or named,
+        nullable=nullable,
     )

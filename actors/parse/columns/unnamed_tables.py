@@ -1,9 +1,9 @@
 """Unnamed tables: adds what table maps do not say, above all column names.
 
-Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata=MINIMAL`, table maps hold no column names, no
-keys and no values of ENUM and SET columns; older ones hold neither signs nor charsets. A live stream refuses
-them, because the tables of its server may have changed since. For files an operator may name a lookup.
-Without one:
+Before MySQL 8.0 and MariaDB 10.5, and with `binlog_row_metadata` other than FULL, table maps hold no column
+names, no keys and no values of ENUM and SET columns. NO_LOG and older servers leave out signs and charsets.
+A live stream knows them from the definitions of its server's tables, see `actors.parse.history`. For files an
+operator may name a lookup. Without one:
 
 - columns are called @1, @2 and so on, as mysqlbinlog calls them;
 - numbers without a known sign are signed;
@@ -14,8 +14,8 @@ MariaDB's table maps never say that a BINARY column is a UUID, an INET4 or an IN
 is a VECTOR, or how many fraction digits the old temporal types have (`mysql56_temporal_format=OFF`, and up to
 10.0). A lookup supplies this too, for files and live streams, whether columns are named or not. It is used
 for a column that still has its name, and whose present type has the size in the table map. Without a lookup,
-addresses and vectors are bytes, and such times have no fraction. A lookup describes the present: see
-docs/lookups.md. MySQL's VECTOR has a type of its own.
+addresses and vectors are bytes, and such times have no fraction. The lookup of files describes the present:
+see docs/lookups.md. MySQL's VECTOR has a type of its own.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments
 from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.columns.types.strings import SHORT_MAX
+from merge.errors import UnsupportedEvent
 
 _FLOAT_SIZE = 4
 _WHOLE_BY_SIZE = {
@@ -41,7 +42,7 @@ _WHOLE_BY_SIZE = {
 }
 
 
-def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMap:
+def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool, names_needed: bool = False) -> TableMap:
     """Return a table map with a name for each column.
 
     Args:
@@ -49,15 +50,26 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMa
         lookup: answers what the map does not say. For a map without names, an answer with another number of
             columns describes another version of the table, and is not used.
         mariadb: whether MariaDB wrote it.
+        names_needed: whether a map without names is refused if the lookup does not know its table.
+
+    Raises:
+        UnsupportedEvent: it is.
+        DataError: the lookup contradicts the map.
     """
     if table.named:
         vague = mariadb and any(map(_is_vague, table.columns))
         return _told_apart(table, lookup) if vague else table
-    facts = lookup.columns(table.schema, table.table)
+    facts = lookup.columns(table)
     if facts is not None and len(facts) == len(table.columns):
         if mariadb:
             table = replace(table, columns=tuple(map(_sharpened, table.columns, facts)))
         return _with_facts(table, facts)
+    if names_needed:
+        raise UnsupportedEvent(
+            f"The rows of {table.schema}.{table.table} come without column names, and its definition is not "
+            "known.",
+            hint="SET GLOBAL binlog_row_metadata = FULL; and start after what is logged already.",
+        )
     columns = (
         _bare(column, f"@{place}", charsets_known=table.charsets_known)
         for place, column in enumerate(table.columns, start=1)
@@ -66,7 +78,7 @@ def completed(table: TableMap, lookup: TableLookup, *, mariadb: bool) -> TableMa
 
 
 def _told_apart(table: TableMap, lookup: TableLookup) -> TableMap:
-    facts = {fact.name: fact for fact in lookup.columns(table.schema, table.table) or ()}
+    facts = {fact.name: fact for fact in lookup.columns(table) or ()}
     columns = (
         _sharpened(column, facts[column.name]) if column.name in facts else column for column in table.columns
     )
@@ -82,9 +94,11 @@ def _with_facts(table: TableMap, facts: Sequence[ColumnFacts]) -> TableMap:
             unsigned=column.unsigned if table.signs_known else fact.unsigned,
             collation=column.collation if table.charsets_known else fact.collation,
             values=column.values or fact.values,
+            geometry=fact.type if column.type is ColumnType.GEOMETRY else "",
         )
         columns.append(_bare(whole, fact.name, charsets_known=True))
-    key = tuple(fact.name for fact in facts if fact.primary_key)
+    in_key = sorted((fact for fact in facts if fact.key_place), key=lambda fact: fact.key_place)
+    key = tuple(fact.name for fact in in_key)
     return replace(table, columns=tuple(columns), primary_key=key, named=True)
 
 

@@ -111,14 +111,18 @@ def parse_rotate(body: bytes) -> Rotate:
 
 
 class Query(NamedTuple):
-    """QUERY: a statement's text."""
+    """QUERY: a statement's text, and what decides its meaning."""
 
     schema: str
     sql: str
+    #: the session's settings, see `actors.parse.formats.query_status`
+    status: bytes = b""
+    #: number of the error with which the server ended it; 0: none
+    error: int = 0
 
 
 def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Query:
-    """Return a QUERY event's schema and text; skip the status variables.
+    """Return a QUERY event's schema and text, and its status variables as they are.
 
     Args:
         body: the event without header and checksum.
@@ -129,10 +133,16 @@ def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Qu
         CorruptEvent: its lengths exceed the event, or it cannot be unpacked.
     """
     schema_size = body[8]
-    (status_size,) = _U16.unpack_from(body, 11)
-    schema_at = (26 if loads else 13) + status_size
+    (error,), (status_size,) = _U16.unpack_from(body, 9), _U16.unpack_from(body, 11)
+    status_at = 26 if loads else 13
+    schema_at = status_at + status_size
     sql_at = schema_at + schema_size + 1
     if sql_at > len(body):
         raise CorruptEvent("A statement's lengths exceed its event.")
     sql = unpack(body[sql_at:]) if packed else body[sql_at:]
-    return Query(body[schema_at : sql_at - 1].decode("utf-8", "replace"), sql.decode("utf-8", "replace"))
+    return Query(
+        body[schema_at : sql_at - 1].decode("utf-8", "replace"),
+        sql.decode("utf-8", "replace"),
+        body[status_at:schema_at],
+        error,
+    )

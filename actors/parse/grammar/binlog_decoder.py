@@ -76,7 +76,7 @@ class BinlogDecoder:
         builder: gathers what was read.
         checksum: of the events before the first format description: 0 none, 1 CRC32.
         lookup: answers what table maps do not say; None: no lookup.
-        names_needed: whether table maps without column names are refused.
+        names_needed: whether table maps without column names are refused if the lookup does not know them.
         verbatim: see `Transactions`.
     """
 
@@ -155,6 +155,17 @@ class BinlogDecoder:
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and not ended."""
         return self._transactions.open
+
+    @property
+    def begun_at(self) -> int:
+        """Where the open transaction begins; without one, the end of the last event.
+
+        Before the start it is the file's beginning: what is open there is not tracked.
+        """
+        if self._lead_in is not None:
+            return len(MAGIC)
+        accumulator = self._builder.accumulator
+        return accumulator.begin_offset if accumulator.is_open else self.offset
 
     def open_file(self, name: str) -> None:
         """Continue at the beginning of a file on disk; offsets are then counted from the bytes read.

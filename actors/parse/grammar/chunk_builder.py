@@ -38,7 +38,7 @@ class Limits:
     headers_max: int = 8_192
 
 
-#: name, table map and types of a table; types, because a lookup may answer differently for one table map
+#: name, table map and columns of a table; columns, because a lookup may answer differently for one table map
 _Key: TypeAlias = tuple[TableName, bytes, tuple[bytes, ...]]
 
 
@@ -128,7 +128,7 @@ class ChunkBuilder:
             UnsupportedEvent, CorruptEvent: see `RowsBuilder.add`; nothing was added.
         """
         accumulator = self._opened()
-        key = (table.name, version, table.types)
+        key = (table.name, version, table.described)
         found = self._chunk.tables.get(key)
         if found is None:
             found = self._chunk.tables[key] = (table, RowsBuilder(table, self.losses))

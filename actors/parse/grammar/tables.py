@@ -15,6 +15,7 @@ from actors.parse.columns.table_map import parse_table_map, table_id, table_name
 from actors.parse.columns.unnamed_tables import completed
 from actors.parse.formats.compression import unpack
 from actors.parse.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
+from actors.parse.formats.events import Query
 from actors.parse.formats.format_description import FormatDescription
 from actors.parse.grammar.xa import RowsEvent
 from merge.errors import CorruptEvent
@@ -45,7 +46,7 @@ class Tables:
     Args:
         select: which tables are decoded and under which name.
         lookup: answers what a table map does not say; None: no lookup.
-        names_needed: whether a table map without column names is refused.
+        names_needed: whether a table map without column names is refused if the lookup does not know them.
     """
 
     def __init__(
@@ -67,9 +68,10 @@ class Tables:
         self._format = description or self._format
         self._tables.clear()
 
-    def redefined(self) -> None:
-        """Forget the lookup's answers: a definition was changed, so they may be out of date."""
-        self._lookup.forget()
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Note a statement that defines something: the lookup may answer differently from now on."""
+        self._lookup.redefine(query, file, end)
+        self._tables.clear()
 
     def post_header_size(self, event_type: int) -> int:
         """Return the size of an event type's fixed part.
@@ -103,10 +105,8 @@ class Tables:
         if name is None:
             return _Table(version, None)
         try:
-            table = parse_table_map(
-                body, mariadb=self.mariadb, post_header_size=head, names_needed=self._names_needed
-            )
-            table = completed(table, self._lookup, mariadb=self.mariadb)
+            table = parse_table_map(body, mariadb=self.mariadb, post_header_size=head)
+            table = completed(table, self._lookup, mariadb=self.mariadb, names_needed=self._names_needed)
             return _Table(version, TableSchema.of(name, table))
         except (KeyError, ValueError) as error:
             raise CorruptEvent(f"A table map describes impossible columns ({error}).") from error

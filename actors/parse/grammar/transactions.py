@@ -291,7 +291,9 @@ class Transactions:
 
         Of an ALTER in two phases only the commit is handed on: its start and its rollback change nothing.
         """
-        self._tables.redefined()
+        if self._alter in (None, Alter.COMMIT):
+            self._tables.redefine(query, event.file, event.end)
+            self._fast_path.begin_file()
         alone = self._state != _State.INSIDE
         if self._state == _State.IDLE:
             self._begin(None, event)

@@ -45,7 +45,7 @@ cdef class Accumulator:
     cdef readonly int64_t row
     cdef readonly int64_t skip
     cdef int64_t number
-    cdef int64_t begin_offset
+    cdef readonly int64_t begin_offset
     cdef int64_t commit_us
     cdef int64_t row_begin
     cdef int64_t open_rows

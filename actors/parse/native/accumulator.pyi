@@ -31,8 +31,10 @@ class Accumulator:
     #: how many transactions began so far
     begun: int
     is_open: bool
-    #: of the open transaction: its file, its GTID's source, ordinal of its next row, rows handed over before
+    #: of the open transaction: its file and where it begins, its GTID's source, ordinal of its next row, rows
+    #: handed over before
     file: int
+    begin_offset: int
     source: int
     row: int
     skip: int

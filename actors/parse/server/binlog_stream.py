@@ -68,7 +68,9 @@ class BinlogStream:
             `start`; None: the dump begins at `start`.
         by_gtid: whether to request what is not in the start's GTID set, wherever the source has it; `start`
             may then be a position of any server.
-        lookup: answers what MariaDB's table maps do not say about columns; None: those columns stay bytes.
+        lookup: answers what table maps do not say about columns; None: nothing does.
+        verbatim: whether statements that cannot be followed are passed on as text, or refused; see
+            `actors.parse.grammar.statements`.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -88,6 +90,7 @@ class BinlogStream:
         lead_in: str | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
+        verbatim: bool = False,
     ) -> None:
         self._address = address
         self._start = start
@@ -106,7 +109,13 @@ class BinlogStream:
             facts = self._require(server)
             checksum = self._prepare(facts)
             self._decoder = BinlogDecoder(
-                address.name, self._place, select, self._builder, checksum=checksum, lookup=lookup
+                address.name,
+                self._place,
+                select,
+                self._builder,
+                checksum=checksum,
+                lookup=lookup,
+                verbatim=verbatim,
             )
             self._packets = self._dump()
         except BaseException:
@@ -117,6 +126,11 @@ class BinlogStream:
     def clock(self) -> SourceClock:
         """The last measurement of the source's clock."""
         return self._low_watermarks.clock
+
+    @property
+    def reading_at(self) -> tuple[str, int, int]:
+        """File, beginning of the open transaction, and end of the event that is being read."""
+        return self._decoder.file, self._decoder.begun_at, self._decoder.offset
 
     @property
     def place(self) -> tuple[str, int] | None:

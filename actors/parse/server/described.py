@@ -23,7 +23,8 @@ from merge.values.chunk import TableName
 
 _TABLES = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN"
-    " ('information_schema', 'mysql', 'performance_schema', 'sys') AND TABLE_TYPE = 'BASE TABLE'"
+    " ('information_schema', 'mysql', 'performance_schema', 'sys') AND TABLE_TYPE IN ('BASE TABLE', 'SYSTEM"
+    " VERSIONED')"
 )
 _COLUMNS = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, COLUMN_NAME AS name, DATA_TYPE AS kind,"

@@ -1,7 +1,7 @@
 """Preflight: checks whether a source can be followed, before every stream.
 
 Each check says what was found, and names the statement that fixes it. The checks only read; they write
-nothing to the source. A setting that a server does not know passes, except for full row metadata.
+nothing to the source. A setting that a server does not know passes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ _SETTINGS: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"FULL", "FULL_NODUP", "MINIMAL", "NOBLOB"}),
         "SET GLOBAL binlog_row_image = 'FULL';",
     ),
-    "binlog_row_metadata": (frozenset({"FULL"}), "SET GLOBAL binlog_row_metadata = 'FULL';"),
     "binlog_row_value_options": (
         frozenset({"", "PARTIAL_JSON"}),
         "SET GLOBAL binlog_row_value_options = '';",
@@ -98,7 +97,7 @@ def preflight(
         checks = [_setting(facts, name) for name in _SETTINGS]
         checks += [_gtids(facts)] if start_by == "gtid" else []
         checks += _privileges(address, connection, facts)
-        checks += [_knows_tables(address, connection)] if facts.mariadb else []
+        checks += [_knows_tables(address, connection, facts)]
         checks += _server_ids(address, connection, facts)
     finally:
         connection.close()
@@ -126,9 +125,7 @@ def _setting(facts: ServerFacts, name: str) -> Check:
     allowed, fix = _SETTINGS[name]
     value = facts.variables.get(name)
     if value is None:
-        needed = name == "binlog_row_metadata"
-        fix = "Upgrade the server to MySQL 8.0.1, MariaDB 10.5 or later." if needed else ""
-        return Check(name, not needed, "not known to this server", fix)
+        return Check(name, ok=True, found="not known to this server")
     image = (facts.variables.get("binlog_row_image") or "FULL").upper()
     if name == "binlog_row_value_options" and value.upper() == "PARTIAL_JSON" and image != "FULL":
         found = f"PARTIAL_JSON with binlog_row_image {image}: changes of documents lack the documents"
@@ -177,22 +174,37 @@ def _privilege(name: str, ok: bool, account: str) -> Check:
     )
 
 
-def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any]) -> Check:
-    """Check whether the account may read tables' columns, which MariaDB's table maps describe only in part.
+def _knows_tables(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> Check:
+    """Check whether the account may see definitions of tables, which table maps lack in part.
 
-    A stream works without: this check never fails.
+    With full row metadata a stream works without: the check does not fail then.
     """
     name = "SELECT or REFERENCES"
     if _granted(address, connection) & {"SELECT", "REFERENCES"}:
         return Check(name, ok=True, found="granted")
-    if query(address, connection, _SOME_COLUMN):
+    if _granted_somewhere(address, connection) or query(address, connection, _SOME_COLUMN):
         return Check(name, ok=True, found="granted on some tables")
+    full = facts.variables.get("binlog_row_metadata", "").upper() == "FULL"
+    if full and not facts.mariadb:
+        return Check(name, ok=True, found="not granted, not needed: binlog_row_metadata is FULL")
+    without = (
+        "UUID, INET4 and INET6 columns become bytes, times in the old format lose their fractions"
+        if full
+        else "rows come without column names"
+    )
     return Check(
         name,
-        ok=True,
-        found="not granted: UUID, INET4 and INET6 columns become bytes, times in the old format lose their "
-        "fractions",
+        ok=full,
+        found=f"not granted: {without}",
         fix=f"GRANT REFERENCES ON *.* TO {_account(address, connection)};",
+    )
+
+
+def _granted_somewhere(address: SourceAddress, connection: pymysql.Connection[Any]) -> bool:
+    """Return whether a grant on a schema or a table shows definitions; the tables need not exist yet."""
+    grants = (str(next(iter(row.values()))) for row in query(address, connection, "SHOW GRANTS"))
+    return any(
+        re.match(r"GRANT .*\b(SELECT|REFERENCES|ALL PRIVILEGES)\b.* ON (?!\*\.\*)", each) for each in grants
     )
 
 

@@ -33,9 +33,9 @@ from actors.parse.grammar.tables import Select
 from actors.parse.server.beginning import beginning
 from actors.parse.server.binlog_stream import BinlogStream, resume_after
 from actors.parse.server.clock import SourceClock
+from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
-from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, server_facts, translated
 from actors.parse.server.start import (
     StartBy,
@@ -115,6 +115,7 @@ class SourceReader:
         begin: where a run without a position begins; a time before now counts from when the source is first
             reached.
         start_by: see `start`.
+        definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class SourceReader:
         margin_us: int = MARGIN_US,
         begin: str = "latest",
         start_by: StartBy = "auto",
+        definitions: SourceDefinitions | None = None,
     ) -> None:
         self._address = address
         self._select = select
@@ -140,6 +142,7 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._start_by = start_by
+        self._definitions = SourceDefinitions(address, select) if definitions is None else definitions
         #: identity of the server that is read; empty until one was reached
         self.server = ""
         #: everything before this position was handed over: where to continue; None if it is not known yet
@@ -221,6 +224,7 @@ class SourceReader:
             if by_gtid is None:
                 by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
             lead_in, self._lead_in = self._lead_in, None
+            lookup = self._definitions.lookup(facts, self.position)
             stream = BinlogStream(
                 self._address,
                 self.position,
@@ -231,8 +235,9 @@ class SourceReader:
                 margin_us=self._margin_us,
                 lead_in=lead_in,
                 by_gtid=by_gtid and lead_in is None,
-                lookup=ServerLookup(self._address, control),
+                lookup=lookup,
             )
+            lookup.follow(stream)
             # Only now is it known which server sends the stream.
             self.server, self._by_gtid = facts.identity, by_gtid
             try:

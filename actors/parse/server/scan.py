@@ -166,12 +166,13 @@ class Scan:
     def _stream(self, file: str) -> Iterator[BinlogStream]:
         """Open a stream from the beginning of a file, which keeps no table, and read its description."""
         stream = BinlogStream(
-            _as_scanner(self.address),
+            scanner(self.address),
             Position(file, len(MAGIC)),
             lambda _schema, _table: None,
             _LIMITS,
             self._clock,
             server=self.facts.identity,
+            verbatim=True,
         )
         with contextlib.closing(stream):
             stream.begin()
@@ -233,7 +234,7 @@ def _index(chunk: Chunk, file: str) -> int:
     return chunk.names.index(file) if file in chunk.names else -1
 
 
-def _as_scanner(address: SourceAddress) -> SourceAddress:
+def scanner(address: SourceAddress) -> SourceAddress:
     """Return an address under a server id of its own, which does not change."""
     scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/scan".encode()) % (_SCAN_ID_MIN - 1)
     return replace(address, server_id=scan_id)

@@ -14,6 +14,8 @@ import pymysql
 
 from actors.parse.columns.charsets import BINARY_COLLATION, collation_of
 from actors.parse.columns.table_lookup import ColumnFacts
+from actors.parse.columns.table_map import TableMap
+from actors.parse.formats.events import Query
 from actors.parse.server.source import SourceAddress, translated
 
 _COLUMNS = (
@@ -39,17 +41,18 @@ class ServerLookup:
         self._connection = connection
         self._known: dict[tuple[str, str], list[ColumnFacts] | None] = {}
 
-    def columns(self, schema: str, table: str) -> list[ColumnFacts] | None:
+    def columns(self, table: TableMap) -> list[ColumnFacts] | None:
         """Return a table's columns in order; None if the server has no such table, or does not show it.
 
         Raises:
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        if (schema, table) not in self._known:
-            self._known[schema, table] = self._ask(schema, table)
-        return self._known[schema, table]
+        name = table.schema, table.table
+        if name not in self._known:
+            self._known[name] = self._ask(*name)
+        return self._known[name]
 
-    def forget(self) -> None:
+    def redefine(self, _query: Query, _file: str, _end: int) -> None:
         """Forget the answers: query the server again from now on."""
         self._known.clear()
 
@@ -57,10 +60,10 @@ class ServerLookup:
         with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(_COLUMNS, (schema, table))
             rows = cursor.fetchall()
-        return [_facts(row) for row in rows] or None
+        return [_facts(row, place) for place, row in enumerate(rows, start=1)] or None
 
 
-def _facts(row: dict[str, Any]) -> ColumnFacts:
+def _facts(row: dict[str, Any], place: int) -> ColumnFacts:
     kind = str(row["type"])
     listed = kind.startswith(("enum(", "set("))
     vector = _VECTOR.fullmatch(kind)
@@ -69,7 +72,7 @@ def _facts(row: dict[str, Any]) -> ColumnFacts:
         unsigned="unsigned" in kind and not listed,
         collation=collation_of(str(row["charset"])) if row["charset"] else BINARY_COLLATION,
         values=tuple(value.replace("''", "'") for value in _VALUE.findall(kind)) if listed else (),
-        primary_key=row["used"] == "PRI",
+        key_place=place if row["used"] == "PRI" else 0,
         type=str(row["plain"]).lower(),
         decimals=int(row["decimals"] or 0),
         size=_FLOAT_SIZE * int(vector[1]) if vector else 0,

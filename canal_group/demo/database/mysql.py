@@ -19,7 +19,7 @@ from canal_group.demo.database.server_process import (
 )
 
 #: the grants a shard's user needs
-MYSQL_GRANTS = ("REPLICATION SLAVE", "REPLICATION CLIENT")
+MYSQL_GRANTS = ("REPLICATION SLAVE", "REPLICATION CLIENT", "REFERENCES")
 
 _PROJECT: Final = Path(__file__).parents[3]
 _SCRIPT: Final = _PROJECT / "scripts" / "get-mysql.sh"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import shutil
 import signal
 import subprocess
@@ -35,7 +36,6 @@ _OPTIONS = [
     "--bind-address=127.0.0.1",
     "--skip-name-resolve",
     "--log-bin=mysql-bin",
-    "--binlog-row-metadata=FULL",
     # A demo's data may be lost with the machine, never with the process.
     "--innodb-flush-log-at-trx-commit=2",
     "--sync-binlog=0",
@@ -47,7 +47,14 @@ _OPTIONS = [
     "--table-open-cache=64",
     "--max-connections=64",
 ]
+#: what table maps say: the vendor's default unless this is set, to FULL, MINIMAL or NO_LOG
+_ROW_METADATA = "CANAL_GROUP_ROW_METADATA"
 _server_ids = itertools.count(1)
+
+
+def _row_metadata() -> list[str]:
+    chosen = os.environ.get(_ROW_METADATA)
+    return [f"--binlog-row-metadata={chosen}"] if chosen else []
 
 
 class ServerMissingError(RuntimeError):
@@ -154,6 +161,7 @@ class DatabaseServer(ABC):
         return [
             *self.program(),
             *_OPTIONS,
+            *_row_metadata(),
             *run_as_root(),
             f"--datadir={datadir}",
             # What a server finds there when it starts it removes: also what a running one has there.

@@ -110,14 +110,14 @@ def test_check_has_a_line_for_each_finding_and_fails_with_the_statement_that_men
     assert all(line.startswith("ok") for line in good)
     shown = run("check", "-c", str(instance_file), "--settings").stdout
     assert "      merge.margin_ms = 50\n" in shown
-    offline.servers[1].execute("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    offline.servers[1].execute("SET GLOBAL binlog_format = 'MIXED'")
     try:
         bad = run("check", "-c", str(instance_file), status=1).stdout.splitlines()
     finally:
-        offline.servers[1].execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+        offline.servers[1].execute("SET GLOBAL binlog_format = 'ROW'")
     (failure,) = (line for line in bad if not line.startswith("ok"))
     assert failure.startswith("FAIL  s1 (127.0.0.1:")
-    assert "SET GLOBAL binlog_row_metadata" in failure
+    assert "SET GLOBAL binlog_format" in failure
 
 
 def test_a_wrong_instance_file_gets_a_sentence(tmp_path: Path):

@@ -8,7 +8,7 @@ CREATE TABLE; at the end of a sequence, with the table maps of rows.
 from __future__ import annotations
 
 import re
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -242,11 +242,19 @@ def flat(column):
     return data
 
 
+@contextmanager
+def usual_metadata(server):
+    """Let the server log again what it logs by default, at the end."""
+    yield
+    server.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
+
+
 def play(server, random):
     """Execute a sequence and compare after each statement; return how many statements were accepted."""
     mode = random.choice(MODES)
+    server.execute("SET GLOBAL binlog_row_metadata = 'FULL'")  # table maps say what is compared with
     twin = Twin(server, mode, explicit=random.random() < 0.8)
-    with closing(twin.connection), closing(twin.snapshots):
+    with closing(twin.connection), closing(twin.snapshots), usual_metadata(server):
         author = Author(random, twin.catalog, twin.mariadb, "ANSI" in mode, "NO_BACKSLASH" not in mode)
         history = [mode]
         if twin.mariadb:

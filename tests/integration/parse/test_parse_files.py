@@ -33,6 +33,7 @@ def content(rows):
 def test_files_hold_what_the_stream_says(own_mariadb, source_address, tmp_path):
     """1. A stream reads along. 2. The server's folder, with the file it writes now, is read afterwards."""
     server = own_mariadb
+    server.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
     with reading(source_address(server), start=Position("mysql-bin.000001", 4)) as recorder:
         server.execute("SET time_zone = '+00:00'", "SET sql_mode = ''", ALL_TYPES, ROW_1)
         server.execute("FLUSH BINARY LOGS", "UPDATE app.t SET u4 = 7", "FLUSH BINARY LOGS")

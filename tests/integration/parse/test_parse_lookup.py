@@ -11,7 +11,7 @@ from integration.parse.test_parse_reader import await_rows, reading
 
 from merge.values.position import Position
 
-ASKS = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE 'SELECT COLUMN_NAME%'"
+ASKS = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE 'SHOW CREATE TABLE%`t`'"
 #: stored with zeros at their ends, which a binlog does not hold
 VALUES = ("6ccd780c-baba-4026-9564-5b8c65600000", "1.2.0.0", "1:2:3:4::")
 BYTES = (
@@ -31,6 +31,14 @@ def address(mariadb, source_address):
         "CREATE TABLE app.t (id INT PRIMARY KEY, u UUID, i4 INET4, i6 INET6, b BINARY(16))",
     )
     return source_address(mariadb, user="knows", password="x")
+
+
+@pytest.fixture
+def full(mariadb):
+    """The server logs names."""
+    mariadb.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    yield
+    mariadb.execute("SET GLOBAL binlog_row_metadata = DEFAULT")
 
 
 def place(server):
@@ -73,7 +81,7 @@ def test_addresses_are_text_and_a_table_is_asked_for_once(mariadb, address):
     assert {addresses(row) for row in rows[:50]} == {VALUES}
     assert (addresses(rows[50]), rows[50]["before"]["u"]) == ((None, *VALUES[1:]), VALUES[0])
     assert rows[51]["after"]["b"] == b"50".ljust(16, b"\0")
-    assert asked == 2, "once, and once behind FLUSH"
+    assert asked <= 2, "at most once more, after FLUSH"
 
 
 def test_a_column_that_becomes_another_is_read_as_what_it_is(mariadb, address):
@@ -89,19 +97,19 @@ def test_a_column_that_becomes_another_is_read_as_what_it_is(mariadb, address):
     assert addresses(two) == (b"x".ljust(16, b"\0"), "1.2.3.4", None)
 
 
-def test_columns_are_found_by_name_in_what_the_table_became(mariadb, address):
-    """1. Rows are logged; 2. columns move, one is renamed, one of another type; 3. the rows are read."""
+def test_without_the_definition_of_that_time_addresses_are_bytes(full, mariadb, address):
+    """1. Rows are logged, with names; 2. the table is altered; 3. the rows are read."""
     start = place(mariadb)
     mariadb.execute(
         insert(1), "ALTER TABLE app.t ADD new INT FIRST, CHANGE u uu UUID, MODIFY i4 VARCHAR(20), DROP b"
     )
     with reading(address, start) as recorder:
         await_rows(recorder, "t", 1)
-    assert addresses(recorder.rows("t")[0]) == (BYTES[0], BYTES[1], VALUES[2])
+    assert addresses(recorder.rows("t")[0]) == BYTES
 
 
 @pytest.mark.parametrize("loss", ["DROP TABLE app.t", "REVOKE REFERENCES ON app.* FROM 'knows'@'127.0.0.1'"])
-def test_without_an_answer_addresses_are_bytes(mariadb, address, loss):
+def test_without_an_answer_addresses_are_bytes(full, mariadb, address, loss):
     start = place(mariadb)
     mariadb.execute(insert(1), loss)
     with reading(address, start) as recorder:

@@ -34,7 +34,7 @@ def failing(checks):
 def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address):
     checks = preflight(source_address(mariadb))
     assert failing(checks) == {}
-    assert {c.name for c in checks} >= {"log_bin", "binlog_row_metadata", "REPLICATION SLAVE", "server_id"}
+    assert {c.name for c in checks} >= {"log_bin", "binlog_row_image", "REPLICATION SLAVE", "server_id"}
     require(checks)
 
 
@@ -42,7 +42,7 @@ def test_a_fit_source_passes_with_the_documented_grants(mariadb, source_address)
     ("name", "bad", "fix"),
     [
         ("binlog_format", "MIXED", "SET GLOBAL binlog_format = 'ROW';"),
-        ("binlog_row_metadata", "MINIMAL", "SET GLOBAL binlog_row_metadata = 'FULL';"),
+        ("binlog_format", "STATEMENT", "SET GLOBAL binlog_format = 'ROW';"),
     ],
 )
 def test_each_setting_is_checked_and_its_fix_mends_it(mariadb, source_address, name, bad, fix):
@@ -72,7 +72,7 @@ def test_missing_binlog(source_address):
 def test_each_privilege_is_checked_and_its_fix_mends_it(mariadb, source_address, missing):
     mariadb.execute(
         "CREATE OR REPLACE USER 'half'@'127.0.0.1' IDENTIFIED BY 'x'",
-        "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO 'half'@'127.0.0.1'",
+        "GRANT REPLICATION SLAVE, BINLOG MONITOR, REFERENCES ON *.* TO 'half'@'127.0.0.1'",
         f"REVOKE {missing} ON *.* FROM 'half'@'127.0.0.1'",
     )
     address = source_address(mariadb, user="half", password="x")
@@ -84,7 +84,7 @@ def test_each_privilege_is_checked_and_its_fix_mends_it(mariadb, source_address,
 
 
 def test_an_account_that_sees_no_table_is_told_of_the_grant(mariadb, source_address):
-    """It may be read without; the statement that is named makes columns known."""
+    """With full row metadata it may be read without; the statement that is named makes columns known."""
     name = "SELECT or REFERENCES"
     mariadb.execute(
         "CREATE OR REPLACE USER 'blind'@'127.0.0.1' IDENTIFIED BY 'x'",
@@ -99,7 +99,14 @@ def test_an_account_that_sees_no_table_is_told_of_the_grant(mariadb, source_addr
         (check,) = (check for check in checks if check.name == name)
         return check
 
-    check = found()
+    with pytest.raises(SourceUnfit, match="not granted: rows come without column names") as told:
+        found()
+    assert told.value.hint == "GRANT REFERENCES ON *.* TO `blind`@`127.0.0.1`;"
+    mariadb.execute("SET GLOBAL binlog_row_metadata = 'FULL'")
+    try:
+        check = found()
+    finally:
+        mariadb.execute("SET GLOBAL binlog_row_metadata = 'NO_LOG'")
     assert check.found.startswith("not granted: UUID")
     assert check.fix == "GRANT REFERENCES ON *.* TO `blind`@`127.0.0.1`;"
     mariadb.execute("GRANT SELECT ON app.t TO 'blind'@'127.0.0.1'")
@@ -118,6 +125,7 @@ def test_server_id_of_another_replica(mariadb, source_address):
     mariadb.execute(
         "CREATE OR REPLACE USER 'lister'@'127.0.0.1' IDENTIFIED BY 'x'",
         "GRANT REPLICATION SLAVE, BINLOG MONITOR, REPLICATION MASTER ADMIN ON *.* TO 'lister'@'127.0.0.1'",
+        "GRANT REFERENCES ON *.* TO 'lister'@'127.0.0.1'",
     )
     address = source_address(mariadb, user="lister", password="x", server_id=777)
     other = source_address(mariadb, destination="other", server_id=777)

@@ -166,7 +166,7 @@ def table_of(columns):
     body = bytes(8) + b"\3app\0\1t\0" + bytes([len(columns)]) + bytes(kind for kind, _ in columns)
     meta = b"".join(each for _, each in columns)
     body += bytes([len(meta)]) + meta + bytes((len(columns) + 7) // 8)
-    return parse_table_map(body, mariadb=False, names_needed=False).columns
+    return parse_table_map(body, mariadb=False).columns
 
 
 def test_types_that_few_servers_write():

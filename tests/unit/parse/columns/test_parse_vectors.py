@@ -25,10 +25,10 @@ COLUMNS = [
 ]
 NAMES = ("id", "small", "large", "bytes")
 FACTS = [
-    ColumnFacts("id", unsigned=False, collation=63, values=(), primary_key=True, type="int"),
-    ColumnFacts("small", False, 63, (), False, "vector", size=12),
-    ColumnFacts("large", False, 63, (), False, "vector", size=400),
-    ColumnFacts("bytes", False, 63, (), False, "varbinary"),
+    ColumnFacts("id", unsigned=False, collation=63, values=(), key_place=1, type="int"),
+    ColumnFacts("small", False, 63, (), 0, "vector", size=12),
+    ColumnFacts("large", False, 63, (), 0, "vector", size=400),
+    ColumnFacts("bytes", False, 63, (), 0, "varbinary"),
 ]
 
 

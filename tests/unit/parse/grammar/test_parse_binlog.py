@@ -374,7 +374,7 @@ def test_resumed_inside_a_transaction_hands_over_the_rest_only(skip):
 @pytest.mark.parametrize(
     ("fixture", "type_name", "hint"),
     [
-        ("md_minimal", "TABLE_MAP (19)", "binlog_row_metadata = FULL"),
+        ("md_minimal", "TABLE_MAP (19)", "binlog_row_metadata = FULL; and start"),
     ],
 )
 def test_what_cannot_be_read_stops_with_place_and_hint(fixture, type_name, hint):

@@ -6,10 +6,12 @@ import pytest
 from actors.parse.columns.charsets import BINARY_COLLATION
 from actors.parse.columns.columns import field_of
 from actors.parse.columns.types.column import Column, ColumnType
+from actors.parse.columns.types.reader import read_columns
 from actors.parse.columns.types.table import BY_NAME, TYPES
+from actors.parse.formats.byte_cursor import ByteCursor
 from actors.parse.native.images import Layout
 from actors.parse.server.described import arrow_type
-from merge.errors import UnsupportedEvent
+from merge.errors import CorruptEvent, UnsupportedEvent
 
 #: they become other types when a table map is read
 READ_AS_OTHERS = {ColumnType.NEWDATE, ColumnType.TYPED_ARRAY}
@@ -44,6 +46,50 @@ def test_a_possible_column_of_each_type_can_be_decoded(kind):
     assert row.possible(column(kind))
     Layout([row.plan(column(kind))])
     assert field_of(column(kind, name="c")).metadata[b"mysql_type"]
+
+
+def read(kind, meta):
+    return read_columns(bytes([kind]), ByteCursor(bytes([len(meta)]) + meta), "app.t")
+
+
+@pytest.mark.parametrize(
+    ("kind", "meta"),
+    [
+        (ColumnType.FLOAT, b"\x08"),
+        (ColumnType.DOUBLE, b"\x04"),
+        (ColumnType.NEWDECIMAL, b"\x00\x00"),
+        (ColumnType.NEWDECIMAL, b"\x42\x00"),
+        (ColumnType.NEWDECIMAL, b"\x05\x06"),
+        (ColumnType.NEWDECIMAL, b"\x41\x1f"),
+        (ColumnType.BIT, b"\x00\x00"),
+        (ColumnType.BIT, b"\x01\x08"),
+        (ColumnType.TIME2, b"\x07"),
+        (ColumnType.DATETIME2, b"\x07"),
+        (ColumnType.TIMESTAMP2, b"\x07"),
+        (ColumnType.STRING, bytes([ColumnType.ENUM, 3])),
+        (ColumnType.STRING, bytes([ColumnType.SET, 5])),
+        (ColumnType.BLOB, b"\x00"),
+        (ColumnType.BLOB, b"\x05"),
+        (ColumnType.BLOB_COMPRESSED, b"\x05"),
+        (ColumnType.JSON, b"\x05"),
+        (ColumnType.GEOMETRY, b"\x00"),
+        (ColumnType.VECTOR, b"\x05"),
+    ],
+)
+def test_a_size_that_no_column_has_is_refused(kind, meta):
+    with pytest.raises(CorruptEvent, match=r"Column 1 of app\.t is a \w+ of an impossible size\."):
+        read(kind, meta)
+
+
+def test_every_name_of_a_type_is_known():
+    """As `information_schema.COLUMNS.DATA_TYPE` has them, on either vendor."""
+    expected = (
+        "tinyint smallint mediumint int bigint float double decimal bit year date time datetime timestamp "
+        "char binary varchar varbinary tinytext text mediumtext longtext tinyblob blob mediumblob longblob "
+        "enum set uuid inet4 inet6 json vector geometry point linestring polygon multipoint "
+        "multilinestring multipolygon geometrycollection geomcollection"
+    )
+    assert set(BY_NAME) == set(expected.split())
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME))

@@ -1,0 +1,1 @@
+"""Schema history: what the tables of a source were when their rows were written."""

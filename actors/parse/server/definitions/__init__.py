@@ -1,0 +1,1 @@
+"""Definitions of a server's tables: what it shows now, and the statements that led there."""

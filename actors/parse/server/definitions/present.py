@@ -1,0 +1,229 @@
+"""Present: what a server shows of its tables now, and the statements between a place and now.
+
+The definitions are read between two looks at the end of the binlog. If a statement that defines something was
+logged in between, they are read again, because it is not known which of them show it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+
+from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.columns.collations import collation_number
+from actors.parse.columns.table_lookup import NoLookup
+from actors.parse.formats.events import Query
+from actors.parse.formats.query_status import parse_status
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.grammar.tables import Select
+from actors.parse.history.history import Change, Place, Present
+from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.server.binlog_stream import BinlogStream
+from actors.parse.server.clock import SourceClock
+from actors.parse.server.low_watermarks import CaughtUp
+from actors.parse.server.scan import scanner
+from actors.parse.server.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    query_one,
+    translated,
+)
+from actors.parse.server.start import latest_position
+from merge.errors import SourceUnavailable, UnsupportedEvent
+from merge.values.position import Position, file_order
+
+#: how often definitions are read again because one was changed meanwhile
+_TRIES = 5
+#: statements between a place and now that are held
+CHANGES_MAX = 100_000
+#: a table was dropped meanwhile, or the account does not see it
+_NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356}
+_TABLES = (
+    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN"
+    " ('information_schema', 'mysql', 'performance_schema', 'sys') AND TABLE_TYPE IN ('BASE TABLE',"
+    " 'SYSTEM VERSIONED')"
+)
+_SCHEMAS = "SELECT SCHEMA_NAME AS sch, DEFAULT_COLLATION_NAME AS collation FROM information_schema.SCHEMATA"
+_SERVER = "SELECT @@global.collation_server AS collation, @@global.lower_case_table_names AS folded"
+
+
+def statement_of(found: Query, version: ServerVersion) -> Statement:
+    """Return a QUERY event's statement with what decides its meaning."""
+    status = parse_status(found.status, mariadb=version.mariadb)
+    defaults = {} if status.utf8mb4_collation is None else {"utf8mb4": status.utf8mb4_collation}
+    return Statement(
+        found.sql,
+        found.schema,
+        version,
+        status.sql_mode,
+        status.server_collation,
+        status.explicit_defaults_for_timestamp,
+        defaults or None,
+        failed=bool(found.error),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PresentReader:
+    """Asks one server.
+
+    Args:
+        address: the server.
+        facts: what it reports about itself.
+        select: which tables are wanted; None leaves one out.
+    """
+
+    address: SourceAddress
+    facts: ServerFacts
+    select: Select
+
+    @property
+    def version(self) -> ServerVersion:
+        """The server's version."""
+        return ServerVersion.parse(self.facts.version)
+
+    @property
+    def needed(self) -> bool:
+        """Whether the server's table maps lack something: names, or what MariaDB's never say."""
+        full = self.facts.variables.get("binlog_row_metadata", "").upper() == "FULL"
+        return self.facts.mariadb or not full
+
+    def maker(self) -> Callable[[], Catalog]:
+        """Return a function that makes empty catalogs for this server's statements."""
+        with contextlib.closing(connect(self.address)) as connection:
+            row = query_one(self.address, connection, _SERVER)
+        collation = self._collation(row["collation"]) or BINARY_COLLATION
+        folded = row.number("folded")
+        select = self.select
+        return lambda: Catalog(collation, folded, lambda schema, table: select(schema, table) is not None)
+
+    def read(self, make: Callable[[], Catalog], begin: Position, place: Place) -> Present:
+        """Return what the server shows, and the statements from a place on.
+
+        Args:
+            make: makes empty catalogs.
+            begin: where a transaction begins, at the place or before it.
+            place: statements that end there or before do not count.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer or refuses, or its definitions change
+                all the time.
+            PositionPurged: it has purged the place meanwhile.
+        """
+        with contextlib.closing(connect(self.address)) as connection:
+            for _ in range(_TRIES):
+                before = self._end(connection)
+                catalog = self._shown(connection, make)
+                after = self._end(connection)
+                changes = self._changes(connection, begin, place, after)
+                if not any(change.end.reaches(before) and change.end != before for change in changes):
+                    return Present(catalog, changes)
+        raise SourceUnavailable(
+            f"Tables at {self.address} are changed faster than their definitions are read.",
+            shard=self.address.name,
+        )
+
+    def _end(self, connection: pymysql.Connection[Any]) -> Place:
+        end = latest_position(self.address, connection, self.facts)
+        return Place(self.facts.identity, end.file, end.offset)
+
+    def _shown(self, connection: pymysql.Connection[Any], make: Callable[[], Catalog]) -> Catalog:
+        """Return what SHOW CREATE TABLE says of every table that is wanted."""
+        # Escapes and quotes in the text are those of the session that asks.
+        query(self.address, connection, "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1")
+        catalog = make()
+        for row in query(self.address, connection, _SCHEMAS):
+            collation = self._collation(row["collation"])
+            if collation is not None:
+                catalog.set_schema(str(row["sch"]), collation)
+        for row in query(self.address, connection, _TABLES):
+            schema, table = str(row["sch"]), str(row["tab"])
+            if self.select(schema, table) is None:
+                continue
+            text = self._text(connection, schema, table)
+            if text is not None:
+                # A table that cannot be read stays unknown, and is refused with its first row.
+                with contextlib.suppress(ValueError):
+                    catalog.set(catalog.show(Statement(text, schema, self.version)))
+        return catalog
+
+    def _text(self, connection: pymysql.Connection[Any], schema: str, table: str) -> str | None:
+        quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
+        with translated(self.address), connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SHOW CREATE TABLE {quoted}")
+            except pymysql.MySQLError as error:
+                if error.args and error.args[0] in _NOT_SHOWN:
+                    return None
+                raise
+            row = cursor.fetchone()
+        return None if row is None else str(row[1])
+
+    def _changes(
+        self, connection: pymysql.Connection[Any], begin: Position, place: Place, end: Place
+    ) -> list[Change]:
+        """Return the statements after a place, up to an end."""
+        if place.reaches(end):
+            return []
+        recorder = _Recorder(self.facts.identity, self.version, place)
+        stream = BinlogStream(
+            scanner(self.address),
+            begin,
+            lambda _schema, _table: None,
+            Limits(),
+            lambda: self._clock(connection),
+            server=self.facts.identity,
+            lookup=recorder,
+            verbatim=True,
+        )
+        with contextlib.closing(stream):
+            for item in stream:
+                if isinstance(item, CaughtUp):
+                    break
+                last = item.headers[-1]
+                file, offset = item.names[last["file"]], int(last["end_offset"])
+                if (file_order(file), offset) >= (file_order(end.file), end.offset):
+                    break
+        return recorder.changes
+
+    def _clock(self, connection: pymysql.Connection[Any]) -> SourceClock:
+        with translated(self.address):
+            return SourceClock.measure(connection)
+
+    def _collation(self, name: object) -> int | None:
+        return None if name is None else collation_number(str(name), mariadb=self.facts.mariadb)
+
+
+class _Recorder(NoLookup):
+    """Records the statements that a stream passes on its way."""
+
+    def __init__(self, server: str, version: ServerVersion, after: Place) -> None:
+        self._server = server
+        self._version = version
+        self._after = after
+        self.changes: list[Change] = []
+
+    def redefine(self, found: Query, file: str, end: int) -> None:
+        """Record a statement.
+
+        Raises:
+            UnsupportedEvent: there are too many.
+        """
+        place = Place(self._server, file, end)
+        if self._after.reaches(place):
+            return
+        if len(self.changes) == CHANGES_MAX:
+            raise UnsupportedEvent(
+                f"More than {CHANGES_MAX} statements that define something follow {self._after.file}:"
+                f"{self._after.offset}.",
+                hint="Start at a later position, or SET GLOBAL binlog_row_metadata = FULL; on the source.",
+            )
+        self.changes.append(Change(place, statement_of(found, self._version)))

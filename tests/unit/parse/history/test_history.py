@@ -1,0 +1,172 @@
+"""The schema history: what is known where, and what is known again when reading goes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.parse.history import history as module
+from actors.parse.history.history import Change, Place, Present, SchemaHistory
+from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.definition import TableDefinition
+from actors.parse.schema.statement import ServerVersion, Statement
+
+MARIADB = ServerVersion.parse("10.11.6-MariaDB")
+UTF8MB4 = 45
+
+
+def make():
+    catalog = Catalog(UTF8MB4)
+    catalog.set_schema("app", UTF8MB4)
+    return catalog
+
+
+def place(offset, file="binlog.000001", server="7"):
+    return Place(server, file, offset)
+
+
+def change(offset, sql, file="binlog.000001"):
+    return Change(place(offset, file), Statement(sql, "app", MARIADB))
+
+
+def present(*changes, tables=()):
+    """What a server shows: some tables, and those that the changes leave."""
+    catalog = make()
+    for sql in tables:
+        catalog.apply(Statement(sql, "app", MARIADB))
+    return Present(catalog, changes)
+
+
+def begun(*changes, tables=(), at=100):
+    history = SchemaHistory(make)
+    history.begin(place(at), present(*changes, tables=tables))
+    return history
+
+
+def names(history, table="t"):
+    found = history.table("app", table)
+    return [each.name for each in found.columns] if isinstance(found, TableDefinition) else None
+
+
+def test_what_no_statement_touches_is_as_it_is_at_present():
+    history = begun(change(200, "CREATE TABLE u (id INT)"), tables=["CREATE TABLE t (id INT, v INT)"])
+    assert names(history) == ["id", "v"]
+
+
+def test_what_is_created_is_known_from_there_on():
+    steps = [change(200, "CREATE TABLE t (id INT)"), change(300, "ALTER TABLE t ADD v INT")]
+    history = begun(*steps, tables=["CREATE TABLE t (id INT, v INT)"])
+    assert names(history) is None
+    history.apply(steps[0])
+    assert names(history) == ["id"]
+    history.apply(steps[1])
+    assert names(history) == ["id", "v"]
+
+
+def test_what_is_altered_is_known_after_the_last_statement_only():
+    steps = [change(200, "ALTER TABLE t ADD v INT"), change(300, "ALTER TABLE t ADD w INT")]
+    history = begun(*steps, tables=["CREATE TABLE t (id INT, v INT, w INT)"])
+    assert names(history) is None
+    assert history.known_after("app", "t") == place(300)
+    history.apply(steps[0])
+    assert names(history) is None
+    history.apply(steps[1])
+    assert names(history) == ["id", "v", "w"]
+    assert history.known_after("app", "t") is None
+
+
+def test_an_alter_that_leaves_the_present_as_it_is_counts():
+    """`v` was an INT before, although the statement makes it what the server shows."""
+    step = change(200, "ALTER TABLE t MODIFY v BIGINT")
+    history = begun(step, tables=["CREATE TABLE t (id INT, v BIGINT)"])
+    assert names(history) is None
+    history.apply(step)
+    assert names(history) == ["id", "v"]
+
+
+def test_a_table_that_a_rename_brings_is_not_the_one_that_had_the_name():
+    step = change(200, "RENAME TABLE t TO old, new TO t")
+    history = begun(step, tables=["CREATE TABLE t (id INT, extra INT)", "CREATE TABLE old (id INT)"])
+    assert names(history) is None
+    assert names(history, "old") is None
+    history.apply(step)
+    assert names(history) == ["id", "extra"]
+    assert names(history, "old") == ["id"]
+
+
+def test_a_statement_that_nobody_understands_leaves_nothing_known_before_it():
+    step = change(200, "FROBNICATE EVERYTHING")
+    history = begun(step, tables=["CREATE TABLE t (id INT)"])
+    assert names(history) is None
+    history.apply(step)
+    assert names(history) == ["id"]
+
+
+def test_reading_goes_back_and_knows_what_it_knew():
+    history = begun(tables=["CREATE TABLE t (id INT)"])
+    history.apply(change(200, "ALTER TABLE t ADD v INT"))
+    history.apply(change(300, "ALTER TABLE t ADD w INT"))
+    for offset, known in ((100, ["id"]), (200, ["id", "v"]), (250, ["id", "v"]), (300, ["id", "v", "w"])):
+        again = begun(tables=["CREATE TABLE t (id INT)"])
+        again.apply(change(200, "ALTER TABLE t ADD v INT"))
+        again.apply(change(300, "ALTER TABLE t ADD w INT"))
+        again.go_to(place(offset))
+        assert names(again) == known
+    history.go_to(place(200))
+    history.apply(change(300, "ALTER TABLE t ADD w INT"))
+    assert names(history) == ["id", "v", "w"]
+
+
+def test_a_statement_that_comes_again_is_applied_once():
+    history = begun(tables=["CREATE TABLE t (id INT)"])
+    for _ in range(2):
+        history.apply(change(200, "ALTER TABLE t ADD v INT"))
+    assert names(history) == ["id", "v"]
+
+
+@pytest.mark.parametrize(
+    ("where", "covered"),
+    [
+        (place(100), True),
+        (place(99), False),
+        (place(4, "binlog.000002"), True),
+        (place(400, "binlog.000000"), False),
+        (place(400, "other.000002"), False),
+        (place(400, server="8"), False),
+    ],
+)
+def test_it_covers_what_follows_its_beginning_on_its_server(where, covered):
+    assert begun().covers(where) is covered
+
+
+def test_nothing_is_covered_before_it_begins():
+    assert not SchemaHistory(make).covers(place(100))
+
+
+def test_what_a_statement_leaves_unknown_is_learned_and_forgotten_again():
+    history = begun()
+    history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
+    assert names(history) is None
+    history.learn(place(210), "app", "t", present(tables=["CREATE TABLE t (a INT)"]))
+    assert names(history) == ["a"]
+    history.go_to(place(200))
+    assert names(history) is None
+
+
+def test_what_was_altered_since_is_not_learned():
+    history = begun()
+    history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
+    later = change(300, "ALTER TABLE t ADD b INT")
+    history.learn(place(210), "app", "t", present(later, tables=["CREATE TABLE t (a INT, b INT)"]))
+    assert names(history) is None
+
+
+def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded(monkeypatch):
+    monkeypatch.setattr(module, "CHANGES_MAX", 4)
+    history = begun(tables=["CREATE TABLE t (id INT)"])
+    for number in range(5):
+        history.apply(change(200 + number, f"ALTER TABLE t ADD c{number} INT"))
+    assert names(history) == ["id", "c0", "c1", "c2", "c3", "c4"]
+    assert not history.covers(place(200))
+    assert history.covers(place(201))
+    history.go_to(place(201))
+    assert names(history) == ["id", "c0", "c1"]
