@@ -150,15 +150,17 @@ class AlterWords:
             draft.require(name)
         before, draft.columns = draft.columns, []
         for column in before:
-            by = replaced.get(column.name.lower())
-            if column.name.lower() in gone or (by is not None and by.position is not None):
-                continue
-            draft.columns.append(self._kept(draft, column, by, words=words))
+            if column.name.lower() not in gone:
+                by = replaced.get(column.name.lower())
+                draft.columns.append(self._kept(draft, column, by, words=words))
         draft.drop_from_keys(gone)
         for placed in self.placed:
             name = placed.column.name.lower()
             moved = placed.position is not None and placed.old.lower() in replaced
             if moved if placed.old else not (placed.if_not_exists and name in existing):
+                if moved:
+                    # Until here it had its old place, and clauses before this one could name it.
+                    draft.columns = [column for column in draft.columns if column.name.lower() != name]
                 existing.add(name)
                 draft.insert(self._new(draft, placed, words=words), placed.position)
         return {**self.renamed, **{old: placed.column.name for old, placed in replaced.items()}}

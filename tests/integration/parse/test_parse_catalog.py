@@ -274,7 +274,7 @@ def play(server, random):
     return accepted
 
 
-SEQUENCES = pytest.mark.parametrize("sequences", [30, pytest.param(500, marks=pytest.mark.soak)])
+SEQUENCES = pytest.mark.parametrize("sequences", [10, pytest.param(500, marks=pytest.mark.soak)])
 
 
 def played(server, sequences):

@@ -360,3 +360,23 @@ def test_show_reads_a_definition_without_holding_it():
     assert (summary(table), table.collation, made.tables()) == ({"a": "int"}, LATIN1, [])
     with pytest.raises(ValueError, match="CREATE TABLE should come"):
         made.show(Statement("CREATE VIEW v AS SELECT 1", "app", MYSQL))
+
+
+@pytest.mark.parametrize(
+    ("clauses", "order"),
+    [
+        ("ADD c INT AFTER k, MODIFY k INT FIRST", "k id c v"),
+        ("ADD c INT AFTER k, ADD d INT, MODIFY k BIGINT AFTER v", "id c v k d"),
+        ("ADD c INT AFTER k, MODIFY k BIGINT AFTER c", "id c k v"),
+        ("ADD c INT AFTER kk, CHANGE k kk INT AFTER v", "id c v kk"),
+        ("MODIFY v INT AFTER k, MODIFY k INT AFTER id", "id k v"),
+        ("MODIFY k INT AFTER v, MODIFY v INT FIRST", "v id k"),
+    ],
+)
+def test_a_column_that_moves_has_its_old_place_for_the_clauses_before(clauses, order):
+    """The orders are those of MariaDB 10.11 and MySQL 9.7."""
+    catalog = Catalog(45)
+    catalog.set_schema("app", 45)
+    for sql in ("CREATE TABLE t (id INT, k INT, v INT)", f"ALTER TABLE t {clauses}"):
+        catalog.apply(Statement(sql, "app", ServerVersion.parse("10.11.6-MariaDB")))
+    assert [column.name for column in catalog.table("app", "t").columns] == order.split()
