@@ -233,7 +233,7 @@ def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monk
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("phase", first_quick(1, ["writing and reading", "starting ZooKeeper"]))
+@pytest.mark.parametrize("phase", first_quick(1, ["starting ZooKeeper", "writing and reading"]))
 def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     """1. the demo starts; 2. in a phase, Ctrl-C reaches its whole process group; 3. nothing is left."""
     require(Engine.MARIADB)

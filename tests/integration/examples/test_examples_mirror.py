@@ -141,6 +141,7 @@ def check_picture(progress: Path, picture: Path, capfd: pytest.CaptureFixture[st
     assert all(lag_s > 0 for each in batches for lag_s in each.lag_s.values()), "nothing is from tomorrow"
 
 
+@pytest.mark.soak
 def test_a_mirror_in_mysql_has_keys_of_several_columns_times_bytes_and_nulls(
     spark: Any, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
