@@ -166,7 +166,7 @@ class Scan:
     def _stream(self, file: str) -> Iterator[BinlogStream]:
         """Open a stream from the beginning of a file, which keeps no table, and read its description."""
         stream = BinlogStream(
-            scanner(self.address),
+            scanner(self.address, "position"),
             Position(file, len(MAGIC)),
             lambda _schema, _table: None,
             _LIMITS,
@@ -234,9 +234,9 @@ def _index(chunk: Chunk, file: str) -> int:
     return chunk.names.index(file) if file in chunk.names else -1
 
 
-def scanner(address: SourceAddress) -> SourceAddress:
-    """Return an address under a server id of its own, which does not change."""
-    scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/scan".encode()) % (_SCAN_ID_MIN - 1)
+def scanner(address: SourceAddress, purpose: str) -> SourceAddress:
+    """Return an address under a server id of its own, which does not change for a purpose."""
+    scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
     return replace(address, server_id=scan_id)
 
 

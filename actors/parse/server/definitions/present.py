@@ -175,7 +175,7 @@ class PresentReader:
             return []
         recorder = _Recorder(self.facts.identity, self.version, place)
         stream = BinlogStream(
-            scanner(self.address),
+            scanner(self.address, "definitions"),
             begin,
             lambda _schema, _table: None,
             Limits(),
