@@ -104,12 +104,21 @@ def connected(
     server: flight.FlightServerBase, host: str = "127.0.0.1", ca: bytes = b"", pair: Pair | None = None
 ) -> flight.FlightClient:
     """Return a client with its own connection, which uses TLS if an authority is given."""
-    options: list[tuple[str, int]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
     tls: dict[str, bytes] = {"tls_root_certs": ca} if ca else {}
     if pair is not None:
         tls |= {"cert_chain": pair.cert.read_bytes(), "private_key": pair.key.read_bytes()}
     scheme = "grpc+tls" if ca else "grpc"
-    return flight.FlightClient(f"{scheme}://{host}:{server.port}", generic_options=options, **tls)
+    return own_connection(f"{scheme}://{host}:{server.port}", **tls)
+
+
+def own_connection(location: str, **options: Any) -> flight.FlightClient:
+    """Return a client with its own connection.
+
+    Clients of a process share connections by address otherwise: one that still tries to reach an ended server
+    would make whoever gets that server's port look unreachable.
+    """
+    alone: list[tuple[str, int]] = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+    return flight.FlightClient(location, generic_options=alone, **options)
 
 
 def ask(client: flight.FlightClient, size: int = 1, options: Any = TOKEN, request: str = "size") -> bytes:

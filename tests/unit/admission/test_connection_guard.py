@@ -21,6 +21,7 @@ from guarded_server import (
     connected,
     ended,
     open_still,
+    own_connection,
     serving,
     silent,
     until,
@@ -62,7 +63,7 @@ def cost_of(call: Callable[[flight.FlightClient], object], bytes_max: int) -> tu
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdin is not None
-        client = flight.FlightClient(f"grpc://127.0.0.1:{int(process.stdout.readline())}")
+        client = own_connection(f"grpc://127.0.0.1:{int(process.stdout.readline())}")
         before = memory(process.pid, "VmHWM")
         with pytest.raises(flight.FlightError) as refusal:
             call(client)
@@ -126,7 +127,7 @@ def test_a_shards_rows_are_watched_over_as_well():
     crowd = silent(port, LIMITS.unauthenticated_max + 4)
     assert all(map(ended, crowd[:4]))
     assert all(map(open_still, crowd[4:]))
-    client = flight.FlightClient(gateway_client.address.location)
+    client = own_connection(gateway_client.address.location)
     with pytest.raises(flight.FlightUnavailableError):
         client.do_get(flight.Ticket(bytes(256 * MIB)), NO_TOKEN)
     client.close()

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from builders import Source, Tx, World
+from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError, RayTaskError
 
@@ -178,14 +179,14 @@ def gateway_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
 
 
 def asked(gateway_client: GatewayServer, name: str, body: str) -> dict[str, Any]:
-    with flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client:
+    with own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         (answer,) = client.do_action(flight.Action(name, body.encode()))
         return dict(json.loads(answer.body.to_pybytes())["error"])
 
 
 def rows_asked(gateway_client: GatewayServer, ticket: str) -> str:
     with (
-        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
+        own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client,
         pytest.raises(flight.FlightServerError) as refusal,
     ):
         client.do_get(flight.Ticket(ticket.encode())).read_all()
@@ -272,7 +273,7 @@ def test_an_error_between_two_messages_is_told_as_before_the_first(
     monkeypatch.setattr(Requests, "filter_of", lambda *_: "")
     monkeypatch.setattr(BatchReader, "envelope", lambda *_: table)
     monkeypatch.setattr(gateway_client, "_reply_bytes_max", table.nbytes // 4)
-    with flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client:
+    with own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client:
         reader = client.do_get(flight.Ticket(f"{{{MINE}}}".encode()))
         found = [reader.read_chunk().data.num_rows for _ in range(2)]
         with pytest.raises(flight.FlightServerError) as caught:
@@ -303,7 +304,7 @@ def test_a_shard_says_as_little(kind: type[Exception]):
     gateway_client = RowServer(rows, "127.0.0.1")
     headers = [(b"authorization", f"Bearer {gateway_client.address.secret}".encode())]
     options = flight.FlightCallOptions(headers=headers)
-    client = flight.FlightClient(gateway_client.address.location)
+    client = own_connection(gateway_client.address.location)
     ticket = RowTicket(1, 3, 0, 7).to_dict()
     for named in (ticket, ticket | {"epoch": math.inf}, ticket | {"begin": math.nan}):
         with pytest.raises(flight.FlightServerError) as refusal:

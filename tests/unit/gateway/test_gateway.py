@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from guarded_server import own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
 
@@ -37,7 +38,7 @@ class AskedAtOnce(flight.FlightServerBase):
 
     def __init__(self, location: str, **options: object) -> None:
         super().__init__(location, **options)
-        with flight.FlightClient(f"grpc://127.0.0.1:{self.port}") as client:
+        with own_connection(f"grpc://127.0.0.1:{self.port}") as client:
             request = flight.Action("dance", json.dumps({"destination": "shop"}).encode())
             (result,) = client.do_action(request)
         self.answer = json.loads(result.body.to_pybytes())
@@ -60,7 +61,7 @@ def test_a_request_of_many_brackets_is_refused_in_a_sentence(monkeypatch: pytest
     deep = b"[" * 10_000
     with (
         GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
-        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
+        own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         (result,) = client.do_action(flight.Action("get", deep))
         with pytest.raises(flight.FlightError, match="The ticket is malformed: RecursionError"):
@@ -102,7 +103,7 @@ def test_a_client_id_that_is_none_never_reaches_the_group(
     options = flight.FlightCallOptions(headers=[(b"authorization", b"Bearer s3cret")])
     with (
         GatewayServer(wiring, "group", "shard/", ["s0"]) as gateway_client,
-        flight.FlightClient(f"grpc://127.0.0.1:{gateway_client.port}") as client,
+        own_connection(f"grpc://127.0.0.1:{gateway_client.port}") as client,
     ):
         action = flight.Action(request_of, json.dumps({**body, "timeout_s": 0}).encode())
         (result,) = client.do_action(action, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from guarded_server import DEADLINE_S
+from guarded_server import DEADLINE_S, own_connection
 from pyarrow import flight
 from ray.exceptions import RayActorError
 
@@ -57,7 +57,7 @@ def test_settings_reach_the_guard_and_the_count_of_calls(monkeypatch: pytest.Mon
         assert wiring.reply_bytes_max == 4_194_301
         with (
             GatewayServer(wiring, "group", "shard/", []) as gateway_client,
-            flight.FlightClient(address.uri) as client,
+            own_connection(address.uri) as client,
         ):
             assert gateway_client._guard._limits == limits
             asked = flight.Action("status", b'{"destination": "shop"}')

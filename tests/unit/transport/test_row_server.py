@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from cryptography.x509 import SubjectAlternativeName, load_pem_x509_certificate
+from guarded_server import own_connection
 from pyarrow import flight
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
@@ -194,7 +195,7 @@ def test_rows_are_lent_where_that_can_be_and_sent_where_not(ring):
 
 def test_who_does_not_know_the_secret_gets_nothing(ring):
     server = row_server(ring)
-    client = flight.FlightClient(server.address.location)
+    client = own_connection(server.address.location)
     ticket = json.dumps(RowTicket(1, 3, 0, 7).to_dict() | {"secret": server.address.secret}).encode()
 
     def asked(named, shown):
