@@ -23,8 +23,7 @@ from canal_group.demo.database.server_process import ServerMissingError
 from chaos.schedule import JOINS_MAX, STEP_S, Fault, cast_of, schedule_of
 
 #: seeds and their minutes; each fails over, purges and steps a source's clock. `make soak` also plays others
-PLAYED = [(31641, 0.5), pytest.param(301, 1.2, marks=pytest.mark.soak)]
-played = pytest.mark.parametrize(("seed", "minutes"), PLAYED)
+PLAYED = [(31641, 0.5), (301, 1.2)]
 #: seconds that a seed may take: its faults, start, drain and audit
 A_SEED_S = 420
 WRONG = (
@@ -61,7 +60,8 @@ def chaos(*options: str) -> Iterator[subprocess.Popen[str]]:
             process.terminate()
 
 
-@played
+@pytest.mark.soak
+@pytest.mark.parametrize(("seed", "minutes"), PLAYED)
 @pytest.mark.timeout(A_SEED_S)
 def test_the_stream_has_one_owner_one_consumer_one_cursor_and_loses_nothing(seed: int, minutes: float):
     with chaos("--seed", str(seed), "--minutes", str(minutes)) as process:
@@ -119,7 +119,7 @@ def test_half_of_the_seeds_have_both_vendors_and_a_mariadb_has_the_replica():
     assert all(cast.paired % 2 == 0 for cast in casts if cast.engine is Engine.MIXED)
 
 
-@pytest.mark.parametrize(("seed", "minutes"), [(31641, 0.5), (301, 1.2)])
+@pytest.mark.parametrize(("seed", "minutes"), PLAYED)
 def test_the_seeds_of_the_tests_play_what_sources_go_through(seed: int, minutes: float):
     faults = {one.fault for one in schedule_of(seed, minutes)}
     assert faults >= {Fault.FAILOVER_SOURCE, Fault.PURGE_SOURCE, Fault.STEP_SOURCE}

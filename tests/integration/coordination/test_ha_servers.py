@@ -160,6 +160,7 @@ def _lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.soak
 def test_a_shard_whose_group_is_silent_leaves_its_source(shop: Shop):
     """1. rows flow; 2. the group is paused; 3. the shards' connections to the sources end by themselves."""
     with shop.serve() as instance, shop.connect(instance) as consumer:

@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 import pytest
-from soak import first_quick
 
 from canal_group.demo.database.engine import Engine
 from canal_group.demo.database.mariadb import MariaDbServer
@@ -233,7 +232,8 @@ def test_the_demo_of_recorded_files_needs_no_server(demo, folder, tmp_path, monk
     assert not list(folder.iterdir())
 
 
-@pytest.mark.parametrize("phase", first_quick(1, ["starting ZooKeeper", "writing and reading"]))
+@pytest.mark.soak
+@pytest.mark.parametrize("phase", ["starting ZooKeeper", "writing and reading"])
 def test_ctrl_c_ends_all_of_it(demo, folder, tmp_path, phase):
     """1. the demo starts; 2. in a phase, Ctrl-C reaches its whole process group; 3. nothing is left."""
     require(Engine.MARIADB)

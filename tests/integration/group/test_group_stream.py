@@ -211,6 +211,7 @@ def test_a_change_that_cannot_be_read_is_named_to_whoever_waits(shop: Shop):
         assert "stopped" in {shard["state"] for shard in consumer.status()["shards"]}
 
 
+@pytest.mark.soak
 def test_whoever_subscribes_too_early_hears_which_shard_is_missing(shop: Shop):
     """A shard whose source is down, and never was reached, keeps everybody from a beginning: it is named."""
     shop.servers[1].stop()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyarrow import flight
 
 from merge.values.position import GroupPosition
@@ -35,6 +36,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is unty
         return [json.dumps({"value": self._answers.get(action.type)}).encode()]
 
 
+@pytest.mark.soak
 def test_a_token_is_in_nothing_that_spark_writes(tmp_path: Path):
     """1. a bounded read and a stream are planned, explained and run; 2. neither printed nor written is a
     secret, though all that Spark can be made to write is there."""

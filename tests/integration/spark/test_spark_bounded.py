@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import CLIENT, options, show_a_row
-from soak import first_quick
 
 from canal_group.client.client import Consumer
 from merge.values.position import GroupPosition
@@ -53,7 +52,8 @@ def left_behind(beside: Consumer, client: str) -> set[str]:
     return {each["client_id"] for each in clients if each["client_id"].startswith(client)}
 
 
-@pytest.mark.parametrize("tasks", first_quick(1, [2, 1]))
+@pytest.mark.soak
+@pytest.mark.parametrize("tasks", [2, 1])
 def test_a_range_larger_than_the_rings_ends_at_any_position(
     spark: Any, served: SharedShop, beside: Consumer, tasks: int
 ) -> None:
