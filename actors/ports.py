@@ -221,3 +221,31 @@ class CursorStore(Protocol):
 
     def close(self) -> None:
         """Write what is not written yet; the store is not used after this."""
+
+
+class SchemaHistoryStore(Protocol):
+    """The schema histories of a destination's shards, kept where its cursors are; a history is a text."""
+
+    def load(self, shard: str, epoch: int) -> str | None:
+        """Return a shard's history; None if there is none. Older epochs can no longer write it.
+
+        Raises:
+            FencedError: a newer epoch has been seen.
+            CoordinatorUnavailable: the store does not answer.
+        """
+
+    def save(self, shard: str, history: str, epoch: int) -> None:
+        """Write a shard's history durably, if `epoch` is still the server's current one.
+
+        Raises:
+            FencedError: a newer epoch has been seen; nothing was written.
+            CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What a group keeps durably."""
+
+    cursors: CursorStore
+    histories: SchemaHistoryStore

@@ -22,7 +22,7 @@ from actors.admission.request_values import WAIT_MAX_S
 from actors.group.leases import Leases
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
-from actors.ports import Coordinator, CursorStore, Host, Subscription
+from actors.ports import Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge import instructions as do
@@ -40,7 +40,7 @@ class ActiveGroup:
         machine: the group's state machine, with the epoch of the election; it has had no event yet.
         shards: the name of each shard and the channel to it, by shard_index.
         coordinator: knows whether the server is still the active one.
-        store: the cursor store, claimed for the epoch.
+        stores: keep the cursors, claimed for the epoch, and the shards' schema histories.
         leases: the leases of the consumers.
         standby: makes the error for callers once the group has ended.
         broke: called with the error when background work failed.
@@ -52,7 +52,7 @@ class ActiveGroup:
         machine: Group,
         shards: Sequence[tuple[str, ShardChannel]],
         coordinator: Coordinator,
-        store: CursorStore,
+        stores: Stores,
         leases: Leases,
         standby: Standby,
         broke: Callable[[BaseException], None],
@@ -63,11 +63,11 @@ class ActiveGroup:
         #: the state as of the last tick, for other threads; None before the first tick and after the end
         self.snapshot: dict[str, Any] | None = None
         self._coordinator = coordinator
-        self._store = store
+        self._store = stores.cursors
         self._standby = standby
         self._broke = broke
         self._host = host
-        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, host)
+        self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, stores.histories, host)
         self._calls = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         #: background tasks, in the order of their start

@@ -17,7 +17,15 @@ from actors.group.active_group import ActiveGroup
 from actors.group.leases import Leases
 from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
 from actors.group.standby import Standby
-from actors.ports import ConsumerLease, Coordinator, CursorStore, Host, Subscription
+from actors.ports import (
+    ConsumerLease,
+    Coordinator,
+    CursorStore,
+    Host,
+    SchemaHistoryStore,
+    Stores,
+    Subscription,
+)
 from conf.settings import InstanceSettings
 from merge import events as ev
 from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
@@ -41,6 +49,9 @@ class Parts(Protocol):
 
     def cursor_store(self, settings: InstanceSettings, elected_by: Coordinator, host: Host) -> CursorStore:
         """Return the cursor store."""
+
+    def history_store(self, settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:
+        """Return what keeps the shards' schema histories."""
 
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the settings of the group's state machine."""
@@ -125,11 +136,13 @@ class Candidate:
             self._standby = Standby(self._destination, self._identity.address, self._coordinator)
             leases = Leases(self._coordinator, self._host)
             self._store = self._parts.cursor_store(self._registration.settings, self._coordinator, self._host)
+            histories = self._parts.history_store(self._registration.settings, self._coordinator)
+            stores = Stores(self._store, histories)
             while True:
                 epoch = await self._host.blocking(self._coordinator.campaign)
                 _log.info("destination=%s epoch=%d active", self._destination, epoch)
                 try:
-                    group = await self._begin(epoch, self._coordinator, self._store, leases)
+                    group = await self._begin(epoch, self._coordinator, stores, leases)
                     await self._serve(group, self._coordinator)
                     await self._hand_over(group, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
@@ -178,7 +191,7 @@ class Candidate:
     # ---- being active ----------------------------------------------------------------------------------
 
     async def _begin(
-        self, epoch: int, coordinator: Coordinator, store: CursorStore, leases: Leases
+        self, epoch: int, coordinator: Coordinator, stores: Stores, leases: Leases
     ) -> ActiveGroup:
         """Take over the state of the previous server, and serve.
 
@@ -186,14 +199,14 @@ class Candidate:
             FencedError: another server was elected.
             CoordinatorUnavailable: another server may have been elected.
         """
-        await self._host.blocking(store.claim, epoch)
-        subscriptions = await self._host.blocking(store.load)
+        await self._host.blocking(stores.cursors.claim, epoch)
+        subscriptions = await self._host.blocking(stores.cursors.load)
         held = await leases.restore([found.client_id for found in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
         shards = self._registration.keep_those_with_actors()
         machine = Group(self._parts.group_settings(self._registration.settings), epoch)
         self.group = ActiveGroup(
-            machine, shards, coordinator, store, leases, self._standby, self._broke, self._host
+            machine, shards, coordinator, stores, leases, self._standby, self._broke, self._host
         )
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
         self.group.tell(ev.Started(self._host.now_us(), consumers))

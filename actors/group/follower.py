@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from actors.group.stored_histories import StoredHistories
 from actors.ports import Host
 from actors.shard.ports import ShardChannel, ShardRpc
 from actors.shard.report import NOTHING, ShardReport
@@ -39,6 +40,7 @@ class Follower:
         channel: the channel to it.
         term: (epoch, generation) of the group.
         tell: takes the events.
+        histories: keeps the shard's schema history.
         host: has the clock that the events carry.
     """
 
@@ -49,6 +51,7 @@ class Follower:
         channel: ShardChannel,
         term: tuple[int, int],
         tell: Callable[[ev.Event], None],
+        histories: StoredHistories,
         host: Host,
     ) -> None:
         self._shard = shard
@@ -56,6 +59,7 @@ class Follower:
         self._channel = channel
         self._epoch, self._generation = term
         self._tell = tell
+        self._histories = histories
         self._now_us = host.now_us
         #: the last sequence that the ring may drop, and the last one that it was told to drop
         self._done = self._told = NOTHING
@@ -68,7 +72,7 @@ class Follower:
         """Open the shard at `position`, without a timeout, and pass on its reports until it is lost.
 
         Raises:
-            FencedError: the shard serves a newer group.
+            FencedError: the shard serves a newer group, or another server was elected.
         """
         opened = await self._open(position)
         self._tell(ev.ShardOpened(self._shard, self._generation, opened, self._now_us()))
@@ -80,6 +84,8 @@ class Follower:
             finally:
                 self._rpc = None
                 rpc.close()
+        except FencedError:
+            raise
         except CanalGroupError as error:
             _log.warning("shard=%s lost: %s", self._name, error)
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
@@ -109,7 +115,8 @@ class Follower:
     async def _open(self, position: Position | None) -> Position:
         while True:
             try:
-                opened = await self._channel.open(self._epoch, self._generation, position)
+                history = await self._histories.load(self._name)
+                opened = await self._channel.open(self._epoch, self._generation, position, history)
             except FencedError:
                 raise
             except DataError as error:
@@ -124,12 +131,14 @@ class Follower:
         """Pass on the shard's reports until it is lost.
 
         Raises:
-            CanalGroupError: the shard is lost.
+            CanalGroupError: the shard is lost, or its history cannot be stored.
         """
         while True:
             asked_us = self._now_us()
             done = self._to_tell()
             report = await rpc.poll(self._epoch, self._generation, POLL_HEADERS_MAX, POLL_WAIT_S, done)
+            if report.history is not None:
+                await self._histories.save(self._name, report.history)
             self._pass_on(report, asked_us)
             await asyncio.sleep(max(0.0, POLL_EVERY_S - (self._now_us() - asked_us) / 1e6))
 

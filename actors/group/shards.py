@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from actors.group.follower import Follower
-from actors.ports import Host
+from actors.group.stored_histories import StoredHistories
+from actors.ports import Host, SchemaHistoryStore
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge.values.position import Position
@@ -21,7 +22,8 @@ class GroupShards:
         epoch: the group's epoch.
         tell: takes the shards' reports, as events.
         start: runs a follower until it ends or is cancelled.
-        host: has the clock that events carry.
+        histories: keeps their schema histories.
+        host: has the clock that events carry, and runs blocking work.
     """
 
     def __init__(
@@ -30,12 +32,14 @@ class GroupShards:
         epoch: int,
         tell: Callable[[ev.Event], None],
         start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        histories: SchemaHistoryStore,
         host: Host,
     ) -> None:
         self._channels = list(channels)
         self._epoch = epoch
         self._tell = tell
         self._start = start
+        self._histories = StoredHistories(histories, epoch, host)
         self._host = host
         #: by shard_index, under the current generation
         self._followers: dict[int, Follower] = {}
@@ -53,7 +57,8 @@ class GroupShards:
         """Open a shard at `position` and pass on its reports; its previous follower ends."""
         self._unfollow(shard)
         name, channel = self._channels[shard]
-        follower = Follower(shard, name, channel, (self._epoch, generation), self._tell, self._host)
+        term = self._epoch, generation
+        follower = Follower(shard, name, channel, term, self._tell, self._histories, self._host)
         self._followers[shard] = follower
         self._following[shard] = self._start(follower.follow(position))
 

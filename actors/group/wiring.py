@@ -13,10 +13,13 @@ from actors.coordination.local import LocalCoordinator
 from actors.coordination.switch import LocalSwitch, Switch, ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
 from actors.meta.file import FileCursorStore
+from actors.meta.history_file import FileHistoryStore
+from actors.meta.history_memory import MemoryHistoryStore
+from actors.meta.history_zookeeper import ZooKeeperHistoryStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import Coordinator, CursorStore, Host
+from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
 from canal_group.zookeeper.login import ZooKeeperLogin
 from conf.server_settings import (
     EmbeddedSettings,
@@ -88,6 +91,17 @@ def _cursor_store(settings: InstanceSettings, elected_by: Coordinator) -> Cursor
             return ZooKeeperCursorStore(elected_by.connection, elected_by.connection.tree)
         case unknown:
             assert_never(unknown)
+
+
+def history_store(settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:
+    """Return what keeps the shards' schema histories: the place where cursors are kept."""
+    match settings.cursor:
+        case FileCursorSettings(folder=folder):
+            return FileHistoryStore(settings.destination, folder)
+        case ZookeeperCursorSettings() if isinstance(elected_by, ZooKeeperCoordinator):
+            return ZooKeeperHistoryStore(elected_by.connection, elected_by.connection.tree)
+        case _:
+            return MemoryHistoryStore()
 
 
 def switch(settings: InstanceSettings) -> Switch:

@@ -10,18 +10,15 @@ Rules:
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from actors.meta.locked import locked
 from actors.ports import Subscription
-from actors.process.durable import make_folder, open_lock, replace_file
+from actors.process.durable import make_folder, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.values.epoch import refuse_older
 from merge.values.position import GroupPosition
@@ -86,7 +83,6 @@ class FileCursorStore:
             )
         #: the file that holds the cursors
         self.file = folder / f"{destination}.cursors.json"
-        self._lock_file = folder / f"{self.file.name}.lock"
         try:
             make_folder(folder)
         except OSError as error:
@@ -100,7 +96,7 @@ class FileCursorStore:
             ConfigError: the file is damaged.
             CoordinatorUnavailable: the file could not be written.
         """
-        with self._locked():
+        with locked(self.file):
             content = self._read()
             refuse_older(epoch, content.epoch, str(self.file))
             if epoch != content.epoch:
@@ -122,14 +118,14 @@ class FileCursorStore:
             ConfigError: the file is damaged; nothing was written.
             CoordinatorUnavailable: the file could not be written; saving again is harmless.
         """
-        with self._locked():
+        with locked(self.file):
             content = self._read()
             refuse_older(epoch, content.epoch, f"the cursor of {subscription.client_id}")
             self._write(_Content(epoch, {**content.subscriptions, subscription.client_id: subscription}))
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one; errors as in `save`."""
-        with self._locked():
+        with locked(self.file):
             content = self._read()
             refuse_older(epoch, content.epoch, f"the subscription of {client_id}")
             rest = {name: kept for name, kept in content.subscriptions.items() if name != client_id}
@@ -161,19 +157,6 @@ class FileCursorStore:
             replace_file(self.file, content.to_json())
         except OSError as error:
             raise CoordinatorUnavailable(f"{self.file} cannot be written ({error.strerror}).") from error
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Exclude other writers with a separate lock file, because the data file itself is replaced."""
-        try:
-            fd = open_lock(self._lock_file)
-        except OSError as error:
-            raise CoordinatorUnavailable(f"{self._lock_file} cannot be opened ({error.strerror}).") from error
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
 
 
 def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:

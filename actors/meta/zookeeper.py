@@ -157,10 +157,18 @@ def _packed(cursor: GroupPosition) -> bytes:
 
 
 def _unpacked(data: bytes) -> bytes:
-    if not data.startswith(_COMPRESSED):
-        return data
+    return unpacked(data, UNPACKED_BYTES_MAX) if data.startswith(_COMPRESSED) else data
+
+
+def unpacked(data: bytes, bytes_max: int) -> bytes:
+    """Return what compressed data holds.
+
+    Raises:
+        ValueError: it is cut off, or unpacks to more than `bytes_max`.
+        zlib.error: it is not compressed.
+    """
     unpacker = zlib.decompressobj()
-    text = unpacker.decompress(data.removeprefix(_COMPRESSED), UNPACKED_BYTES_MAX)
+    text = unpacker.decompress(data.removeprefix(_COMPRESSED), bytes_max)
     if not unpacker.eof:
-        raise ValueError(f"it is cut off, or unpacks to more than {UNPACKED_BYTES_MAX:,} bytes")
+        raise ValueError(f"it is cut off, or unpacks to more than {bytes_max:,} bytes")
     return text

@@ -50,10 +50,12 @@ class RayShard:
         self._whom = f"Shard {name}"
         self._handle = handle
 
-    async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+    async def open(
+        self, epoch: int, generation: int, position: Position | None, history: str | None
+    ) -> Position:
         """Let the shard read from `position`; return where its stream begins."""
         with translated(self._whom):
-            opened: Position = await self._handle.open.remote(epoch, generation, position)
+            opened: Position = await self._handle.open.remote(epoch, generation, position, history)
         return opened
 
     async def rpc(self) -> ShardRpc:

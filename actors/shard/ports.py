@@ -34,7 +34,9 @@ class ShardRpc(Protocol):
 class ShardChannel(Protocol):
     """One shard; its methods run on one loop."""
 
-    async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+    async def open(
+        self, epoch: int, generation: int, position: Position | None, history: str | None
+    ) -> Position:
         """Let it read from `position`, see `actors.shard.shard.Shard.open`; return where the stream begins.
 
         Raises:

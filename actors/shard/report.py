@@ -31,3 +31,5 @@ class ShardReport:
     source_us: int | None = None
     #: creation times of the binlog files in `run`, by name, seconds since 1970; only those that are known
     created: Mapping[str, int] = field(default_factory=dict)
+    #: the schema history, to be stored before anything of `run` is delivered; None if it has not changed
+    history: str | None = None

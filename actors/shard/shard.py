@@ -150,11 +150,19 @@ class Shard:
         self._rpc_address: RpcAddress | None = None
         host.start(self._watch, f"watch-{self._name}")
 
-    def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+    def open(
+        self, epoch: int, generation: int, position: Position | None, history: str | None = None
+    ) -> Position:
         """Hand out what follows `position` (None: the source's current position) under a new generation.
 
         If the ring begins exactly at `position`, it is rolled back; otherwise the source is read again from
         there.
+
+        Args:
+            epoch: of the group.
+            generation: of the group, in that epoch.
+            position: where to begin.
+            history: the schema history as reports have had it last, and as it was stored; None: none was.
 
         Returns:
             Where the stream begins.
@@ -174,6 +182,8 @@ class Shard:
             self._asked_at_s = self._host.clock_s()
             term, held = (epoch, generation), self._held
             self._term = term
+            if self._definitions is not None:
+                self._definitions.restore(history)
             if held is not None and held.term != term:
                 if position is not None and held.intake.stands_at(position):
                     held.intake.ring.rollback()
@@ -272,6 +282,8 @@ class Shard:
         error = intake.error if intake.state is IntakeState.STOPPED else None
         if error is not None and not len(run):
             intake.wait_stopped(wait_s)
+        # After the rows: it has every statement before them.
+        history = None if self._definitions is None else self._definitions.news()
         return ShardReport(
             run if len(run) else None,
             self._news_of(held),
@@ -280,6 +292,7 @@ class Shard:
             intake.ring.short,
             source_us=intake.source_now_us(),
             created=intake.created(run),
+            history=history,
         )
 
     def _news_of(self, held: _Held) -> int | None:

@@ -21,7 +21,7 @@ import re
 from merge.errors import ConfigError, UsageError
 
 #: children of a destination that are not client ids; `parse` is canal's own
-RESERVED = frozenset({"cluster", "epoch", "parse", "running", "stopped"})
+RESERVED = frozenset({"cluster", "epoch", "parse", "running", "schema", "stopped"})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"(/[A-Za-z0-9_.-]*[A-Za-z0-9_-])+")
@@ -57,6 +57,8 @@ class Tree:
         self.epoch = f"{self.destination}/epoch"
         #: exists while an operator keeps the destination stopped
         self.stopped = f"{self.destination}/stopped"
+        #: parent of the shards' schema histories
+        self.schema = f"{self.destination}/schema"
         #: parents of the ephemeral registrations
         self.clusters = (f"{prefix}/cluster", f"{self.destination}/cluster")
 

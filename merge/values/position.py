@@ -41,8 +41,12 @@ def file_order(file: str) -> tuple[str, int]:
     return match["base"], int(match["number"])
 
 
-def _whole(value: Any) -> int:
-    """Return a JSON number that is a whole number from 0; `int` would also accept 1.5, true and "7"."""
+def whole(value: Any) -> int:
+    """Return a JSON number that is a whole number from 0; `int` would also accept 1.5, true and "7".
+
+    Raises:
+        ValueError: it is none.
+    """
     if type(value) is not int or value < 0:
         raise ValueError(f"{value!r} is not a whole number from 0")
     return value
@@ -127,13 +131,13 @@ class Position:
         try:
             position = cls(
                 file=str(value["file"]),
-                offset=_whole(value["offset"]),
+                offset=whole(value["offset"]),
                 gtid_set=parse_gtid_set(str(value.get("gtid_set", ""))),
-                commit_us=_whole(value.get("commit_us", 0)),
-                key_us=_whole(value.get("key_us", 0)),
-                rows_into_transaction=_whole(value.get("rows_into_transaction", 0)),
+                commit_us=whole(value.get("commit_us", 0)),
+                key_us=whole(value.get("key_us", 0)),
+                rows_into_transaction=whole(value.get("rows_into_transaction", 0)),
                 server=str(value.get("server", "")),
-                created_s=_whole(value.get("created_s", 0)),
+                created_s=whole(value.get("created_s", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
@@ -256,9 +260,9 @@ class GroupPosition:
         """
         try:
             value = json.loads(text)
-            shards, sequence = dict(value["shards"]), _whole(value["sequence"])
+            shards, sequence = dict(value["shards"]), whole(value["sequence"])
             retired = tuple(sorted(str(name) for name in value.get("retired", ())))
-            retired_key_us = _whole(value.get("retired_key_us", 0))
+            retired_key_us = whole(value.get("retired_key_us", 0))
             joined = dict(value.get("joined", {}))
         except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise UsageError(f"{text[:_SHOWN_MAX]!r} is not a group position ({error}).") from error

@@ -17,10 +17,11 @@ from actors.group.calls import GroupCalls
 from actors.group.candidate import Candidate
 from actors.group.registration import ShardRegistration
 from actors.group.wiring import ServerIdentity
+from actors.meta.history_memory import MemoryHistoryStore
 from actors.meta.memory import MemoryCursorStore
 from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
-from actors.ports import Coordinator, CursorStore, Host
+from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
 from actors.shard.report import ShardReport
 from conf.load import build_instance
 from conf.settings import InstanceSettings
@@ -291,6 +292,10 @@ class _Parts:
             store = PeriodicCursorStore(store, around.flush_s, host)
         return WatchedCursors(store, around.invariants)
 
+    def history_store(self, settings: InstanceSettings, elected_by: Coordinator) -> SchemaHistoryStore:  # noqa: ARG002  the port's signature
+        """Return a store that is not used: the world's tables do not change."""
+        return MemoryHistoryStore()
+
     def group_settings(self, settings: InstanceSettings) -> GroupSettings:
         """Return the world's settings with the shards that are known."""
         known = tuple(shard.name for shard in settings.shards)
@@ -324,9 +329,11 @@ class _Channel:
     def __init__(self, server: Server, shard: Shard) -> None:
         self._call = partial(server.around.network.call, server, shard)
 
-    async def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+    async def open(
+        self, epoch: int, generation: int, position: Position | None, history: str | None
+    ) -> Position:
         """Let it read on from `position`."""
-        opened: Position = await self._call("open", epoch, generation, position)
+        opened: Position = await self._call("open", epoch, generation, position, history)
         return opened
 
     async def rpc(self) -> _Line:

@@ -84,10 +84,10 @@ class Shard(Process):
 
         Thread(self, work)
 
-    def open(self, epoch: int, generation: int, position: Position | None) -> Position:
+    def open(self, epoch: int, generation: int, position: Position | None, history: str | None) -> Position:
         """Open the stream after `position`."""
         self.note("is to read from {} for {}", position, (epoch, generation))
-        return self.shard.open(epoch, generation, position)
+        return self.shard.open(epoch, generation, position, history)
 
     def poll(self, *arguments: Any) -> Any:
         """Return new headers or a new low watermark."""

@@ -277,6 +277,7 @@ class SourceReader:
                 self._listener.chunk_read(item)
                 assert self.position is not None, "it is known where the stream began"
                 self.position = behind(self.position, item, self.server, self.created)
+                self._definitions.read_to(self.position)
             if self._stopped.is_set():
                 return
 
@@ -289,6 +290,7 @@ class SourceReader:
         file, offset = place
         moved = replace(position, file=file, offset=offset, rows_into_transaction=0, server=self.server)
         self.position = self._created(moved, stream)
+        self._definitions.read_to(self.position)
 
     def _created(self, position: Position, stream: BinlogStream) -> Position:
         return replace(position, created_s=stream.created.get(position.file, 0))

@@ -21,7 +21,7 @@ from actors.parse.formats.events import Query
 from actors.parse.formats.query_status import parse_status
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
-from actors.parse.history.history import Change, Place, Present
+from actors.parse.history.facts import Change, Place, Present
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.server.binlog_stream import BinlogStream
@@ -42,8 +42,9 @@ from merge.values.position import Position, file_order
 
 #: how often definitions are read again because one was changed meanwhile
 _TRIES = 5
-#: statements between a place and now that are held
+#: statements between a place and now that are held, and characters of them
 CHANGES_MAX = 100_000
+CHANGES_CHARS_MAX = 64 << 20
 #: a table was dropped meanwhile, or the account does not see it
 _NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356}
 _TABLES = (
@@ -123,9 +124,9 @@ class PresentReader:
                 before = self._end(connection)
                 catalog = self._shown(connection, make)
                 after = self._end(connection)
-                changes = self._changes(connection, begin, place, after)
+                changes = [] if place.reaches(after) else self._changes(connection, begin, after, place)[0]
                 if not any(change.end.reaches(before) and change.end != before for change in changes):
-                    return Present(catalog, changes)
+                    return Present(catalog, changes, after)
         raise SourceUnavailable(
             f"Tables at {self.address} are changed faster than their definitions are read.",
             shard=self.address.name,
@@ -167,13 +168,36 @@ class PresentReader:
             row = cursor.fetchone()
         return None if row is None else str(row[1])
 
+    def changes(
+        self, begin: Position, until: Place, *, after: Place | None = None, by_gtid: bool = False
+    ) -> list[Change] | None:
+        """Return the statements from one place to another; None if the binlog ends before the second.
+
+        Args:
+            begin: where a transaction begins; by GTID, of any server.
+            until: where it ends.
+            after: statements that end there or before do not count; None: all count.
+            by_gtid: whether what the GTID set of `begin` lacks is read, wherever this server has it.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the server does not answer or refuses.
+            PositionPurged: it has purged the beginning.
+        """
+        with contextlib.closing(connect(self.address)) as connection:
+            found, reached = self._changes(connection, begin, until, after, by_gtid=by_gtid)
+        return found if reached else None
+
     def _changes(
-        self, connection: pymysql.Connection[Any], begin: Position, place: Place, end: Place
-    ) -> list[Change]:
-        """Return the statements after a place, up to an end."""
-        if place.reaches(end):
-            return []
-        recorder = _Recorder(self.facts.identity, self.version, place)
+        self,
+        connection: pymysql.Connection[Any],
+        begin: Position,
+        until: Place,
+        after: Place | None,
+        *,
+        by_gtid: bool = False,
+    ) -> tuple[list[Change], bool]:
+        """Return the statements up to a place, and whether the binlog reaches it."""
+        recorder = _Recorder(self.facts.identity, self.version, after, until)
         stream = BinlogStream(
             scanner(self.address, "definitions"),
             begin,
@@ -183,16 +207,19 @@ class PresentReader:
             server=self.facts.identity,
             lookup=recorder,
             verbatim=True,
+            by_gtid=by_gtid,
         )
         with contextlib.closing(stream):
             for item in stream:
                 if isinstance(item, CaughtUp):
-                    break
-                last = item.headers[-1]
-                file, offset = item.names[last["file"]], int(last["end_offset"])
-                if (file_order(file), offset) >= (file_order(end.file), end.offset):
-                    break
-        return recorder.changes
+                    file, offset, _ = stream.reading_at
+                else:
+                    last = item.headers[-1]
+                    file, offset = item.names[last["file"]], int(last["end_offset"])
+                reached = (file_order(file), offset) >= (file_order(until.file), until.offset)
+                if reached or isinstance(item, CaughtUp):
+                    return recorder.changes, reached
+        return recorder.changes, False
 
     def _clock(self, connection: pymysql.Connection[Any]) -> SourceClock:
         with translated(self.address):
@@ -205,10 +232,12 @@ class PresentReader:
 class _Recorder(NoLookup):
     """Records the statements that a stream passes on its way."""
 
-    def __init__(self, server: str, version: ServerVersion, after: Place) -> None:
+    def __init__(self, server: str, version: ServerVersion, after: Place | None, until: Place) -> None:
         self._server = server
         self._version = version
         self._after = after
+        self._until = until
+        self._chars = 0
         self.changes: list[Change] = []
 
     def redefine(self, found: Query, file: str, end: int) -> None:
@@ -218,12 +247,13 @@ class _Recorder(NoLookup):
             UnsupportedEvent: there are too many.
         """
         place = Place(self._server, file, end)
-        if self._after.reaches(place):
+        if (self._after is not None and self._after.reaches(place)) or not self._until.reaches(place):
             return
-        if len(self.changes) == CHANGES_MAX:
+        self._chars += len(found.sql)
+        if len(self.changes) == CHANGES_MAX or self._chars > CHANGES_CHARS_MAX:
             raise UnsupportedEvent(
-                f"More than {CHANGES_MAX} statements that define something follow {self._after.file}:"
-                f"{self._after.offset}.",
+                f"More than {CHANGES_MAX:,} statements that define something, or {CHANGES_CHARS_MAX:,} "
+                f"characters of them, come before {self._until.file}:{self._until.offset}.",
                 hint="Start at a later position, or SET GLOBAL binlog_row_metadata = FULL; on the source.",
             )
         self.changes.append(Change(place, statement_of(found, self._version)))

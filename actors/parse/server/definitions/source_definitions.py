@@ -1,40 +1,42 @@
-"""Source definitions: answers what table maps do not say, by the history of a source's tables.
+"""Source definitions: what is known of the tables of one shard's source, whichever server answers.
 
-The history begins with the first statement that defines something, or with the first table map that lacks
-something, at its place in the binlog. It lives as long as the shard: through lost connections and rewinds, to
-where it began. If it does not reach back far enough, or another server answers, it begins again.
+A stream that begins at a position needs the definitions there. They come from, in this order:
+
+1. the history of the server that answers, if it covers the position. Statements that it lacks, because the
+   position was moved over them or lies before its beginning, are read from the binlog first;
+2. the history of the server that the position is of, if another one answers: what was right at the position
+   is right on this one too;
+3. the server's present, see `actors.parse.history.history`. It is read with the first statement or table map
+   that needs it.
+
+Facts are handed to whoever stores them before the rows that follow them; see `news`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+import logging
+import threading
 
-from actors.parse.columns.table_lookup import ColumnFacts
-from actors.parse.columns.table_map import TableMap
-from actors.parse.formats.events import Query
 from actors.parse.grammar.tables import Select
-from actors.parse.history.history import Change, Place, SchemaHistory
-from actors.parse.history.verified import require_agreement
+from actors.parse.history.facts import Change, Place
+from actors.parse.history.histories import Histories
+from actors.parse.history.history import SchemaHistory
 from actors.parse.schema.definition import TableDefinition, UnknownTable
-from actors.parse.server.definitions.present import PresentReader, statement_of
+from actors.parse.server.definitions.base import Base
+from actors.parse.server.definitions.definition_lookup import DefinitionLookup
+from actors.parse.server.definitions.present import PresentReader
 from actors.parse.server.source import ServerFacts, SourceAddress
-from merge.errors import CorruptEvent, UnsupportedEvent
-from merge.values.position import Position
+from merge.errors import PositionPurged, PositionRefused
+from merge.values.position import Position, file_order
 
-_FLOAT_SIZE = 4
+_log = logging.getLogger(__name__)
 
-
-class Following(Protocol):
-    """A stream that says where it reads."""
-
-    @property
-    def reading_at(self) -> tuple[str, int, int]:
-        """File, beginning of the open transaction, and end of the event that is being read."""
+#: bytes of a binlog after which it is stored again up to where it was read: what a restart may read twice
+READ_TO_EVERY_BYTES = 256 << 20
 
 
 class SourceDefinitions:
-    """The definitions of one shard's tables. One stream uses it at a time.
+    """The definitions of one shard's tables. One stream uses it at a time, while other threads store it.
 
     Args:
         address: the source.
@@ -44,139 +46,193 @@ class SourceDefinitions:
     def __init__(self, address: SourceAddress, select: Select) -> None:
         self._address = address
         self._select = select
-        self._history: SchemaHistory | None = None
+        self._lock = threading.RLock()
+        self._histories = Histories()
+        #: what was stored, and has not been looked at yet
+        self._stored = ""
+        self._changed = False
+        #: up to where reading was known when `news` was asked last
+        self._told: Position | None = None
 
-    def lookup(self, facts: ServerFacts, start: Position) -> DefinitionLookup:
-        """Return the lookup of a stream that begins at a position, on the server that answers."""
-        history = self._history
-        if history is not None and start.is_of(facts.identity):
-            place = Place(facts.identity, start.file, start.offset)
-            if history.covers(place):
-                history.go_to(place)
-                return DefinitionLookup(
-                    PresentReader(self._address, facts, self._select), self._keep, history
-                )
-        self._history = None
-        return DefinitionLookup(PresentReader(self._address, facts, self._select), self._keep, None)
+    # ---- for whoever stores it
 
-    def _keep(self, history: SchemaHistory) -> None:
-        self._history = history
+    def restore(self, stored: str | None) -> None:
+        """Take what was stored; what is known already is newer, and is stored again."""
+        with self._lock:
+            if len(self._histories):
+                self._changed = True
+            else:
+                self._stored = stored or ""
 
+    def news(self) -> str | None:
+        """Return what has to be stored now; None if nothing has changed.
 
-class DefinitionLookup:
-    """The lookup of one stream; `follow` has to be called before the stream is iterated.
-
-    Args:
-        reader: asks the server that the stream comes from.
-        keep: receives the history when it begins.
-        history: what is known already; None: nothing.
-    """
-
-    def __init__(
-        self, reader: PresentReader, keep: Callable[[SchemaHistory], None], history: SchemaHistory | None
-    ) -> None:
-        self._reader = reader
-        self._keep = keep
-        self._history = history
-        self._stream: Following | None = None
-        self._version = reader.version
-        #: tables that were asked for in vain since the last statement
-        self._missed: set[tuple[str, str]] = set()
-
-    def follow(self, stream: Following) -> None:
-        """Say which stream it is that asks."""
-        self._stream = stream
-
-    def redefine(self, query: Query, file: str, end: int) -> None:
-        """Apply a statement."""
-        self._missed.clear()
-        if self._history is None and self._reader.needed:
-            begin, _ = self._place()
-            self._begin(begin, self._at(begin))
-        if self._history is not None:
-            place = Place(self._reader.facts.identity, file, end)
-            self._history.apply(Change(place, statement_of(query, self._version)))
-
-    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
-        """Return what a table's columns were when its rows were written, see `TableLookup`.
+        Ask after rows were taken, and store it before they are handed on: it has every statement before them.
 
         Raises:
-            UnsupportedEvent: the rows lack names, and the definition is not known here.
-            CorruptEvent: the definition contradicts the table map.
-            SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader.read`.
+            DataError: it is too long.
         """
-        found = self._definition(table.schema, table.table)
-        if not isinstance(found, TableDefinition):
-            if table.named:
+        with self._lock:
+            if not self._changed:
                 return None
-            raise self._not_known(table, found)
-        try:
-            require_agreement(table, found)
-        except CorruptEvent:
-            if table.named:
-                return None
-            raise
-        key = {name: place for place, name in enumerate(found.row_key, start=1)}
-        return [
-            ColumnFacts(
-                name=column.name,
-                unsigned=column.unsigned,
-                collation=column.collation,
-                values=column.values,
-                key_place=key.get(column.name, 0),
-                type=column.type,
-                decimals=column.decimals,
-                size=column.length * _FLOAT_SIZE if column.type == "vector" else 0,
-            )
-            for column in found.logged
-        ]
+            self._changed = False
+            return self._histories.to_text()
 
-    def _definition(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        history = self._history
+    def rebuild(self) -> None:
+        """Forget everything: the present of the server is taken, where reading is now."""
+        with self._lock:
+            self._histories.clear()
+            self._stored, self._changed = "", True
+
+    def tables(self) -> list[TableDefinition | UnknownTable]:
+        """Return the tables as they are where reading is; none if nothing was needed yet."""
+        with self._lock:
+            latest = list(self._histories)
+            return latest[-1].tables() if latest else []
+
+    # ---- for the reader
+
+    def lookup(self, facts: ServerFacts, start: Position) -> DefinitionLookup:
+        """Return the lookup of a stream that begins at a position, on the server that answers.
+
+        Raises:
+            DataError: what was stored cannot be read.
+            SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
+        """
+        reader = PresentReader(self._address, facts, self._select)
+        with self._lock:
+            self._load(reader)
+        history, base = None, None
+        if start.is_of(facts.identity):
+            history = self._at(Place(facts.identity, start.file, start.offset), start, reader)
+        else:
+            base = self._elsewhere(start)
+        return DefinitionLookup(reader, self, history, base)
+
+    def read_to(self, position: Position) -> None:
+        """Note up to where the binlog was read."""
+        with self._lock:
+            history = self._histories.of(position.server)
+            if history is None or (
+                history.read_to is not None and _place(history.read_to).reaches(_place(position))
+            ):
+                return
+            history.read_to = position
+            told = self._told
+            if (
+                told is None
+                or (told.server, told.file) != (position.server, position.file)
+                or position.offset - told.offset >= READ_TO_EVERY_BYTES
+            ):
+                self._told, self._changed = position, True
+
+    def apply(self, history: SchemaHistory, change: Change) -> set[tuple[str, str]]:
+        """Apply a statement to a history; return the tables that it touches."""
+        with self._lock:
+            names = history.names_of(change.statement)
+            self._changed |= history.apply(change)
+        return set(names)
+
+    def learn(
+        self, history: SchemaHistory, place: Place, reader: PresentReader, begin: Position
+    ) -> Place | None:
+        """Learn from a server's present what is not known; return where the binlog ended at that moment.
+
+        Raises as `PresentReader.read`.
+        """
+        present = reader.read(history.make, begin, place)
+        with self._lock:
+            history.learn(place, present)
+            self._changed = True
+        return present.end
+
+    def begin(self, history: SchemaHistory) -> None:
+        """Keep a history that has begun."""
+        with self._lock:
+            self._histories.keep(history)
+            self._changed = True
+
+    def keeps(self, history: SchemaHistory) -> bool:
+        """Return whether a history is still the one of its server."""
+        return any(each is history for each in self._histories)
+
+    def _load(self, reader: PresentReader) -> None:
+        stored, self._stored = self._stored, ""
+        if stored:
+            try:
+                self._histories.load(stored, reader.maker())
+            except BaseException:
+                self._stored = stored
+                raise
+
+    def _at(self, place: Place, start: Position, reader: PresentReader) -> SchemaHistory | None:
+        """Return the server's history, at a place; None if it is not known what was there."""
+        history = self._histories.of(place.server)
         if history is None:
-            history = self._begin(*self._place())
-        found = history.table(schema, table)
-        if isinstance(found, TableDefinition) or (schema, table) in self._missed:
-            return found
-        begin, place = self._place()
-        history.learn(place, schema, table, self._reader.read(history.make, begin, place))
-        found = history.table(schema, table)
-        if not isinstance(found, TableDefinition):
-            self._missed.add((schema, table))
-        return found
-
-    def _begin(self, begin: Position, place: Place) -> SchemaHistory:
-        make = self._reader.maker()
-        history = self._history = SchemaHistory(make)
-        history.begin(place, self._reader.read(make, begin, place))
-        self._keep(history)
+            return None
+        try:
+            known = self._reached(history, place, start, reader)
+        except (PositionPurged, PositionRefused):
+            known = False
+        with self._lock:
+            if not known:
+                _log.warning(
+                    "shard=%s its schema history does not lead to %s: it begins anew",
+                    self._address.name,
+                    place,
+                )
+                self._histories.drop(place.server)
+                return None
+            history.go_to(place)
         return history
 
-    def _at(self, position: Position) -> Place:
-        return Place(self._reader.facts.identity, position.file, position.offset)
+    def _reached(self, history: SchemaHistory, place: Place, start: Position, reader: PresentReader) -> bool:
+        """Read the statements that a history lacks to cover a place; return whether it covers it now.
 
-    def _place(self) -> tuple[Position, Place]:
-        """Return where the open transaction begins, and where the stream reads."""
-        assert self._stream is not None, "the stream is known before it reads"
-        file, begun_at, offset = self._stream.reading_at
-        return Position(file, begun_at), Place(self._reader.facts.identity, file, offset)
+        Raises:
+            PositionPurged: they are gone.
+        """
+        read_to = history.read_to
+        if file_order(history.beginning.file)[0] != file_order(place.file)[0] or (
+            read_to is not None and _replaced(read_to, start)
+        ):
+            return False
+        if read_to is not None and not _place(read_to).reaches(place):
+            changes = reader.changes(read_to, place)
+            if changes is None:
+                return False
+            with self._lock:
+                history.go_to(_place(read_to))
+                for change in changes:
+                    history.apply(change)
+                self._changed = True
+        if not history.covers(place):
+            earlier = reader.changes(start, history.beginning, after=place)
+            if earlier is None:
+                return False
+            with self._lock:
+                history.extend(place, earlier)
+                self._changed = True
+        return True
 
-    def _not_known(self, table: TableMap, found: UnknownTable | None) -> UnsupportedEvent:
-        assert self._history is not None, "it was asked"
-        name = f"{table.schema}.{table.table}"
-        complete = "With binlog_row_metadata = FULL the source logs what is needed."
-        known = self._history.known_after(table.schema, table.table)
-        if known is not None:
-            return UnsupportedEvent(
-                f"The rows of {name} come without column names, and the table was altered since: its "
-                f"definition is known after {known.file}:{known.offset} only.",
-                hint=f"Start at {known.file}:{known.offset} and load earlier rows of the table otherwise, or "
-                f"leave the table out. {complete}",
-                table=name,
-            )
-        why = found.reason if found is not None else "The account does not see such a table."
-        return UnsupportedEvent(
-            f"The rows of {name} come without column names, and its definition is not known. {why}",
-            hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. {complete}",
-            table=name,
-        )
+    def _elsewhere(self, start: Position) -> Base | None:
+        """Return the definitions at a position of a server that is not the one that answers."""
+        place = Place(start.server, start.file, start.offset)
+        with self._lock:
+            history = self._histories.covering(place) if start.file else None
+            if history is None:
+                return None
+            read_to = history.read_to
+            if read_to is None or _place(read_to).reaches(place):
+                return Base(history.catalog_at(place), start, gap=False)
+            return Base(history.catalog_at(_place(read_to)), read_to, gap=True)
+
+
+def _place(position: Position) -> Place:
+    return Place(position.server, position.file, position.offset)
+
+
+def _replaced(before: Position, now: Position) -> bool:
+    """Return whether two positions are known to be in two binlogs: the server was reset in between."""
+    created = before.created_s, now.created_s
+    return before.file == now.file and 0 not in created and len(set(created)) > 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actors.parse.history import history as module
-from actors.parse.history.history import Change, Place, Present, SchemaHistory
+from actors.parse.history.facts import Change, Place, Present
+from actors.parse.history.history import SchemaHistory
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import TableDefinition
 from actors.parse.schema.statement import ServerVersion, Statement
@@ -146,7 +147,7 @@ def test_what_a_statement_leaves_unknown_is_learned_and_forgotten_again():
     history = begun()
     history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
     assert names(history) is None
-    history.learn(place(210), "app", "t", present(tables=["CREATE TABLE t (a INT)"]))
+    history.learn(place(210), present(tables=["CREATE TABLE t (a INT)"]))
     assert names(history) == ["a"]
     history.go_to(place(200))
     assert names(history) is None
@@ -156,12 +157,15 @@ def test_what_was_altered_since_is_not_learned():
     history = begun()
     history.apply(change(200, "CREATE TABLE t AS SELECT 1 AS a"))
     later = change(300, "ALTER TABLE t ADD b INT")
-    history.learn(place(210), "app", "t", present(later, tables=["CREATE TABLE t (a INT, b INT)"]))
+    history.learn(place(210), present(later, tables=["CREATE TABLE t (a INT, b INT)"]))
     assert names(history) is None
+    assert history.known_after("app", "t") == place(300)
+    history.apply(later)
+    assert names(history) == ["a", "b"]
 
 
 def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded(monkeypatch):
-    monkeypatch.setattr(module, "CHANGES_MAX", 4)
+    monkeypatch.setattr(module, "FACTS_MAX", 4)
     history = begun(tables=["CREATE TABLE t (id INT)"])
     for number in range(5):
         history.apply(change(200 + number, f"ALTER TABLE t ADD c{number} INT"))

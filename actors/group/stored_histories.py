@@ -1,0 +1,44 @@
+"""Stored histories: the shards' schema histories, written one after another."""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.ports import Host, SchemaHistoryStore
+
+
+class StoredHistories:
+    """Reads and writes schema histories under one epoch; its methods run on one loop.
+
+    A write goes on when the follower that waits for it is cancelled. The next read or write of that shard
+    waits for it: an older history must not replace a newer one.
+
+    Args:
+        store: keeps them.
+        epoch: of the group.
+        host: runs blocking work.
+    """
+
+    def __init__(self, store: SchemaHistoryStore, epoch: int, host: Host) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._host = host
+        #: the last write of each shard
+        self._writes: dict[str, asyncio.Future[None]] = {}
+
+    async def load(self, shard: str) -> str | None:
+        """Return a shard's history; None if there is none. Raises as `SchemaHistoryStore.load`."""
+        await self._written(shard)
+        return await self._host.blocking(self._store.load, shard, self._epoch)
+
+    async def save(self, shard: str, history: str) -> None:
+        """Write a shard's history. Raises as `SchemaHistoryStore.save`."""
+        await self._written(shard)
+        writing = self._host.blocking(self._store.save, shard, history, self._epoch)
+        self._writes[shard] = asyncio.ensure_future(writing)
+        await asyncio.shield(self._writes[shard])
+
+    async def _written(self, shard: str) -> None:
+        last = self._writes.get(shard)
+        if last is not None and not last.done():
+            await asyncio.wait([last])

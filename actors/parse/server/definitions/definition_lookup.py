@@ -1,0 +1,182 @@
+"""Definition lookup: answers what one stream's table maps do not say, from the history of its server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from actors.parse.columns.table_lookup import ColumnFacts
+from actors.parse.columns.table_map import TableMap
+from actors.parse.formats.events import Query
+from actors.parse.history.facts import Change, Place
+from actors.parse.history.history import SchemaHistory
+from actors.parse.history.verified import require_agreement
+from actors.parse.schema.definition import TableDefinition, UnknownTable
+from actors.parse.server.definitions.base import Base
+from actors.parse.server.definitions.present import PresentReader, statement_of
+from merge.errors import UnsupportedEvent
+from merge.values.position import Position
+
+_FLOAT_SIZE = 4
+
+
+class Following(Protocol):
+    """A stream that says where it reads."""
+
+    @property
+    def reading_at(self) -> tuple[str, int, int]:
+        """File, beginning of the open transaction, and end of the event that is being read."""
+
+
+class Keeper(Protocol):
+    """Keeps histories beyond one stream; `SourceDefinitions` implements it."""
+
+    def begin(self, history: SchemaHistory) -> None:
+        """Keep a history that has begun."""
+
+    def keeps(self, history: SchemaHistory) -> bool:
+        """Return whether a history is still the one of its server."""
+
+    def apply(self, history: SchemaHistory, change: Change) -> set[tuple[str, str]]:
+        """Apply a statement to a history; return the tables that it touches."""
+
+    def learn(
+        self, history: SchemaHistory, place: Place, reader: PresentReader, begin: Position
+    ) -> Place | None:
+        """Learn from a server's present; return where the binlog ended at that moment."""
+
+
+class DefinitionLookup:
+    """The lookup of one stream; `follow` has to be called before the stream is iterated.
+
+    Args:
+        reader: asks the server that the stream comes from.
+        keeper: keeps the history.
+        history: what is known already; None: nothing.
+        base: what another server's tables were where the stream begins; None: not known.
+    """
+
+    def __init__(
+        self, reader: PresentReader, keeper: Keeper, history: SchemaHistory | None, base: Base | None
+    ) -> None:
+        self._reader = reader
+        self._keeper = keeper
+        self._history = history
+        self._base = base
+        self._stream: Following | None = None
+        self._version = reader.version
+        #: tables that were asked for in vain, and not touched by a statement since
+        self._missed: set[tuple[str, str]] = set()
+        #: up to where the present that was read last knows every statement
+        self._present_end: Place | None = None
+
+    def follow(self, stream: Following) -> None:
+        """Say which stream it is that asks."""
+        self._stream = stream
+
+    def redefine(self, query: Query, file: str, end: int) -> None:
+        """Apply a statement."""
+        history = self._known()
+        if history is None and self._reader.needed:
+            history = self._begin()
+        if history is not None:
+            change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
+            self._missed -= self._keeper.apply(history, change)
+
+    def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
+        """Return what a table's columns were when its rows were written, see `TableLookup`.
+
+        Raises:
+            UnsupportedEvent: the rows lack names, and the definition is not known here.
+            CorruptEvent: the definition contradicts the table map.
+            SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader.read`.
+        """
+        history = self._known() or self._begin()
+        found = self._definition(history, table.schema, table.table)
+        if not isinstance(found, TableDefinition):
+            if table.named:
+                return None
+            raise self._not_known(history, table, found)
+        require_agreement(table, found)
+        key = {name: place for place, name in enumerate(found.row_key, start=1)}
+        return [
+            ColumnFacts(
+                name=column.name,
+                unsigned=column.unsigned,
+                collation=column.collation,
+                values=column.values,
+                key_place=key.get(column.name, 0),
+                type=column.type,
+                decimals=column.decimals,
+                size=column.length * _FLOAT_SIZE if column.type == "vector" else 0,
+            )
+            for column in found.logged
+        ]
+
+    def _known(self) -> SchemaHistory | None:
+        """Return the history, unless it was dropped meanwhile."""
+        if self._history is not None and not self._keeper.keeps(self._history):
+            self._history = self._base = None
+        return self._history
+
+    def _definition(
+        self, history: SchemaHistory, schema: str, table: str
+    ) -> TableDefinition | UnknownTable | None:
+        found = history.table(schema, table)
+        if isinstance(found, TableDefinition) or (schema, table) in self._missed:
+            return found
+        begin, place = self._place()
+        if self._present_end is None or not self._present_end.reaches(place):
+            self._present_end = self._keeper.learn(history, place, self._reader, begin)
+            found = history.table(schema, table)
+        if not isinstance(found, TableDefinition):
+            self._missed.add((schema, table))
+        return found
+
+    def _begin(self) -> SchemaHistory:
+        """Begin a history where the open transaction begins."""
+        begin, _ = self._place()
+        place = Place(self._reader.facts.identity, begin.file, begin.offset)
+        make = self._reader.maker()
+        history = self._history = SchemaHistory(make)
+        base, self._base = self._base, None
+        if base is not None:
+            changes = self._reader.changes(base.position, place, by_gtid=True) if base.gap else []
+            if changes is not None:
+                for change in changes:
+                    base.catalog.apply(change.statement)
+                history.begin_with(place, base.catalog)
+                self._keeper.begin(history)
+                return history
+        present = self._reader.read(make, begin, place)
+        history.begin(place, present)
+        self._present_end = present.end
+        self._keeper.begin(history)
+        return history
+
+    def _place(self) -> tuple[Position, Place]:
+        """Return where the open transaction begins, and where the stream reads."""
+        assert self._stream is not None, "the stream is known before it reads"
+        file, begun_at, offset = self._stream.reading_at
+        return Position(file, begun_at), Place(self._reader.facts.identity, file, offset)
+
+    def _not_known(
+        self, history: SchemaHistory, table: TableMap, found: UnknownTable | None
+    ) -> UnsupportedEvent:
+        name = f"{table.schema}.{table.table}"
+        complete = "With binlog_row_metadata = FULL the source logs what is needed."
+        known = history.known_after(table.schema, table.table)
+        if known is not None:
+            return UnsupportedEvent(
+                f"The rows of {name} come without column names, and the table was altered since: its "
+                f"definition is known after {known.file}:{known.offset} only.",
+                hint=f"Start at {known.file}:{known.offset} and load earlier rows of the table otherwise, or "
+                f"leave the table out. {complete}",
+                table=name,
+            )
+        why = found.reason if found is not None else "The account does not see such a table."
+        return UnsupportedEvent(
+            f"The rows of {name} come without column names, and its definition is not known. {why}",
+            hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. {complete}",
+            table=name,
+        )
