@@ -18,6 +18,7 @@ from integration.shared_servers import (  # noqa: F401  fixtures
     whole_shop,
 )
 from integration.spark_fixtures import spark  # noqa: F401  fixture
+from integration.unprepared_servers import unprepared, unprepared_server  # noqa: F401  fixtures
 
 from actors.parse.server.source import SourceAddress
 from canal_group.demo.database.mariadb import MariaDbServer

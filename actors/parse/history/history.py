@@ -159,6 +159,7 @@ class SchemaHistory:
             ValueError, KeyError, TypeError, UsageError: it is none.
         """
         server, (file, offset) = str(data["server"]), data["begin"]
+        file_order(file)
         loaded, first = make(), make()
         loaded.load_json(data["first"])
         for schema, collation in data["first"]["schemas"].items():

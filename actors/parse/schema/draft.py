@@ -238,15 +238,16 @@ def _parts(key: Key) -> list[KeyPart]:
 
 
 def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tuple[Key, ...]:
-    """Return keys with those first, in the servers' order, that table maps may name: NOT NULL ones first.
+    """Return keys in the servers' order, as far as rows need it: table maps may name the first UNIQUE one.
 
-    Where others are does not matter to rows: they are in the order of their names.
+    UNIQUE keys that are equal in that order stay as they were: a change of their columns may make any of them
+    the first. Other keys are in the order of their names.
     """
     nullable = {column.name.lower() for column in columns if column.nullable}
 
-    def order(key: Key) -> tuple[bool, bool, str]:
-        if key.unique and key.whole and not key.hashed:
-            return False, bool({name.lower() for name in key.columns} & nullable), ""
-        return True, False, key.name
+    def order(key: Key) -> tuple[bool, bool, bool, bool, str]:
+        if not key.unique:
+            return True, False, False, False, key.name
+        return False, key.hashed, bool({name.lower() for name in key.columns} & nullable), not key.whole, ""
 
     return tuple(sorted(keys, key=order))

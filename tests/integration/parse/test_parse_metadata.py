@@ -6,65 +6,31 @@ the reader starts.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import replace
 
 import pytest
 from integration.parse.test_parse_reader import await_rows, await_true, of_app, reading
+from integration.unprepared_servers import end_of
 
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.source import connect, server_facts
-from actors.parse.server.start import latest_position
-from canal_group.demo.database.mariadb import MariaDbServer
-from canal_group.demo.database.mysql import MySqlServer
-from canal_group.demo.database.server_process import ServerMissingError
-from canal_group.demo.database.servers import start_all
 from merge.errors import CorruptEvent, UnsupportedEvent
 from merge.values.position import Position
-
-DEFAULTS = {MySqlServer: "MINIMAL", MariaDbServer: "NO_LOG"}
-
-
-@pytest.fixture(scope="module", params=[MySqlServer, MariaDbServer], ids=lambda make: make.engine)
-def server(request):
-    """A server that nobody has prepared."""
-    server = request.param()
-    try:
-        start_all([server])
-        server.execute(f"SET GLOBAL binlog_row_metadata = '{DEFAULTS[request.param]}'")
-        yield server
-    except ServerMissingError as error:
-        pytest.skip(str(error))
-    finally:
-        server.close()
-
-
-@pytest.fixture
-def app(server):
-    server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app", "FLUSH BINARY LOGS")
-    return server
-
-
-def end_of(server, source_address):
-    address = source_address(server)
-    with contextlib.closing(connect(address)) as connection:
-        return latest_position(address, connection, server_facts(address, connection))
 
 
 def after(recorder, table):
     return [row["after"] for row in recorder.rows(table)]
 
 
-def test_rows_have_the_names_signs_values_and_key_of_their_table(app, source_address):
-    start = end_of(app, source_address)
-    app.execute(
+def test_rows_have_the_names_signs_values_and_key_of_their_table(unprepared, source_address):
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "CREATE TABLE app.t (b INT UNSIGNED NOT NULL, a SMALLINT, e ENUM('x', 'y''z'), s SET('p', 'q'),"
         " c VARCHAR(20) CHARACTER SET latin1, d DECIMAL(10, 3), m DATETIME(3), w VARBINARY(9), j JSON,"
         " PRIMARY KEY (b, a))",
         "INSERT INTO app.t VALUES (4000000000, -7, 'y''z', 'p,q', 'caf\u00e9', 1.5,"
         " '2026-01-31 12:00:00.125', 'xyz', '[1]')",
     )
-    with reading(source_address(app), start=start) as recorder:
+    with reading(source_address(unprepared), start=start) as recorder:
         await_rows(recorder, "t", 1)
         (row,) = after(recorder, "t")
         assert row["b"] == 4_000_000_000
@@ -76,9 +42,9 @@ def test_rows_have_the_names_signs_values_and_key_of_their_table(app, source_add
         assert chunk.tables[0].rows.schema.metadata[b"primary_key"] == b'["b", "a"]'
 
 
-def test_rows_before_an_alter_are_read_with_the_table_as_it_was(app, source_address):
-    start = end_of(app, source_address)
-    app.execute(
+def test_rows_before_an_alter_are_read_with_the_table_as_it_was(unprepared, source_address):
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)",
         "INSERT INTO app.t VALUES (1, 10)",
         "ALTER TABLE app.t ADD COLUMN n VARCHAR(10) AFTER id",
@@ -88,7 +54,7 @@ def test_rows_before_an_alter_are_read_with_the_table_as_it_was(app, source_addr
         "ALTER TABLE app.t DROP COLUMN n, ADD COLUMN e ENUM('a', 'b')",
         "INSERT INTO app.t VALUES (4, 40, 'b')",
     )
-    with reading(source_address(app), start=start) as recorder:
+    with reading(source_address(unprepared), start=start) as recorder:
         await_rows(recorder, "t", 4)
     assert after(recorder, "t") == [
         {"id": 1, "v": 10},
@@ -98,10 +64,10 @@ def test_rows_before_an_alter_are_read_with_the_table_as_it_was(app, source_addr
     ]
 
 
-def test_tables_that_swap_their_names_keep_their_columns(app, source_address):
+def test_tables_that_swap_their_names_keep_their_columns(unprepared, source_address):
     """As gh-ost and pt-online-schema-change do it."""
-    start = end_of(app, source_address)
-    app.execute(
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)",
         "INSERT INTO app.t VALUES (1, 10)",
         "CREATE TABLE app._t_gho LIKE app.t",
@@ -111,66 +77,66 @@ def test_tables_that_swap_their_names_keep_their_columns(app, source_address):
         "INSERT INTO app.t VALUES (2, 20, 200)",
         "DROP TABLE app._t_del",
     )
-    with reading(source_address(app), start=start) as recorder:
+    with reading(source_address(unprepared), start=start) as recorder:
         await_rows(recorder, "t", 2)
     assert after(recorder, "t") == [{"id": 1, "v": 10}, {"id": 2, "v": 20, "extra": 200}]
 
 
-def test_a_table_of_a_query_is_known_from_its_first_row(app, source_address):
-    start = end_of(app, source_address)
-    app.execute(
+def test_a_table_of_a_query_is_known_from_its_first_row(unprepared, source_address):
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "CREATE TABLE app.source (id INT PRIMARY KEY, v VARCHAR(5))",
         "INSERT INTO app.source VALUES (1, 'one')",
         "CREATE TABLE app.t AS SELECT * FROM app.source",
     )
-    with reading(source_address(app), start=start) as recorder:
+    with reading(source_address(unprepared), start=start) as recorder:
         await_rows(recorder, "t", 1)
     assert after(recorder, "t") == [{"id": 1, "v": "one"}]
 
 
-def test_a_table_that_no_statement_touches_is_what_the_server_shows(app, source_address):
-    app.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
-    start = end_of(app, source_address)
-    app.execute("INSERT INTO app.t VALUES (1, 10)")
-    with reading(source_address(app), start=start) as recorder:
+def test_a_table_that_no_statement_touches_is_what_the_server_shows(unprepared, source_address):
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
+    with reading(source_address(unprepared), start=start) as recorder:
         await_rows(recorder, "t", 1)
-        app.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "INSERT INTO app.t VALUES (5, 2, 20)")
+        unprepared.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "INSERT INTO app.t VALUES (5, 2, 20)")
         await_rows(recorder, "t", 2)
     assert after(recorder, "t") == [{"id": 1, "v": 10}, {"w": 5, "id": 2, "v": 20}]
 
 
-def test_rows_of_a_table_that_was_altered_since_and_not_created_are_refused(app, source_address):
-    app.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
-    start = end_of(app, source_address)
-    app.execute(
+def test_rows_of_a_table_that_was_altered_since_and_not_created_are_refused(unprepared, source_address):
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "INSERT INTO app.t VALUES (1, 10)",
         "ALTER TABLE app.t ADD COLUMN w INT FIRST",
         "INSERT INTO app.t VALUES (5, 2, 20)",
     )
     with (
         pytest.raises(UnsupportedEvent, match=r"app\.t .*was altered since") as told,
-        reading(source_address(app), start=start) as recorder,
+        reading(source_address(unprepared), start=start) as recorder,
     ):
         await_true(lambda: recorder.error, "the reader stops")
     place = told.value.hint.split()[2]
     file, _, offset = place.rpartition(":")
-    with reading(source_address(app), start=replace(start, file=file, offset=int(offset))) as recorder:
+    with reading(source_address(unprepared), start=replace(start, file=file, offset=int(offset))) as recorder:
         await_rows(recorder, "t", 1)
     assert after(recorder, "t") == [{"w": 5, "id": 2, "v": 20}]
 
 
 def test_a_reader_that_begins_again_before_an_alter_that_it_has_read_knows_the_table_as_it_was(
-    app, source_address
+    unprepared, source_address
 ):
     """1. A reader reads past an ALTER. 2. A rewind: the next one begins before it, and knows as much."""
-    address = source_address(app)
+    address = source_address(unprepared)
     definitions = SourceDefinitions(address, of_app)
-    app.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
-    start = end_of(app, source_address)
-    app.execute("INSERT INTO app.t VALUES (1, 10)")
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    start = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)")
     with reading(address, start=start, definitions=definitions) as recorder:
         await_rows(recorder, "t", 1)
-        app.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "INSERT INTO app.t VALUES (5, 2, 20)")
+        unprepared.execute("ALTER TABLE app.t ADD COLUMN w INT FIRST", "INSERT INTO app.t VALUES (5, 2, 20)")
         await_rows(recorder, "t", 2)
         (second,) = [each for each in recorder.of("chunk") if each.tables][-1:]
         middle = Position(
@@ -183,8 +149,8 @@ def test_a_reader_that_begins_again_before_an_alter_that_it_has_read_knows_the_t
     assert after(again, "t") == [{"w": 5, "id": 2, "v": 20}]
 
 
-def test_an_account_that_sees_no_table_is_told_before_it_reads(app, source_address):
-    app.execute(
+def test_an_account_that_sees_no_table_is_told_before_it_reads(unprepared, source_address):
+    unprepared.execute(
         "CREATE TABLE app.t (id INT PRIMARY KEY)",
         "DROP USER IF EXISTS blind@'%'",
         "CREATE USER blind@'%' IDENTIFIED BY 'x'",
@@ -192,19 +158,19 @@ def test_an_account_that_sees_no_table_is_told_before_it_reads(app, source_addre
     )
     from actors.parse.server.preflight import preflight
 
-    checks = {each.name: each for each in preflight(source_address(app, user="blind", password="x"))}
+    checks = {each.name: each for each in preflight(source_address(unprepared, user="blind", password="x"))}
     found = checks["SELECT or REFERENCES"]
     assert not found.ok
     assert "rows come without column names" in found.found
     assert found.fix.startswith("GRANT REFERENCES ON *.*")
 
 
-def test_a_definition_that_contradicts_the_rows_is_refused(app, source_address, monkeypatch):
+def test_a_definition_that_contradicts_the_rows_is_refused(unprepared, source_address, monkeypatch):
     """A statement that the catalog would read wrong: here, a type that is not followed."""
     from actors.parse.schema.catalog import Catalog
 
-    start = end_of(app, source_address)
-    app.execute(
+    start = end_of(unprepared, source_address)
+    unprepared.execute(
         "CREATE TABLE app.t (id INT PRIMARY KEY, v INT)",
         "ALTER TABLE app.t MODIFY v BIGINT",
         "INSERT INTO app.t VALUES (1, 10)",
@@ -215,6 +181,6 @@ def test_a_definition_that_contradicts_the_rows_is_refused(app, source_address, 
     )
     with (
         pytest.raises(CorruptEvent, match="stores column 2 as LONGLONG"),
-        reading(source_address(app), start=start) as recorder,
+        reading(source_address(unprepared), start=start) as recorder,
     ):
         await_true(lambda: recorder.error, "the reader stops")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from actors.parse.history import histories as all_of_them
 from actors.parse.history import history as module
 from actors.parse.history.facts import Change, Place, Present
+from actors.parse.history.histories import SERVERS_MAX, Histories
 from actors.parse.history.history import SchemaHistory
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import TableDefinition
 from actors.parse.schema.statement import ServerVersion, Statement
+from merge.errors import DataError
 
 MARIADB = ServerVersion.parse("10.11.6-MariaDB")
 UTF8MB4 = 45
@@ -174,3 +179,95 @@ def test_it_stays_bounded_and_cannot_go_back_before_what_it_folded(monkeypatch):
     assert history.covers(place(201))
     history.go_to(place(201))
     assert names(history) == ["id", "c0", "c1"]
+
+
+def test_a_history_that_was_stored_knows_what_it_knew():
+    history = begun(
+        change(200, "ALTER TABLE t ADD v INT"),
+        tables=["CREATE TABLE t (id INT, v INT)", "CREATE TABLE u (a INT)"],
+    )
+    history.apply(change(200, "ALTER TABLE t ADD v INT"))
+    history.apply(change(300, "ALTER TABLE t ADD w INT"))
+    history.apply(change(310, "DROP TABLE u"))
+    history.learn(place(320), present(tables=["CREATE TABLE late (x INT)"]))
+    histories = Histories()
+    histories.keep(history)
+    again = Histories()
+    again.load(histories.to_text(), make)
+    assert again.to_text() == histories.to_text()
+    (loaded,) = again
+    for where in (100, 200, 300, 310, 320):
+        history.go_to(place(where))
+        loaded.go_to(place(where))
+        for table in ("t", "u", "late"):
+            assert names(loaded, table) == names(history, table)
+    assert names(loaded) == ["id", "v", "w"]
+    assert names(loaded, "u") is None
+    assert names(loaded, "late") == ["x"]
+
+
+def test_a_table_that_is_not_kept_any_more_is_not_loaded():
+    histories = Histories()
+    histories.keep(begun(tables=["CREATE TABLE t (id INT)", "CREATE TABLE u (id INT)"]))
+    again = Histories()
+    again.load(histories.to_text(), lambda: Catalog(UTF8MB4, keep=lambda _schema, table: table == "u"))
+    (loaded,) = again
+    assert names(loaded) is None
+    assert names(loaded, "u") == ["id"]
+
+
+def test_histories_of_the_last_servers_are_kept():
+    histories = Histories()
+    for server in range(SERVERS_MAX + 1):
+        history = SchemaHistory(make)
+        history.begin(place(100, server=str(server)), present(tables=["CREATE TABLE t (id INT)"]))
+        histories.keep(history)
+    assert histories.of("0") is None
+    assert histories.covering(place(99, server="1")) is None
+    assert histories.covering(place(100, server="1")) is not None
+
+
+STORED = {"server": "7", "begin": ["b.000001", 4], "read_to": None, "facts": []}
+STORED["first"] = {"tables": [], "schemas": {}, "unknown": []}
+BAD = [
+    {},
+    {**STORED, "begin": ["b", 4]},
+    {**STORED, "begin": None},
+    {**STORED, "first": {"tables": [{}], "schemas": {}, "unknown": []}},
+    {**STORED, "facts": [{"at": ["b", 5]}]},
+    {**STORED, "facts": [{"at": ["b.000001", 5], "server": [False, 8], "sql_mode": "x", "more": 1}, 3]},
+    {**STORED, "read_to": {"file": 1}},
+]
+TEXTS = ["", "{", "[]", '{"version": 2, "histories": []}']
+
+
+@pytest.mark.parametrize("text", [*TEXTS, *(json.dumps({"version": 1, "histories": [bad]}) for bad in BAD)])
+def test_a_text_that_holds_no_histories_is_refused(text):
+    with pytest.raises(DataError, match="cannot be read"):
+        Histories().load(text, make)
+
+
+def test_histories_stay_within_their_limit(monkeypatch):
+    monkeypatch.setattr(all_of_them, "TEXT_MAX", 100)
+    histories = Histories()
+    histories.keep(begun(tables=["CREATE TABLE t (id INT)"]))
+    with pytest.raises(DataError, match="of at most 100"):
+        histories.to_text()
+
+
+def test_statements_of_other_tables_are_not_kept():
+    history = SchemaHistory(lambda: Catalog(UTF8MB4, keep=lambda _schema, table: table == "t"))
+    history.begin(place(100), present(tables=["CREATE TABLE t (id INT)"]))
+    assert not history.apply(change(200, "ALTER TABLE u ADD v INT"))
+    assert history.apply(change(300, "ALTER TABLE t ADD v INT"))
+    assert len(history.to_json()["facts"]) == 1
+
+
+def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
+    history = begun(tables=["CREATE TABLE t (id INT)"])
+    history.apply(change(200, "DROP TABLE t"))
+    history.apply(change(300, "CREATE TABLE IF NOT EXISTS t (other INT)"))
+    history.go_to(place(100))
+    assert names(history) == ["id"]
+    history.go_to(place(300))
+    assert names(history) == ["other"]

@@ -380,3 +380,13 @@ def test_a_column_that_moves_has_its_old_place_for_the_clauses_before(clauses, o
     for sql in ("CREATE TABLE t (id INT, k INT, v INT)", f"ALTER TABLE t {clauses}"):
         catalog.apply(Statement(sql, "app", ServerVersion.parse("10.11.6-MariaDB")))
     assert [column.name for column in catalog.table("app", "t").columns] == order.split()
+
+
+def test_keys_that_a_change_makes_whole_keep_their_order():
+    """MariaDB sorts a hashed key last; the first one is what table maps name."""
+    table = defined(
+        "CREATE TABLE t (a TEXT, b INT NOT NULL, UNIQUE z (a(3), b), UNIQUE c (a, b))",
+        "ALTER TABLE t MODIFY a VARCHAR(2) NOT NULL",
+        server=MARIADB,
+    )
+    assert [key.name for key in table.keys] == ["z", "c"]
