@@ -105,6 +105,25 @@ class Operator:
         """
         return self._gateway_client.ask_for("rewind", _moved, wait_s=SEARCH_S, client_id=client_id, to=to)
 
+    def schema(self, shard: str | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what each shard knows of its source's tables, where reading is: JSON objects, by shard.
+
+        Args:
+            shard: only this one; None: all.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        return self._gateway_client.ask_for("schema_show", _tables, shard=shard)
+
+    def rebuild_schema(self, shard: str) -> None:
+        """Let a shard forget its schema history: a new one begins with what its source shows.
+
+        Raises:
+            UsageError: there is no such shard, or it reads files.
+        """
+        self._gateway_client.ask_for("schema_rebuild", fields, shard=shard)
+
     def joined(self, shard: str, timeout_s: float) -> bool:
         """Wait until a shard is a member that every cursor has; return whether that happened in time."""
         return self._became(shard, "member", timeout_s)
@@ -140,6 +159,11 @@ class Operator:
 def _state(value: Any) -> dict[str, Any]:
     """Return a shard's state."""
     return {**fields(value), "skipped": bool(value["skipped"])}
+
+
+def _tables(value: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of each shard."""
+    return {str(shard): [fields(table) for table in tables] for shard, tables in fields(value).items()}
 
 
 def _moved(value: Any) -> dict[str, Any]:

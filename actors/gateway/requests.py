@@ -90,6 +90,8 @@ class Requests:
             "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
+            "schema_show": lambda body: self._questions.schema(body["shard"]),
+            "schema_rebuild": lambda body: self._questions.rebuild_schema(str(body["shard"])),
         }
 
     def answer(self, request: str, body: dict[str, Any], *, may_disturb: bool) -> Any:

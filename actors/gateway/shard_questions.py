@@ -1,4 +1,4 @@
-"""Questions to every shard of an instance: which columns a table has, and where a start is."""
+"""Questions to the shards of an instance: which columns a table has, and where a start is."""
 
 from __future__ import annotations
 
@@ -75,8 +75,30 @@ class ShardQuestions:
         timeout_s = SEARCH_TIMEOUT_S if isinstance(parsed, At) else CALL_TIMEOUT_S
         return GroupPosition(self._ask("locate", parsed, timeout_s=timeout_s))
 
-    def _ask(self, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S) -> dict[str, Any]:
-        """Return what every shard answers, by name; those that left are not asked."""
+    def schema(self, shard: str | None) -> dict[str, Any]:
+        """Return what the shards know of their sources' tables, as JSON objects; None: every shard.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
+        return self._ask("schema", only=shard)
+
+    def rebuild_schema(self, shard: str) -> dict[str, Any]:
+        """Let a shard forget what it knows of its source's tables.
+
+        Raises:
+            UsageError: there is no such shard, or it reads files.
+        """
+        return self._ask("rebuild_schema", only=shard)
+
+    def _ask(
+        self, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S, only: str | None = None
+    ) -> dict[str, Any]:
+        """Return what every shard, or only one, answers, by name; those that left are not asked.
+
+        Raises:
+            UsageError: there is no such shard.
+        """
         group = self._group.status()
         if not group.get("active"):
             raise ServerUnavailable(
@@ -85,6 +107,9 @@ class ShardQuestions:
                 retry_after_s=0.5,
             )
         shards = [shard["shard"] for shard in group["shards"] if shard["role"] != "left"]
+        if only is not None and only not in shards:
+            raise UsageError(f"{self._destination} has no shard {only}.", hint=f"It has {', '.join(shards)}.")
+        shards = [shard for shard in shards if only in (None, shard)]
         asked = [
             getattr(self._shards.actor(shard), method)
             .options(concurrency_group="describe")

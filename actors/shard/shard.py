@@ -381,6 +381,21 @@ class Shard:
         with contextlib.closing(connect(source)) as connection:
             return beginning(start, source, connection, server_facts(source, connection))
 
+    def schema(self) -> list[dict[str, Any]]:
+        """Return what is known of the source's tables where reading is, as JSON objects."""
+        return [] if self._definitions is None else [table.to_json() for table in self._definitions.tables()]
+
+    def rebuild_schema(self) -> dict[str, Any]:
+        """Forget what is known of the source's tables: a new history begins with what it shows.
+
+        Raises:
+            UsageError: the shard reads files.
+        """
+        if self._definitions is None:
+            raise UsageError(f"Shard {self._name} reads files, and has no schema history.")
+        self._definitions.rebuild()
+        return {"shard": self._name}
+
     def free(self, epoch: int, generation: int, sequence: int) -> None:
         """Drop everything up to and including `sequence`; a late call of an older generation does nothing."""
         held = self._held

@@ -1,4 +1,4 @@
-"""The command line: `canal-group serve|stop|start|check|position|consume|rewind|status|shard|binlog|demo`."""
+"""The command line: `canal-group serve`, `check`, `consume`, `status` and the other commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from canal_group.command import shard_cli
+from canal_group.command import schema_cli, shard_cli
 from canal_group.command.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.login_options import (
     TlsCa,
@@ -47,6 +47,7 @@ app = typer.Typer(
 )
 
 app.add_typer(shard_cli.app, name="shard")
+app.add_typer(schema_cli.app, name="schema")
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 

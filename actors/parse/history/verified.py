@@ -111,7 +111,8 @@ def _contradiction(table: TableMap, stored: str, said: str) -> CorruptEvent:
     return CorruptEvent(
         f"A table map of {table.schema}.{table.table} {stored}, but by its definition the table has {said}.",
         hint="The definition was followed from the server's SHOW CREATE TABLE through the statements of the "
-        "binlog. SET GLOBAL binlog_row_metadata = FULL; makes the server log what is needed: start after it. "
+        "binlog. If no statement has altered the table since, `canal-group schema rebuild` takes what the "
+        "server shows now. SET GLOBAL binlog_row_metadata = FULL; makes it log what is needed from then on. "
         "Please report the statements that changed the table.",
         table=f"{table.schema}.{table.table}",
     )

@@ -249,6 +249,10 @@ class UnknownTable:
     #: what made it unknown, a sentence with the statement's beginning
     reason: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {"schema": self.schema, "table": self.table, "reason": self.reason}
+
 
 def _without_defaults(value: Any) -> dict[str, Any]:
     return {

@@ -61,7 +61,7 @@ class SourceDefinitions:
         with self._lock:
             if len(self._histories):
                 self._changed = True
-            else:
+            elif not self._changed:
                 self._stored = stored or ""
 
     def news(self) -> str | None:

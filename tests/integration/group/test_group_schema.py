@@ -1,0 +1,76 @@
+"""What an instance knows of its sources' tables outlives it, and operators see and rebuild it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.shop import DEADLINE_S, Shop
+from soak import first_quick
+from typer.testing import CliRunner
+
+import canal_group
+from actors.driver.instance import Instance
+from canal_group.command.cli import app
+from canal_group.operator import Operator
+from merge.errors import UsageError
+
+
+def rows_until(consumer: canal_group.Consumer, count: int) -> list[dict[str, str]]:
+    """Read and acknowledge rows; return what they are after the change."""
+    found: list[dict[str, str]] = []
+    while len(found) < count:
+        batch = consumer.get_without_ack(timeout=DEADLINE_S)
+        assert batch is not None, found
+        found += [dict(row["after"]) for row in batch.envelope().to_pylist() if row["op"] == "INSERT"]
+        consumer.ack(batch.batch_id)
+    return found
+
+
+def command(instance: Instance, destination: str, *words: str, said: str = "", code: int = 0) -> str:
+    where = ["-d", destination, "-g", instance.uri]
+    result = CliRunner().invoke(app, ["schema", *words, *where], input=said)
+    assert result.exit_code == code, result.output or result.exception
+    return result.output
+
+
+@pytest.mark.parametrize("kept", first_quick(1, ["file", "zookeeper"]))
+def test_an_alter_while_nothing_runs_is_read_with_the_table_as_it_was(shop: Shop, tmp_path: Path, kept: str):
+    options: dict[str, Any] = {}
+    if kept == "file":
+        folder = str(tmp_path / "kept")
+        options = {
+            "coordination": {"kind": "local", "folder": folder},
+            "cursor": {"kind": "file", "folder": folder},
+        }
+    with shop.serve(**options) as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(1)
+        assert len(rows_until(consumer, 2)) == 2
+    source = shop.servers[0]
+    source.execute(
+        "INSERT INTO shop_0.orders VALUES (1001, 'before', 1)",
+        "ALTER TABLE shop_0.orders ADD COLUMN extra INT FIRST, DROP COLUMN price",
+        "INSERT INTO shop_0.orders VALUES (7, 1002, 'after')",
+    )
+    with shop.serve(**options) as instance, shop.connect(instance) as consumer:
+        assert rows_until(consumer, 2) == [
+            {"id": "1001", "note": "before", "price": "1.00"},
+            {"extra": "7", "id": "1002", "note": "after"},
+        ]
+        shown = command(instance, shop.destination, "show", "--shard", "s0")
+        assert "shop_0.orders, primary key (id)\n    extra int\n    id bigint not null" in shown
+        (line,) = command(
+            instance, shop.destination, "show", "--table", "shop_0.orders", "--json"
+        ).splitlines()
+        assert [column["name"] for column in json.loads(line)["columns"]] == ["extra", "id", "note"]
+        command(instance, shop.destination, "rebuild", "s0", said="n\n", code=1)
+        assert "begins a new schema history" in command(instance, shop.destination, "rebuild", "s0", "--yes")
+        assert "s0: 0 tables" in command(instance, shop.destination, "show", "--shard", "s0")
+        source.execute(
+            "ALTER TABLE shop_0.orders DROP COLUMN extra", "INSERT INTO shop_0.orders VALUES (1003, 'x')"
+        )
+        assert rows_until(consumer, 1) == [{"id": "1003", "note": "x"}]
+        with pytest.raises(UsageError, match="has no shard nobody"):
+            Operator(instance.uri, shop.destination).rebuild_schema("nobody")
