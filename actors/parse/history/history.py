@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from actors.parse.columns.charsets import BINARY_COLLATION
 from actors.parse.history.facts import Change, Fact, Learned, Place, Present, fact_from_json
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
@@ -31,7 +32,7 @@ FACTS_MAX = 10_000
 #: characters of their statements
 FACTS_CHARS_MAX = 16 << 20
 #: statements that an empty catalog says nothing of, although they matter
-_MATTERS = re.compile(r"\b(?:DATABASE|SCHEMA|DROP)\b", re.IGNORECASE)
+_MATTERS = re.compile(r"\b(?:DATABASE|SCHEMA|DROP|REPLACE)\b", re.IGNORECASE)
 
 
 class SchemaHistory:
@@ -66,8 +67,10 @@ class SchemaHistory:
         last = {name: change.end for change, names in touched for name in names}
         tables = [table for table in present.catalog.tables() if isinstance(table, TableDefinition)]
         first = self.make()
-        for schema, collation in present.catalog.to_json()["schemas"].items():
-            first.set_schema(schema, collation)
+        schemas = _schemas(present.catalog)
+        unsure = self._schemas_changed(present.changes, schemas)
+        for schema in schemas.keys() - unsure:
+            first.set_schema(schema, schemas[schema])
         for table in tables:
             if table.name not in last:
                 first.set(table)
@@ -103,9 +106,13 @@ class SchemaHistory:
             return False
         place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
         known = place < len(self._facts) and self._facts[place].order == change.order
-        new = not known and place >= self._applied and self._matters(change.statement)
-        if new:
-            self._insert(change)
+        new = False
+        if not known and place >= self._applied:
+            self._advance((*_through(change.end)[:2], -1))
+            new = bool(self._catalog.apply(change.statement)) or self._matters(change.statement)
+            if new:
+                self._insert(change)
+                self._applied += 1
         self._advance(_through(change.end))
         self._fold()
         return new
@@ -209,6 +216,20 @@ class SchemaHistory:
         names = {*applied.changed, *applied.created, *applied.unknown}
         return names | {name for pair in applied.renamed for name in pair}
 
+    def _schemas_changed(self, changes: Sequence[Change], known: Collection[str]) -> set[str]:
+        """Return the schemas whose default collation statements may have changed."""
+        found: set[str] = set()
+        for change in changes:
+            if _MATTERS.search(change.statement.sql) is not None:
+                catalog = self.make()
+                for schema in known:
+                    catalog.set_schema(schema, BINARY_COLLATION)
+                before = _schemas(catalog)
+                catalog.apply(change.statement)
+                after = _schemas(catalog)
+                found |= {each for each in {*before, *after} if before.get(each) != after.get(each)}
+        return found
+
     def _fold(self) -> None:
         if not self._applied or (len(self._facts) <= FACTS_MAX and self._chars <= FACTS_CHARS_MAX):
             return
@@ -225,6 +246,12 @@ class SchemaHistory:
         copy = self.make()
         copy.load_json(catalog.to_json())
         return copy
+
+
+def _schemas(catalog: Catalog) -> dict[str, int]:
+    """Return the default collations of a catalog's schemas."""
+    found: dict[str, int] = catalog.to_json()["schemas"]
+    return found
 
 
 def _through(place: Place) -> tuple[tuple[str, int], int, int]:

@@ -12,7 +12,7 @@ from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments
 from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.columns.types.table import BY_NAME
-from actors.parse.schema.definition import ColumnDefinition, TableDefinition
+from actors.parse.schema.definition import ColumnDefinition, TableDefinition, Visibility
 from merge.errors import CorruptEvent
 
 _FLOAT_SIZE = 4
@@ -44,7 +44,9 @@ def require_agreement(table: TableMap, definition: TableDefinition) -> None:
             raise _contradiction(
                 table, f"stores column {place + 1} as {_stored(column)}", f"{defined.name} {_said(defined)}"
             )
-        if table.nullable and bool(table.nullable[place >> 3] >> (place & 7) & 1) != defined.nullable:
+        # Whether MariaDB's hidden columns may be null is not followed, and does not matter.
+        checked = table.nullable and defined.visibility is not Visibility.HIDDEN
+        if checked and bool(table.nullable[place >> 3] >> (place & 7) & 1) != defined.nullable:
             may = "may" if not defined.nullable else "may not"
             raise _contradiction(
                 table, f"says that column {place + 1} {may} be null", f"{defined.name} {_said(defined)}"

@@ -241,12 +241,12 @@ def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tupl
     """Return keys in the servers' order, as far as rows need it: table maps may name the first UNIQUE one.
 
     UNIQUE keys that are equal in that order stay as they were: a change of their columns may make any of them
-    the first. Other keys are in the order of their names.
+    the first. Other keys, and those of expressions, are in the order of their names.
     """
     nullable = {column.name.lower() for column in columns if column.nullable}
 
     def order(key: Key) -> tuple[bool, bool, bool, bool, str]:
-        if not key.unique:
+        if not key.unique or not all(key.columns):
             return True, False, False, False, key.name
         return False, key.hashed, bool({name.lower() for name in key.columns} & nullable), not key.whole, ""
 

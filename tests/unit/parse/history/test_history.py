@@ -271,3 +271,36 @@ def test_a_drop_is_kept_although_an_empty_catalog_knows_nothing_of_it():
     assert names(history) == ["id"]
     history.go_to(place(300))
     assert names(history) == ["other"]
+
+
+def test_a_schema_whose_default_was_changed_since_has_none_before():
+    """A table that is created before the change has the earlier default; what that was, nobody knows."""
+    steps = [
+        change(200, "CREATE TABLE t (a VARCHAR(9))"),
+        change(300, "ALTER DATABASE app CHARACTER SET latin2"),
+        change(400, "CREATE TABLE u (a VARCHAR(9))"),
+        change(500, "ALTER TABLE t ADD b INT"),
+    ]
+    shown = Catalog(UTF8MB4)
+    shown.set_schema("app", 9)
+    shown.apply(Statement("CREATE TABLE t (a VARCHAR(9) CHARSET utf8mb4, b INT)", "app", MARIADB))
+    history = SchemaHistory(lambda: Catalog(UTF8MB4))
+    history.begin(place(100), Present(shown, steps))
+    known = []
+    for step in steps:
+        history.apply(step)
+        known.append((names(history), names(history, "u")))
+    assert known == [(None, None), (None, None), (None, ["a"]), (["a", "b"], ["a"])]
+
+
+@pytest.mark.parametrize("known_before", [True, False])
+def test_a_replacement_that_failed_has_dropped_the_table(known_before):
+    """MariaDB logs CREATE OR REPLACE with its error, after it has dropped the old table."""
+    sql = "CREATE OR REPLACE TABLE t (a INT, PRIMARY KEY (b))"
+    failed = Change(place(200), Statement(sql, "app", MARIADB, failed=True))
+    history = begun(*([failed] if known_before else []), tables=["CREATE TABLE t (id INT)"])
+    history.apply(failed)
+    assert history.table("app", "t") is None
+    history.go_to(place(100))
+    history.go_to(place(200))
+    assert history.table("app", "t") is None
