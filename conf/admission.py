@@ -67,8 +67,9 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
         ConfigError: the host is not listed, and no shard uses that password for that server.
     """
     server = definition["lookup"] if prefix else definition
-    host = server.get("host")
-    if isinstance(host, str) and running.shard_add.lists(host):
+    listed = [str(each).rpartition(":")[0].strip("[]") for each in server.get("hosts") or ()]
+    hosts = [server["host"], *listed] if "host" in server else listed
+    if hosts and all(isinstance(host, str) and running.shard_add.lists(host) for host in hosts):
         return
     dumps = [shard.model_dump(mode="json") for shard in running.shards]
     own = [one for dump in dumps for one in (dump, dump["lookup"]) if one is not None]
@@ -83,11 +84,12 @@ def _check_server(running: InstanceSettings, definition: Mapping[str, Any], pref
         )
 
 
-def _place(server: Mapping[str, Any]) -> tuple[str, Any, Any]:
-    """Return a server's host and port, and its TLS settings with defaults filled in."""
+def _place(server: Mapping[str, Any]) -> tuple[str, Any, Any, list[Any]]:
+    """Return a server's host and port, its TLS settings with defaults filled in, and its standbys."""
     ssl = server.get("ssl")
     port = server.get("port", ShardSettings.model_fields["port"].default)
-    return str(server.get("host")).lower(), port, {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
+    complete = {**_SSL, **ssl} if isinstance(ssl, Mapping) else ssl
+    return str(server.get("host")).lower(), port, complete, list(server.get("hosts") or ())
 
 
 def _named(definition: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:

@@ -58,13 +58,14 @@ class InstanceSettings(Settings):
                 raise unfit(
                     "be unique", key=f"shards[{index}].name", found=f"shards[{first}] is '{shard.name}' too"
                 )
-            first = addresses.setdefault(shard.address.lower(), index)
-            if first != index:
-                raise unfit(
-                    "be a different source",
-                    key=f"shards[{index}].{'host' if shard.files is None else 'files'}",
-                    found=f"shards[{first}] reads {shard.address} too",
-                )
+            for address in (shard.address, *shard.hosts):
+                first = addresses.setdefault(address.lower(), index)
+                if first != index:
+                    raise unfit(
+                        "be a different source",
+                        key=f"shards[{index}].{'host' if shard.files is None else 'files'}",
+                        found=f"shards[{first}] reads {address} too",
+                    )
         return self
 
     @model_validator(mode="after")

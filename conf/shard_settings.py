@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 import zlib
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from conf.secret import Owner, read_secret
-from conf.value import AnchoredPath, Host, Name, Port, Settings, Text, unfit
+from conf.value import AnchoredPath, Host, HostAndPort, Name, Port, Settings, Text, is_host_and_port, unfit
 from merge.errors import ConfigError
 from merge.values.start import SHARD_STARTS, is_in_files, parse_shard_start
 
@@ -47,6 +47,7 @@ ServerId: TypeAlias = Annotated[int, Field(ge=1, le=2**32 - 1)]
 _OF_SERVERS = (
     "host",
     "port",
+    "hosts",
     "user",
     "password_env",
     "password_file",
@@ -120,9 +121,11 @@ class ShardSettings(Settings):
     """
 
     name: Name
-    #: required without `files`
+    #: required without `files` and `hosts`
     host: Host | None = None
     port: Port = 3306
+    #: a primary and its standbys, instead of `host` and `port`; empty: there are no standbys
+    hosts: Annotated[tuple[HostAndPort, ...], Field(strict=False)] = ()
     #: required with `host`
     user: Text | None = None
     #: environment variable or file that holds the password; neither: the password is empty
@@ -144,6 +147,19 @@ class ShardSettings(Settings):
     lookup: LookupSettings | None = None
 
     _password: SecretStr = PrivateAttr(default=SecretStr(""))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _primary(cls, given: Any) -> Any:
+        """Take `host` and `port` from the first of `hosts`."""
+        listed = given.get("hosts") if isinstance(given, dict) else None
+        first = listed[0] if isinstance(listed, list | tuple) and listed else None
+        if not isinstance(first, str) or not is_host_and_port(first):
+            return given
+        host, port = _server_of(first)
+        if given.get("host", host) != host or given.get("port", port) != port:
+            raise unfit("be given, or `hosts`", key="host", found="both are given")
+        return {**given, "host": host, "port": port}
 
     @model_validator(mode="after")
     def _one_source(self) -> ShardSettings:
@@ -178,11 +194,21 @@ class ShardSettings(Settings):
         return self._password
 
     @property
+    def servers(self) -> list[tuple[str, int]]:
+        """Host and port of the primary, then of its standbys."""
+        return [_server_of(each) for each in self.hosts] or [(self.host or "", self.port)]
+
+    @property
     def address(self) -> str:
         """`host:port`, an IPv6 address in brackets; for files, their path."""
         if self.files is not None:
             return str(self.files)
         return f"[{self.host}]:{self.port}" if ":" in (self.host or "") else f"{self.host}:{self.port}"
+
+
+def _server_of(place: str) -> tuple[str, int]:
+    host, _, port = place.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _password_of(server: LookupSettings | ShardSettings, info: ValidationInfo) -> SecretStr:

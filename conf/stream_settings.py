@@ -30,6 +30,16 @@ class FilterSettings(Settings):
     routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = ()
 
 
+class DetectingSettings(Settings):
+    """When a shard with several servers (`hosts`) leaves one of them for the next."""
+
+    #: a statement that a server has to execute
+    sql: Text = "SELECT 1"
+    interval_s: Seconds = 3.0
+    #: failures in a row: of the statement, of the connection, or of a connection attempt
+    threshold: Count = 3
+
+
 class ReaderSettings(Settings):
     """How a shard reads its source."""
 
@@ -41,6 +51,7 @@ class ReaderSettings(Settings):
     #: silence after which a connection counts as dead
     read_timeout_s: Seconds = 5.0
     connect_timeout_s: Seconds = 10.0
+    detecting: DetectingSettings = DetectingSettings()
 
     @model_validator(mode="after")
     def _hears_heartbeats(self) -> ReaderSettings:

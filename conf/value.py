@@ -95,6 +95,12 @@ def _hosts(value: str) -> str:
     return value
 
 
+def _host_and_port(value: str) -> str:
+    if not is_host_and_port(value):
+        raise unfit("be `host:port`")
+    return value
+
+
 def _node(value: str) -> str:
     if not re.fullmatch(r"(/(?!\.{1,2}(/|$))[^/\s]+)+", value):
         raise unfit("be a ZooKeeper path such as `/otter/canal`")
@@ -143,6 +149,8 @@ AnchoredPath: TypeAlias = Annotated[Path, Strict(strict=False), AfterValidator(_
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 PowerOfTwo: TypeAlias = Annotated[int, AfterValidator(_power_of_two)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+#: a server
+HostAndPort: TypeAlias = Annotated[str, AfterValidator(_host_and_port)]
 #: comma-separated `host:port` of ZooKeeper servers
 ZookeeperHosts: TypeAlias = Annotated[str, AfterValidator(_hosts)]
 ZookeeperPath: TypeAlias = Annotated[str, AfterValidator(_node)]

@@ -16,19 +16,20 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from actors.parse.files.files_reader import FilesReader, FilesSource
 from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.beginning import beginning
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.described import described
+from actors.parse.server.hosts import Detecting, SourceHosts
 from actors.parse.server.reader import Reader, SourceReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.start import StartBy
+from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.start import StartBy
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
@@ -103,6 +104,10 @@ class ShardWiring:
     start_by: StartBy
     #: how long the group may be silent before the shard closes its source, seconds
     silence_max_s: float
+    #: servers that replicate the source, in the order in which they are tried
+    standbys: tuple[SourceAddress, ...] = ()
+    #: when the server that is read counts as failed
+    detecting: Detecting = field(default_factory=Detecting)
 
 
 class Shard:
@@ -131,7 +136,13 @@ class Shard:
         self._definitions = (
             None
             if isinstance(wiring.source, FilesSource)
-            else SourceDefinitions(wiring.source, self._sink.select)
+            else SourceDefinitions(self._name, self._sink.select)
+        )
+        #: the servers of the shard; None for files
+        self._hosts = (
+            None
+            if isinstance(wiring.source, FilesSource)
+            else SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
         )
         self._opening = host.lock()
         #: never set; the watch thread waits on it
@@ -184,6 +195,10 @@ class Shard:
             self._term = term
             if self._definitions is not None:
                 self._definitions.restore(history)
+            if held is not None and held.term == term and held.intake.ended is not None:
+                # It ended before it was known where its stream begins.
+                self._leave()
+                held = None
             if held is not None and held.term != term:
                 if position is not None and held.intake.stands_at(position):
                     held.intake.ring.rollback()
@@ -238,8 +253,9 @@ class Shard:
         wiring = self._wiring
         if isinstance(wiring.source, FilesSource):
             return FilesReader(wiring.source, self._sink.select, wiring.limits, intake, begin=wiring.start)
+        assert self._hosts is not None, "a shard without files has servers"
         return SourceReader(
-            wiring.source,
+            self._hosts.current,
             self._sink.select,
             wiring.limits,
             intake,
@@ -247,6 +263,7 @@ class Shard:
             begin=wiring.start,
             start_by=wiring.start_by,
             definitions=self._definitions,
+            hosts=self._hosts,
         )
 
     def poll(
@@ -350,7 +367,7 @@ class Shard:
             SourceUnavailable, SourceUnfit: the source does not answer.
             SchemaMismatch: its tables of that name cannot be merged.
         """
-        name, source = TableName(schema, table), self._wiring.source
+        name, source = TableName(schema, table), self._source
         address = source.lookup if isinstance(source, FilesSource) else source
         try:
             found = described(address, self._sink.select, name) if address is not None else None
@@ -369,10 +386,10 @@ class Shard:
 
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
-            PositionPurged, DataError: see `actors.parse.server.beginning`.
+            PositionPurged, DataError: see `actors.parse.server.starts.beginning`.
             UsageError: the shard reads files.
         """
-        source = self._wiring.source
+        source = self._source
         if isinstance(source, FilesSource):
             raise UsageError(
                 f"Shard {self._name} reads files, which do not say where a start is.",
@@ -408,11 +425,17 @@ class Shard:
         state = held.intake.describe() if held is not None else {"state": "closed", "error": None}
         return {
             "shard": self._name,
-            "source": self._wiring.source.place,
+            "source": self._source.place,
+            "failover": self._hosts.describe() if self._hosts is not None and self._hosts.several else None,
             "pid": os.getpid(),
             "arrow_bytes": pa.total_allocated_bytes(),
             **state,
         }
+
+    @property
+    def _source(self) -> SourceAddress | FilesSource:
+        """What is read now."""
+        return self._wiring.source if self._hosts is None else self._hosts.current
 
     def _current(self, epoch: int, generation: int) -> _Held:
         held = self._held

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.hosts import Detecting
 from actors.parse.server.source import SourceAddress
 from actors.shard.shard import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
@@ -21,6 +24,14 @@ def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddr
         return source_address(settings, shard, shard)
     lookup = source_address(settings, shard, shard.lookup) if shard.lookup is not None else None
     return FilesSource(shard.name, str(shard.files), follow=shard.follow, lookup=lookup)
+
+
+def standbys(settings: InstanceSettings, shard: ShardSettings) -> tuple[SourceAddress, ...]:
+    """Return the servers that replicate a shard's primary, in the order in which they are tried."""
+    if shard.files is not None:
+        return ()
+    primary = source_address(settings, shard, shard)
+    return tuple(replace(primary, host=host, port=port) for host, port in shard.servers[1:])
 
 
 def source_address(
@@ -59,6 +70,8 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
     session_s = 0.0 if isinstance(chosen, LocalSettings) else chosen.session_timeout_s
     return ShardWiring(
         source=shard_source(settings, shard),
+        standbys=standbys(settings, shard),
+        detecting=Detecting(**reader.detecting.model_dump()),
         filter=settings.filter,
         ring=RingBounds(
             mode=BatchMode(store.mode),

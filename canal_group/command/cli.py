@@ -93,7 +93,7 @@ def check(
     """Check an instance file, and the settings and grants of each source; print a line for each check."""
     from actors.parse.files.files_reader import FilesSource, listed
     from actors.parse.server.preflight import preflight
-    from actors.shard.wiring import shard_source
+    from actors.shard.wiring import shard_source, standbys
     from canal_group.command.decode_check import check_decoding, parse_size
     from conf.description import describe
     from conf.load import load_instance
@@ -110,8 +110,12 @@ def check(
         for key, value in describe(settings).items():
             out.print(f"      {key} = {value}", markup=False)
     failed = not _check_gateway(out, config, settings)
-    for shard in settings.shards:
-        source = shard_source(settings, shard)
+    sources = [
+        (each, source)
+        for each in settings.shards
+        for source in (shard_source(settings, each), *standbys(settings, each))
+    ]
+    for shard, source in sources:
         where = f"{shard.name} ({source.place})"
         try:
             if isinstance(source, FilesSource):

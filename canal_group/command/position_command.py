@@ -34,8 +34,8 @@ def position(
     Nothing is changed. The sources are asked directly, with the accounts of the instance file.
     """
     from actors.parse.files.files_reader import FilesSource
-    from actors.parse.server.beginning import beginning
     from actors.parse.server.source import connect, server_facts
+    from actors.parse.server.starts.beginning import beginning
     from actors.shard.wiring import shard_source
     from conf.load import load_instance
     from merge.values.start import parse_shard_start

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from actors.parse.server.source import connect, server_facts
-from actors.parse.server.start import latest_position
+from actors.parse.server.starts.start import latest_position
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
 from canal_group.demo.database.server_process import ServerMissingError

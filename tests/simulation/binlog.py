@@ -126,7 +126,7 @@ class Binlog:
         held = self._held(position.gtid_set)
         if not by_gtid:
             at = self.index_after(position)
-            # Continues as `actors.parse.server.start.past_purged` does.
+            # Continues as `actors.parse.server.starts.start.past_purged` does.
             gone = position.gtid_set and not position.rows_into_transaction
             if at < self.purged and gone and held.issuperset(range(self.purged)):
                 at = self.purged

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from actors.parse.server.reader import behind
 from actors.parse.server.source import SourceAddress
-from actors.parse.server.start import goes_by_gtid
+from actors.parse.server.starts.start import goes_by_gtid
 from actors.shard.intake import Intake
 from merge.errors import PositionPurged, RetryableError, ShardUnavailable, SourceUnavailable
 from merge.values.chunk import Chunk

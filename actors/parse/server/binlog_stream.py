@@ -37,7 +37,7 @@ from actors.parse.server.source import (
     server_facts,
     translated,
 )
-from actors.parse.server.start import explained_by_gtid, oldest_file, require_contained
+from actors.parse.server.starts.start import explained_by_gtid, oldest_file, require_contained
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
 from merge.values.chunk import Chunk
 from merge.values.header import Flag

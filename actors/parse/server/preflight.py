@@ -15,7 +15,7 @@ import pymysql
 from pymysql.constants import COMMAND
 
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
-from actors.parse.server.start import StartBy
+from actors.parse.server.starts.start import StartBy
 from merge.errors import SourceUnfit
 
 _MARIADB_MONITOR_SINCE = (10, 5)

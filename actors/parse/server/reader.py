@@ -30,20 +30,35 @@ import pymysql
 
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
-from actors.parse.server.beginning import beginning
 from actors.parse.server.binlog_stream import BinlogStream, resume_after
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
+from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
-from actors.parse.server.source import ServerFacts, SourceAddress, connect, server_facts, translated
-from actors.parse.server.start import (
+from actors.parse.server.source import (
+    ServerFacts,
+    SourceAddress,
+    connect,
+    query,
+    server_facts,
+    translated,
+)
+from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.start import (
     StartBy,
     binlog_files,
     goes_by_gtid,
     past_purged,
 )
-from merge.errors import PositionPurged, RetryableError, ShardUnavailable
+from merge.errors import (
+    DataError,
+    PositionPurged,
+    RetryableError,
+    ShardUnavailable,
+    SourceUnavailable,
+    SourceUnfit,
+)
 from merge.values.chunk import Chunk
 from merge.values.header import Flag
 from merge.values.position import Position
@@ -116,6 +131,7 @@ class SourceReader:
             reached.
         start_by: see `start`.
         definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
+        hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
     """
 
     def __init__(
@@ -130,6 +146,7 @@ class SourceReader:
         begin: str = "latest",
         start_by: StartBy = "auto",
         definitions: SourceDefinitions | None = None,
+        hosts: SourceHosts | None = None,
     ) -> None:
         self._address = address
         self._select = select
@@ -142,7 +159,10 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._start_by = start_by
-        self._definitions = SourceDefinitions(address, select) if definitions is None else definitions
+        self._definitions = SourceDefinitions(address.name, select) if definitions is None else definitions
+        self._hosts = SourceHosts([address]) if hosts is None else hosts
+        #: when the server has to execute the next statement, `time.monotonic`
+        self._detect_at_s = 0.0
         #: identity of the server that is read; empty until one was reached
         self.server = ""
         #: everything before this position was handed over: where to continue; None if it is not known yet
@@ -168,7 +188,7 @@ class SourceReader:
 
         Raises:
             DataError: only an operator can fix it; see `merge.errors`. Everything before it was handed over.
-            ShardUnavailable: another server answers; nothing from it was handed over.
+            ShardUnavailable: another server answers, or is to be read; nothing from it was handed over.
         """
         self.position = start
         if start is not None:
@@ -178,9 +198,13 @@ class SourceReader:
                 self._follow()
             except ShardUnavailable:
                 raise
+            except SourceUnfit as error:
+                self._hosts.failed(self._address, error.message)
+                raise
             except RetryableError as error:
                 if self._stopped.is_set():
                     return
+                self._require_this_host(error)
                 wait_s = self._backoff_s()
                 self._listener.disconnected(error, wait_s)
                 self._stopped.wait(wait_s)
@@ -201,6 +225,38 @@ class SourceReader:
         if not self._opened:
             self._opened = True
             self._listener.opened(position)
+
+    def _require_this_host(self, error: RetryableError) -> None:
+        """Count a failure of the server; leave it if another one is to be read now.
+
+        Raises:
+            ShardUnavailable: another server is to be read; only a new reader may read that one.
+        """
+        if self._hosts.failed(self._address, error.message):
+            raise ShardUnavailable(
+                f"Shard {self._address.name} reads {self._hosts.current.place} from now on, instead of "
+                f"{self._address.place}: {error.message}",
+                shard=self._address.name,
+                retry_after_s=0.1,
+            ) from error
+
+    def _detect(self, control: pymysql.Connection[Any]) -> None:
+        """Let the server execute a statement, if there is another server and the time has come.
+
+        Raises:
+            SourceUnavailable: it fails.
+        """
+        if self._hosts.several and time.monotonic() >= self._detect_at_s:
+            sql = self._hosts.detecting.sql
+            try:
+                query(self._address, control, sql)
+            except DataError as error:
+                raise SourceUnavailable(
+                    f"The source of shard {self._address.name} at {self._address} does not execute {sql!r} "
+                    f"(reader.detecting.sql): {error.message}",
+                    shard=self._address.name,
+                ) from error
+            self._detect_at_s = time.monotonic() + self._hosts.detecting.interval_s
 
     def _backoff_s(self) -> float:
         """Return how long to wait, seconds: a limit that doubles from 0.1 s to 10 s.
@@ -224,7 +280,9 @@ class SourceReader:
             if by_gtid is None:
                 by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
             lead_in, self._lead_in = self._lead_in, None
-            lookup = self._definitions.lookup(facts, self.position)
+            self._detect_at_s = 0.0
+            self._detect(control)
+            lookup = self._definitions.lookup(self._address, facts, self.position)
             stream = BinlogStream(
                 self._address,
                 self.position,
@@ -249,7 +307,7 @@ class SourceReader:
                     self._open(self.position)
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
-                    self._consume(stream)
+                    self._consume(stream, control)
             except PositionPurged as error:
                 if "xid" in error.details:
                     self._lead_in = self._earlier(error, lead_in, control)
@@ -262,9 +320,11 @@ class SourceReader:
                     self._stream = None
                 stream.close()
 
-    def _consume(self, stream: BinlogStream) -> None:
+    def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
         for item in stream:
             self._failures = 0
+            self._detect(control)
+            self._hosts.reached(self._address)
             if isinstance(item, CaughtUp):
                 # It may be smaller than the one before, if the source's clock was set back. The merger knows
                 # what it has emitted, and handles that.

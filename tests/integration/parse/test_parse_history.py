@@ -11,7 +11,7 @@ from integration.parse.test_parse_reader import await_rows, await_true, reading
 
 from actors.parse.server.reader import SourceReader
 from actors.parse.server.source import connect, server_facts
-from actors.parse.server.start import gtids_at, latest_position
+from actors.parse.server.starts.start import gtids_at, latest_position
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
 from merge.errors import DataError, PositionPurged, SourceUnavailable

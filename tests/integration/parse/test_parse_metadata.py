@@ -130,7 +130,7 @@ def test_a_reader_that_begins_again_before_an_alter_that_it_has_read_knows_the_t
 ):
     """1. A reader reads past an ALTER. 2. A rewind: the next one begins before it, and knows as much."""
     address = source_address(unprepared)
-    definitions = SourceDefinitions(address, of_app)
+    definitions = SourceDefinitions(address.name, of_app)
     unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
     start = end_of(unprepared, source_address)
     unprepared.execute("INSERT INTO app.t VALUES (1, 10)")

@@ -134,7 +134,7 @@ def require_rows(address, begin, definitions, expected):
 def read(server, source_address, expected, places):
     address, stored = source_address(server), None
     for (begin, first), (_, last) in pairwise([*places, (None, len(expected))]):
-        definitions = SourceDefinitions(address, of_schemas)
+        definitions = SourceDefinitions(address.name, of_schemas)
         definitions.restore(stored)
         require_rows(address, begin, definitions, expected[first:last])
         stored = definitions.news() or stored

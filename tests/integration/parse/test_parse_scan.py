@@ -9,12 +9,12 @@ import pytest
 from integration.parse.test_parse_reader import await_rows, reading
 
 from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.beginning import beginning
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.low_watermarks import CaughtUp
 from actors.parse.server.source import connect, server_facts
-from actors.parse.server.start import binlog_files, earliest_position, latest_position
+from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.start import binlog_files, earliest_position, latest_position
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
 from canal_group.demo.database.server_process import ServerMissingError

@@ -27,7 +27,6 @@ from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.low_watermarks import CaughtUp
-from actors.parse.server.scan import scanner
 from actors.parse.server.source import (
     ServerFacts,
     SourceAddress,
@@ -36,7 +35,8 @@ from actors.parse.server.source import (
     query_one,
     translated,
 )
-from actors.parse.server.start import latest_position
+from actors.parse.server.starts.scan import scanner
+from actors.parse.server.starts.start import latest_position
 from merge.errors import SourceUnavailable, UnsupportedEvent
 from merge.values.position import Position, file_order
 

@@ -39,12 +39,12 @@ class SourceDefinitions:
     """The definitions of one shard's tables. One stream uses it at a time, while other threads store it.
 
     Args:
-        address: the source.
+        shard: its name, for the log.
         select: which tables are wanted.
     """
 
-    def __init__(self, address: SourceAddress, select: Select) -> None:
-        self._address = address
+    def __init__(self, shard: str, select: Select) -> None:
+        self._shard = shard
         self._select = select
         self._lock = threading.RLock()
         self._histories = Histories()
@@ -92,14 +92,14 @@ class SourceDefinitions:
 
     # ---- for the reader
 
-    def lookup(self, facts: ServerFacts, start: Position) -> DefinitionLookup:
+    def lookup(self, address: SourceAddress, facts: ServerFacts, start: Position) -> DefinitionLookup:
         """Return the lookup of a stream that begins at a position, on the server that answers.
 
         Raises:
             DataError: what was stored cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        reader = PresentReader(self._address, facts, self._select)
+        reader = PresentReader(address, facts, self._select)
         with self._lock:
             self._load(reader)
         history, base = None, None
@@ -178,7 +178,7 @@ class SourceDefinitions:
             if not known:
                 _log.warning(
                     "shard=%s its schema history does not lead to %s: it begins anew",
-                    self._address.name,
+                    self._shard,
                     place,
                 )
                 self._histories.drop(place.server)

@@ -6,9 +6,9 @@ from typing import Any, assert_never
 
 import pymysql
 
-from actors.parse.server.scan import Scan
 from actors.parse.server.source import ServerFacts, SourceAddress
-from actors.parse.server.start import earliest_position, latest_position
+from actors.parse.server.starts.scan import Scan
+from actors.parse.server.starts.start import earliest_position, latest_position
 from merge.errors import SourceUnfit
 from merge.values.gtid import MariaDbGtidSet
 from merge.values.position import ANY_SERVER, Position

@@ -30,7 +30,7 @@ from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.low_watermarks import CaughtUp
 from actors.parse.server.source import ServerFacts, SourceAddress, query, translated
-from actors.parse.server.start import binlog_files, gtids_at, latest_position
+from actors.parse.server.starts.start import binlog_files, gtids_at, latest_position
 from merge.errors import DataError, PositionPurged
 from merge.values.chunk import Chunk
 from merge.values.gtid import NO_GTIDS, GtidSet, parse_gtid_set

@@ -99,6 +99,17 @@ def require_contained(
             executed=str(executed),
             gtid_set=str(gtids),
         )
+    if _wrote_other_ones(address, connection, facts, executed, gtids):
+        raise SourceUnfit(
+            f"Server {facts.identity}, which answers for shard {address.name} at {address}, has diverged "
+            "from what was read: each has transactions that the other lacks. "
+            f"It executed {executed}, the position is after {gtids}.",
+            hint="A failover, a reset or a restore has lost transactions that were read. Read a server that "
+            "has them, or move the client ids to a position of this one: canal-group rewind.",
+            shard=address.name,
+            executed=str(executed),
+            gtid_set=str(gtids),
+        )
     raise SourceUnavailable(
         f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks transactions "
         f"that were read: it executed {executed}, the position is after {gtids}. The shard continues when "
@@ -108,6 +119,25 @@ def require_contained(
         executed=str(executed),
         gtid_set=str(gtids),
     )
+
+
+def _wrote_other_ones(
+    address: SourceAddress,
+    connection: pymysql.Connection[Any],
+    facts: ServerFacts,
+    executed: GtidSet,
+    gtids: GtidSet,
+) -> bool:
+    """Return whether a server that replicates nobody has transactions of its own that were not read.
+
+    One that replicates may execute transactions in another order for a while.
+    """
+    if gtids.contains(executed):
+        return False
+    if facts.mariadb:
+        row = query_one(address, connection, "SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+        return not row.number("Value")
+    return not query(address, connection, "SHOW REPLICA STATUS")
 
 
 def _executed(address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts) -> GtidSet:
