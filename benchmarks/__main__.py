@@ -36,7 +36,7 @@ def main() -> None:
         "--engine",
         choices=[*Engine],
         default=Engine.MARIADB,
-        help="kind of the database servers (parse and group)",
+        help="kind of the database servers (parse, metadata, group)",
     )
     parser.add_argument("--json", action="store_true", help="the result as one line of JSON")
     chosen = parser.parse_args()

@@ -49,7 +49,7 @@ _ROUNDS = 5
 #: rows of an event, rows of a transaction (0: all), rows that ours and mysql-replication read
 IN_MEMORY = {"bulk": (100, 0, 400_000, 2_000), "small": (1, 1, 200_000, 1_000)}
 #: transactions on a server
-_TRANSACTIONS = {"bulk": 20_000, "small": 120_000}
+TRANSACTIONS = {"bulk": 20_000, "small": 120_000}
 #: the server sends statement texts with rows only on request: its client requests them, ours does not
 _OPTIONS = ("--binlog-annotate-row-events=OFF",)
 _PACKET_MAX = 0xFFFFFF
@@ -63,7 +63,7 @@ def measure(size: float, engine: Engine = Engine.MARIADB) -> dict[str, Any]:
     # Rows are decoded from memory too, and by others: the events have to name the columns.
     full = "--binlog-row-metadata=FULL"
     with servers(engine, 1, (full, *(_OPTIONS if engine is Engine.MARIADB else ()))) as made:
-        for name, times in _TRANSACTIONS.items():
+        for name, times in TRANSACTIONS.items():
             measured[name] |= from_server(made[0], fill(made, name, max(1, int(times * size))))
     return {**measured, "cpus": cpus()}
 

@@ -101,3 +101,10 @@ def test_an_unknown_benchmark_is_refused():
     )
     assert done.returncode == 2
     assert b"invalid choice" in done.stderr
+
+
+@pytest.mark.soak
+def test_default_metadata_is_measured_beside_full():
+    require(Engine.MARIADB)
+    result = measured("metadata", "--size", "0.02")
+    assert all(result[name]["ratio_to_full"] > 0 for name in ("bulk", "small"))
