@@ -237,6 +237,7 @@ class Shard:
             begin=wiring.start,
             start_by=wiring.start_by,
             definitions=self._definitions,
+            ring=intake.ring,
         )
 
     def poll(
