@@ -127,7 +127,7 @@ class BinlogStream:
             self._packets = self._dump(ring)
             waits = address.semi_sync == "cursor"
             self._replies = Replies(self._packets, ring if waits else None)
-            if start.is_of(facts.identity):
+            if start.server == facts.identity:
                 self._replies.owe(start.file, start.offset)
         except BaseException:
             self.close()
@@ -270,8 +270,9 @@ class BinlogStream:
                     # Bytes may have arrived while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
                         self._low_watermarks.found_empty(moment_us)
+            if decoder.described:  # the source has accepted the request
+                self._replies.freed()
             self._fill()
-            self._replies.freed()
 
     def _fill(self) -> None:
         """Wait for bytes and take them in."""

@@ -10,7 +10,7 @@ Rules:
 2. One reply answers everything before it.
 3. A source counts what lies before the beginning of a dump as replied to. With a ring a dump therefore begins
    at what that has not freed, see `unfreed`. A dump by GTID begins in the file of the first missing
-   transaction: what the ring holds of earlier files counts as replied to.
+   transaction: what the ring holds of earlier files counts as replied to. What it skips is owed a reply.
 
 Layout: "Semi-Sync Replication" in MariaDB's replication protocol.
 """
@@ -77,30 +77,26 @@ class Replies:
         if not self.asked:
             return
         self._packets.buffer.reply_awaited = not all_read
-        if self._ring is None:
-            self._reply(file, offset)
-            return
         self.owe(file, offset)
         self.freed()
 
     def owe(self, file: str, offset: int) -> None:
-        """Reply with a place when the ring has freed what it holds now, whether or not the source asks."""
-        if self._ring is None:
-            return
-        stored = self._ring.cursors[2]
+        """Reply with a place, at the next `freed`, as soon as the ring has freed what it holds now.
+
+        A connection begins with the place that was handed over before: the reply to it may have been lost.
+        """
+        stored = 0 if self._ring is None else self._ring.cursors[2]
         if self._due and self._due[-1][0] == stored:
             self._due.pop()
         self._due.append((stored, file, offset))
 
     def freed(self) -> None:
-        """Reply to what the ring has freed.
+        """Reply to what the ring has freed; without a ring, to everything.
 
         Raises:
             SourceUnavailable: the reply cannot be sent.
         """
-        if self._ring is None or not self._due:
-            return
-        done, place = self._ring.cursors[0], None
+        done, place = 0 if self._ring is None else self._ring.cursors[0], None
         while self._due and self._due[0][0] <= done:
             place = self._due.popleft()
         if place is not None:
