@@ -237,7 +237,7 @@ def test_a_lost_connection_does_not_answer_for_the_cursors(source, source_addres
             await_rows(recorder, "t", 1)
             source.kill_dumps()
             if (source.server.engine, start_by) == ("mysql", "gtid"):
-                # It refuses a GTID whose COMMIT waits: the reader is away until the source goes on without it.
+                # It refuses a GTID whose COMMIT waits: the reader is away until the source gives up.
                 await_true(
                     lambda: any("lacks" in str(e) for e in recorder.of("disconnected")), "it is refused"
                 )
