@@ -7,9 +7,11 @@ import socket
 import pytest
 
 from actors.parse.server.packets import PacketReader
+from actors.parse.server.scan import scanner
 from actors.parse.server.semi_sync.replies import Replies, unfreed
 from actors.parse.server.semi_sync.source_side import found_at
 from actors.parse.server.semi_sync.wake import Wake
+from actors.parse.server.source import SourceAddress
 from merge.errors import SourceUnavailable
 from merge.values.position import Position
 
@@ -172,6 +174,21 @@ def test_a_wait_for_bytes_is_ended():
     wake.close()
     wake.set()
     assert wake.fileno() == -1
+
+
+def test_no_source_waits_for_a_scan():
+    """It reads what may not be in the ring yet, and keeps nothing."""
+    address = SourceAddress("s1", "127.0.0.1", 3306, "canal", "", 9001, semi_sync="ring")
+    assert scanner(address, "position").semi_sync == "off"
+
+
+def test_without_a_ring_a_new_connection_replies_to_what_was_handed_over(ends):
+    packets, theirs = ends
+    replies = Replies(packets, None)
+    replies.owe("bin.1", 100)
+    assert not received(theirs)
+    replies.freed()
+    assert received(theirs) == [("bin.1", 100)]
 
 
 @pytest.mark.parametrize(
