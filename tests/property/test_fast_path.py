@@ -217,12 +217,16 @@ def packets_of(events):
     )
 
 
-def semi_sync_packets_of(events):
-    """Return events as a source sends them to a semi-synchronous replica; it waits after some of them."""
+def semi_sync_packets_of(events, damaged=None):
+    """Return events as a source sends them to a semi-synchronous replica; it waits after some of them.
+
+    `damaged` may be the index of an event, and the two bytes that stand before it instead.
+    """
     packets, number = [], 1
-    for event in events:
+    for index, event in enumerate(events):
         waits = zlib.crc32(event) & 1
-        head = (len(event) + 3).to_bytes(3, "little") + bytes((number % 256, 0, 0xEF, waits))
+        mark = damaged[1] if damaged and damaged[0] == index else bytes((0xEF, waits))
+        head = (len(event) + 3).to_bytes(3, "little") + bytes((number % 256, 0)) + mark
         packets.append(head + event)
         number = 1 if waits else number + 1
     return b"".join(packets)
@@ -343,6 +347,18 @@ def test_runs_go_through_the_fast_path(checksum, way):
     # description, BEGIN, and of each table its table map and rows
     assert Reading(events, Limits(), TableName, way).by_grammar == 2 + 4
     assert Reading(events, Limits(), TableName, "grammar").by_grammar == len(events)
+
+
+@pytest.mark.parametrize("mark", [b"\xee\0", b"\0\1", b"\xef\2"])
+def test_an_event_without_the_semi_sync_bytes_is_not_read(mark):
+    """Nor by the fast path, which has taken the events before it."""
+    events = file_of([("run", 1, 9, 1), ("end",)], checksum=True)
+    reading = Reading([], Limits(), TableName, "grammar")
+    with pytest.raises(LookupError, match=(b"\0" + mark).hex()):
+        reading.read_arriving(
+            PacketBuffer(semi_sync=True), semi_sync_packets_of(events, (len(events) - 3, mark)), skip=1
+        )
+    assert reading.decoder.run_counts()
 
 
 @pytest.mark.parametrize("kind", ["none", "mysql", "anonymous", "tagged", "mariadb"])
