@@ -178,7 +178,7 @@ def test_a_commit_waits_for_the_listener(source, source_address):
 
 def test_every_commit_is_replied_to_and_every_row_is_right(source, source_address):
     """Rotated files, events of several packets, changes of definitions, and several sessions at once."""
-    address = source_address(source.server, semi_sync="ring")
+    address = source_address(source.server, semi_sync="ring", read_timeout_s=60.0)
     with reading(address) as recorder:
         await_replica(source)
         yes, no = source.count("yes_tx"), source.count("no_tx")
