@@ -78,6 +78,23 @@ class InstanceSettings(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _promises_what_is_durable(self) -> InstanceSettings:
+        if self.reader.semi_sync == "cursor":
+            if self.cursor.kind == "memory":
+                raise unfit(
+                    "be 'cursor' only with cursors that are kept on a disk",
+                    key="reader.semi_sync",
+                    found="cursor.kind is 'memory'",
+                )
+            if self.cursor.flush_s is not None:
+                raise unfit(
+                    "be 'cursor' only with cursors that are written before an ack is answered",
+                    key="reader.semi_sync",
+                    found=f"cursor.flush_s is {self.cursor.flush_s:g} s",
+                )
+        return self
+
     def server_id_of(self, shard: ShardSettings) -> int:
         """Return the id to register with at the shard's source."""
         return derive_server_id(self.destination, shard.name) if shard.server_id is None else shard.server_id

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from conf.value import Count, PowerOfTwo, Regex, RegexList, Seconds, Settings, Text, unfit
 from merge.order.dead_shard import DeadShard, DeadShardKind
@@ -40,6 +40,11 @@ class DetectingSettings(Settings):
     threshold: Count = 3
 
 
+def _off(value: Any) -> Any:
+    """Return YAML's `off` as it was written: without quotes it is read as false."""
+    return "off" if value is False else value
+
+
 class ReaderSettings(Settings):
     """How a shard reads its source."""
 
@@ -52,6 +57,9 @@ class ReaderSettings(Settings):
     read_timeout_s: Seconds = 5.0
     connect_timeout_s: Seconds = 10.0
     detecting: DetectingSettings = DetectingSettings()
+    #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
+    #: it is in the ring; when every client id's cursor is past it
+    semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
 
     @model_validator(mode="after")
     def _hears_heartbeats(self) -> ReaderSettings:

@@ -264,6 +264,7 @@ class Shard:
             start_by=wiring.start_by,
             definitions=self._definitions,
             hosts=self._hosts,
+            ring=intake.ring,
         )
 
     def poll(

@@ -52,6 +52,7 @@ def source_address(
         connect_timeout_s=settings.reader.connect_timeout_s,
         read_timeout_s=settings.reader.read_timeout_s,
         heartbeat_ms=settings.reader.heartbeat_ms,
+        semi_sync=settings.reader.semi_sync if server is shard else "off",
         ssl=None
         if ssl is None
         else {

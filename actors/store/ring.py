@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -107,6 +108,8 @@ class RingStore:
         self._wakes = 0
         #: grows with each rollback
         self._rollback_generation = 0
+        #: called after headers were freed
+        self._on_free: Callable[[], None] = _do_nothing
         self._payload: deque[Stored] = deque()
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
@@ -252,6 +255,14 @@ class RingStore:
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
                 self._payload.popleft()
             self._not_full.notify_all()
+        self._on_free()
+
+    def on_free(self, call: Callable[[], None]) -> None:
+        """Let `call` be called after each ack that freed something, by the thread that acknowledged.
+
+        It replaces the one before, and must neither wait nor raise.
+        """
+        self._on_free = call
 
     def rollback(self) -> None:
         """Hand out again everything that is not acknowledged."""
@@ -349,6 +360,10 @@ class RingStore:
     def _check_open(self) -> None:
         if self._closed:
             raise ShardUnavailable("The ring store is closed.", retry_after_s=0.1)
+
+
+def _do_nothing() -> None:
+    """Is called after headers were freed if nobody wants to know."""
 
 
 def _last_sequence(stored: Stored) -> int:

@@ -7,3 +7,6 @@ from actors.parse.native.receive_buffer cimport ReceiveBuffer
 
 cdef class PacketBuffer(ReceiveBuffer):
     cdef uint8_t sequence
+    #: bytes of a packet before its event
+    cdef size_t mark
+    cdef public bint reply_awaited

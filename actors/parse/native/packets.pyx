@@ -1,6 +1,7 @@
 """Packets: bytes that have arrived, and the packets in them.
 
-`packets.pyi` says what callers see. Layout: "MySQL Packets" in the client/server protocol.
+`packets.pyi` says what callers see. Layouts: "MySQL Packets" in the client/server protocol, "Semi-Sync Replication"
+in MariaDB's replication protocol.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -16,15 +17,23 @@ cdef enum:
     #: first byte of a packet that holds an event, and of one that holds an error
     OK = 0
     ERROR = 0xFF
+    #: bytes before an event: OK, and with semi-synchronous replication also the two of it
+    MARK = 1
+    SEMI_SYNC_MARK = 3
+    #: first of those two bytes; the second one says whether the source waits for a reply
+    SEMI_SYNC = 0xEF
+    WAITS = 1
 
 
 cdef class PacketBuffer(ReceiveBuffer):
-    def __cinit__(self, int sequence=1):
+    def __cinit__(self, int sequence=1, bint semi_sync=False):
         self.sequence = <uint8_t>sequence
+        self.mark = SEMI_SYNC_MARK if semi_sync else MARK
 
     def take(self):
-        cdef size_t at = self.at, size = FULL, whole = 0
+        cdef size_t at = self.at, size = FULL, whole = 0, skip = 0
         cdef uint8_t number = self.sequence
+        cdef const uint8_t* body
         cdef bytes payload
         cdef char* out
         while size == FULL:
@@ -38,8 +47,23 @@ cdef class PacketBuffer(ReceiveBuffer):
             number += 1
             whole += size
             at += HEAD + size
-        payload = PyBytes_FromStringAndSize(NULL, whole)
+        body = self.data + self.at + HEAD
+        if self.mark == SEMI_SYNC_MARK and whole and body[0] == OK:
+            if whole < SEMI_SYNC_MARK or body[1] != SEMI_SYNC or body[2] > WAITS:
+                raise LookupError(bytes(body[:min(whole, SEMI_SYNC_MARK)]).hex())
+            if body[2]:
+                self.reply_awaited, number = True, 1
+            skip = SEMI_SYNC_MARK - MARK
+        payload = PyBytes_FromStringAndSize(NULL, whole - skip)
         out = PyBytes_AS_STRING(payload)
+        if skip:
+            out[0] = OK
+            out += MARK
+            # The first part is longer than the mark, unless it is the only one.
+            size = load_little(self.data + self.at, 3)
+            memcpy(out, body + SEMI_SYNC_MARK, size - SEMI_SYNC_MARK)
+            out += size - SEMI_SYNC_MARK
+            self.at += HEAD + size
         while self.at < at:
             size = load_little(self.data + self.at, 3)
             memcpy(out, self.data + self.at + HEAD, size)
@@ -51,16 +75,20 @@ cdef class PacketBuffer(ReceiveBuffer):
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
         cdef const uint8_t* head = self.data + self.at
         cdef size_t held = self.end - self.at, payload
-        if held < HEAD + 1:
+        if held < HEAD + self.mark:
             return NULL
         payload = load_little(head, 3)
-        if payload == FULL or not payload or held - HEAD < payload:
+        if payload == FULL or payload < self.mark or held - HEAD < payload:
             return NULL
         if head[3] != self.sequence or head[HEAD] != OK:
             return NULL
-        size[0] = payload - 1
-        return head + HEAD + 1
+        if self.mark == SEMI_SYNC_MARK and (head[HEAD + 1] != SEMI_SYNC or head[HEAD + 2] > WAITS):
+            return NULL
+        size[0] = payload - self.mark
+        return head + HEAD + self.mark
 
     cdef void pass_event(self, size_t size) noexcept nogil:
-        self.at += HEAD + 1 + size
         self.sequence += 1
+        if self.mark == SEMI_SYNC_MARK and self.data[self.at + HEAD + 2]:
+            self.reply_awaited, self.sequence = True, 1
+        self.at += HEAD + self.mark + size

@@ -28,6 +28,9 @@ from actors.parse.server.dump_request import DumpRequest, dump_behind, dump_from
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
 from actors.parse.server.preflight import register
+from actors.parse.server.semi_sync.replies import Replies, Ring
+from actors.parse.server.semi_sync.source_side import SESSION
+from actors.parse.server.semi_sync.wake import Wake
 from actors.parse.server.source import (
     ServerFacts,
     SourceAddress,
@@ -64,13 +67,15 @@ class BinlogStream:
         measure: measures the source's clock; called at the beginning, and whenever the last measurement is
             old.
         margin_us: see `LowWatermarks`.
-        lead_in: the file at whose beginning the dump begins, to learn which XA transactions are prepared at
-            `start`; None: the dump begins at `start`.
+        lead_in: file and offset of an earlier event at which the dump begins, to learn which XA transactions
+            are prepared at `start`, or not to reply to what is before it; None: the dump begins at `start`.
         by_gtid: whether to request what is not in the start's GTID set, wherever the source has it; `start`
             may then be a position of any server.
         lookup: answers what table maps do not say about columns; None: nothing does.
         verbatim: whether statements that cannot be followed are passed on as text, or refused; see
             `actors.parse.grammar.statements`.
+        ring: where the owner stores what the stream yields; needed if the address says that the source gets
+            its replies when that is freed.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -87,10 +92,11 @@ class BinlogStream:
         *,
         server: str = "",
         margin_us: int = MARGIN_US,
-        lead_in: str | None = None,
+        lead_in: tuple[str, int] | None = None,
         by_gtid: bool = False,
         lookup: TableLookup | None = None,
         verbatim: bool = False,
+        ring: Ring | None = None,
     ) -> None:
         self._address = address
         self._start = start
@@ -104,6 +110,7 @@ class BinlogStream:
         self._flushed_s = 0.0
         self._measure = measure
         self._low_watermarks = LowWatermarks(measure(), margin_us)
+        self._wake: Wake | None = None
         self._connection = connect(address)
         try:
             facts = self._require(server)
@@ -117,7 +124,11 @@ class BinlogStream:
                 lookup=lookup,
                 verbatim=verbatim,
             )
-            self._packets = self._dump()
+            self._packets = self._dump(ring)
+            waits = address.semi_sync == "cursor"
+            self._replies = Replies(self._packets, ring if waits else None)
+            if start.server == facts.identity:
+                self._replies.owe(start.file, start.offset)
         except BaseException:
             self.close()
             raise
@@ -199,14 +210,15 @@ class BinlogStream:
 
     def _prepare(self, facts: ServerFacts) -> int:
         address, connection = self._address, self._connection
-        for assignments in session(address.heartbeat_ms):
+        semi_sync = () if address.semi_sync == "off" else SESSION
+        for assignments in (*session(address.heartbeat_ms), *semi_sync):
             query(address, connection, f"SET {assignments}")
         with translated(address):
             register(connection, address)
         none = facts.variables.get("binlog_checksum", "NONE").upper() == "NONE"
         return CHECKSUM_NONE if none else CHECKSUM_CRC32
 
-    def _dump(self) -> PacketReader:
+    def _dump(self, ring: Ring | None) -> PacketReader:
         """Request the dump; the decoder skips what comes before `start`."""
         self._decoder.file, self._decoder.offset = self._dump_at
         request = self._request()
@@ -215,7 +227,17 @@ class BinlogStream:
         driver: Any = self._connection
         with translated(self._address):
             driver._execute_command(request.command, request.payload)  # noqa: SLF001 - no public way
-        return PacketReader(driver._sock, self._address.read_timeout_s)  # noqa: SLF001
+        semi_sync = self._address.semi_sync
+        if semi_sync == "cursor":
+            assert ring is not None, "replies that wait for cursors need the ring"
+            self._wake = Wake()
+            ring.on_free(self._wake.set)
+        return PacketReader(
+            driver._sock,  # noqa: SLF001
+            self._address.read_timeout_s,
+            semi_sync=semi_sync != "off",
+            wake=self._wake,
+        )
 
     def _request(self) -> DumpRequest:
         if self._by_gtid:
@@ -248,6 +270,8 @@ class BinlogStream:
                     # Bytes may have arrived while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
                         self._low_watermarks.found_empty(moment_us)
+            if decoder.described:  # the source has accepted the request
+                self._replies.freed()
             self._fill()
 
     def _fill(self) -> None:
@@ -331,9 +355,17 @@ class BinlogStream:
         if chunk is not None:
             yield chunk
             self._flushed_s = time.monotonic()
+        decoder = self._decoder
+        if decoder.passed_start:
+            self._replies.handed_over(decoder.file, decoder.begun_at, all_read=not decoder.in_transaction)
 
     def _linger_s(self) -> float:
-        """Return how long to wait for more events before a complete chunk is yielded, seconds."""
+        """Return how long to wait for more events before a complete chunk is yielded, seconds.
+
+        A COMMIT that waits for a reply is not held longer for a fuller chunk.
+        """
+        if self._replies.asked:
+            return 0.0
         return max(0.0, self._flushed_s + LINGER_S - time.monotonic())
 
     def _low_watermark(self) -> Iterator[Chunk | CaughtUp]:
@@ -355,16 +387,17 @@ class BinlogStream:
         driver: Any = self._connection
         with contextlib.suppress(pymysql.Error, OSError):
             driver._force_close()  # noqa: SLF001 - a dump connection takes no COM_QUIT
+        if self._wake is not None:
+            self._wake.close()
 
 
-def _dump_at(start: Position, lead_in: str | None) -> tuple[str, int]:
+def _dump_at(start: Position, lead_in: tuple[str, int] | None) -> tuple[str, int]:
     """Return the file and offset to request.
 
     An offset beyond 4 GiB cannot be requested; the dump then begins at the beginning of the file.
     """
-    if lead_in is not None or start.offset > _OFFSET_MAX:
-        return lead_in or start.file, len(MAGIC)
-    return start.file, start.offset
+    file, offset = lead_in or (start.file, start.offset)
+    return file, offset if offset <= _OFFSET_MAX else len(MAGIC)
 
 
 def resume_after(chunk: Chunk) -> Position:

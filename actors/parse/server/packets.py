@@ -18,6 +18,7 @@ import socket
 import ssl
 
 from actors.parse.native.packets import PacketBuffer
+from actors.parse.server.semi_sync.wake import Wake
 from merge.errors import SourceUnavailable, UnsupportedEvent
 
 
@@ -28,17 +29,26 @@ class PacketReader:
 
     Args:
         sock: a connected socket, TLS or not.
-        timeout_s: how long a wait for bytes may take.
+        timeout_s: how long a wait for bytes, or for room to send a reply, may take.
+        semi_sync: whether the source treats the connection as a semi-synchronous replica; see `PacketBuffer`.
+        wake: ends a wait in `fill`; None: only bytes end it.
     """
 
-    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+    def __init__(
+        self, sock: socket.socket, timeout_s: float, *, semi_sync: bool = False, wake: Wake | None = None
+    ) -> None:
         #: what has arrived
-        self.buffer = PacketBuffer()
+        self.buffer = PacketBuffer(semi_sync=semi_sync)
         self._sock = sock
         self._timeout_s = timeout_s
+        self._wake = wake
         sock.settimeout(timeout_s)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
+        self._poll_all = select.poll()
+        self._poll_all.register(sock, select.POLLIN)
+        if wake is not None:
+            self._poll_all.register(wake, select.POLLIN)
 
     @property
     def empty(self) -> bool:
@@ -49,10 +59,16 @@ class PacketReader:
         """Return the next packet's payload if all of it has arrived, else None; never wait.
 
         Raises:
-            SourceUnavailable: the packet is out of sequence.
+            SourceUnavailable: the packet is out of sequence, or lacks the bytes of semi-synchronous
+                replication.
         """
         try:
             return self.buffer.take()
+        except LookupError as error:
+            raise SourceUnavailable(
+                f"An event begins with the bytes {error.args[0]}, and not as semi-synchronous replication "
+                "requires: the source has stopped it, or the stream is damaged."
+            ) from error
         except ValueError as error:
             raise SourceUnavailable(f"Packet {error}: the stream is out of sequence.") from error
 
@@ -67,12 +83,14 @@ class PacketReader:
         return bool(self._poll.poll(wait_s * 1e3))
 
     def fill(self) -> None:
-        """Wait for bytes and read what has arrived.
+        """Wait for bytes and read what has arrived; return without any if `wake` ends the wait.
 
         Raises:
             SourceUnavailable: no bytes arrived in time, or the connection has ended.
             UnsupportedEvent: an event is larger than 1 GiB.
         """
+        if self._wake is not None and not self._arrives(self._wake):
+            return
         try:
             self.buffer.make_room()
         except OverflowError as error:
@@ -83,14 +101,43 @@ class PacketReader:
         try:
             size = self._sock.recv_into(self.buffer)
         except TimeoutError as error:
-            raise SourceUnavailable(
-                f"Nothing arrived for {self._timeout_s:g} s, not even a heartbeat: the connection is dead."
-            ) from error
+            raise self._silent() from error
         except (OSError, ValueError) as error:
             raise SourceUnavailable(f"The connection broke: {error}.") from error
         if not size:
             raise SourceUnavailable("The source closed the connection.")
         self.buffer.received(size)
+
+    def _arrives(self, wake: Wake) -> bool:
+        """Wait for bytes; return False if `wake` ended the wait."""
+        if self.readable():
+            return True
+        ready = self._poll_all.poll(self._timeout_s * 1e3)
+        if not ready:
+            raise self._silent()
+        if any(descriptor != wake.fileno() for descriptor, _ in ready):
+            return True
+        wake.clear()
+        return False
+
+    def _silent(self) -> SourceUnavailable:
+        return SourceUnavailable(
+            f"Nothing arrived for {self._timeout_s:g} s, not even a heartbeat: the connection is dead."
+        )
+
+    def reply(self, payload: bytes) -> None:
+        """Send a packet to the source; call it from the thread that reads.
+
+        Args:
+            payload: less than 16 MiB - 1 bytes.
+
+        Raises:
+            SourceUnavailable: it cannot be sent, or not in time.
+        """
+        try:
+            self._sock.sendall(len(payload).to_bytes(3, "little") + b"\0" + payload)
+        except OSError as error:
+            raise SourceUnavailable(f"A reply could not be sent: {error}.") from error
 
     def interrupt(self) -> None:
         """End the connection; a thread waiting in `fill` gets SourceUnavailable."""

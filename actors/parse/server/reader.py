@@ -28,6 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 import pymysql
 
+from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.binlog_stream import BinlogStream, resume_after
@@ -36,6 +37,7 @@ from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
+from actors.parse.server.semi_sync.replies import Ring, unfreed
 from actors.parse.server.source import (
     ServerFacts,
     SourceAddress,
@@ -132,6 +134,7 @@ class SourceReader:
         start_by: see `start`.
         definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
         hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
+        ring: where the listener stores chunks; see `BinlogStream`.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class SourceReader:
         start_by: StartBy = "auto",
         definitions: SourceDefinitions | None = None,
         hosts: SourceHosts | None = None,
+        ring: Ring | None = None,
     ) -> None:
         self._address = address
         self._select = select
@@ -163,6 +167,7 @@ class SourceReader:
         self._hosts = SourceHosts([address]) if hosts is None else hosts
         #: when the server has to execute the next statement, `time.monotonic`
         self._detect_at_s = 0.0
+        self._ring = ring
         #: identity of the server that is read; empty until one was reached
         self.server = ""
         #: everything before this position was handed over: where to continue; None if it is not known yet
@@ -174,7 +179,9 @@ class SourceReader:
         self._by_gtid: bool | None = None
         #: file from whose beginning the next stream looks for XA rows that were prepared before the position
         self._lead_in: str | None = None
-        self._opened = False
+        self._opened: Position | None = None
+        #: whether the next stream begins at what the ring has not freed, if replies wait for that
+        self._replays = True
         #: the last measurement; None before the first
         self._clock: SourceClock | None = None
         self._failures = 0
@@ -222,8 +229,8 @@ class SourceReader:
         return None if clock is None else clock.source_now_us()
 
     def _open(self, position: Position) -> None:
-        if not self._opened:
-            self._opened = True
+        if self._opened is None:
+            self._opened = position
             self._listener.opened(position)
 
     def _require_this_host(self, error: RetryableError) -> None:
@@ -258,6 +265,14 @@ class SourceReader:
                 ) from error
             self._detect_at_s = time.monotonic() + self._hosts.detecting.interval_s
 
+    def _unfreed(self) -> tuple[str, int] | None:
+        """Return where the ring begins, if the source must not count what it holds as replied to."""
+        if self._address.semi_sync != "cursor" or not self._replays:
+            return None
+        assert self._ring is not None, "replies that wait for cursors need the ring"
+        assert self._opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
+        return unfreed(self._ring, self._opened) if self._opened is not None else None
+
     def _backoff_s(self) -> float:
         """Return how long to wait, seconds: a limit that doubles from 0.1 s to 10 s.
 
@@ -282,6 +297,8 @@ class SourceReader:
             lead_in, self._lead_in = self._lead_in, None
             self._detect_at_s = 0.0
             self._detect(control)
+            replayed = None if lead_in is not None or by_gtid else self._unfreed()
+            self._replays = True
             lookup = self._definitions.lookup(self._address, facts, self.position)
             stream = BinlogStream(
                 self._address,
@@ -291,9 +308,10 @@ class SourceReader:
                 lambda: self._measure(control),
                 server=facts.identity,
                 margin_us=self._margin_us,
-                lead_in=lead_in,
+                lead_in=replayed if lead_in is None else (lead_in, len(MAGIC)),
                 by_gtid=by_gtid and lead_in is None,
                 lookup=lookup,
+                ring=self._ring,
             )
             lookup.follow(stream)
             # Only now is it known which server sends the stream.
@@ -301,7 +319,7 @@ class SourceReader:
             try:
                 with self._lock:
                     self._stream = stream
-                if not self._opened:
+                if self._opened is None:
                     stream.begin()
                     self.position = self._created(self.position, stream)
                     self._open(self.position)
@@ -309,7 +327,9 @@ class SourceReader:
                     self._listener.connected(stream.clock.skew_us, facts.version)
                     self._consume(stream, control)
             except PositionPurged as error:
-                if "xid" in error.details:
+                if replayed is not None:
+                    self._replays = False
+                elif "xid" in error.details:
                     self._lead_in = self._earlier(error, lead_in, control)
                 elif lead_in is None and not by_gtid:
                     self.position = past_purged(self._address, control, facts, self.position, error)

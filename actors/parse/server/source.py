@@ -21,6 +21,7 @@ from pymysql.constants import ER
 
 from actors.parse.server.login import GuardedConnection, LoginRefused, tls_context
 from actors.parse.server.row import Row
+from actors.parse.server.semi_sync.source_side import VARIABLES, SemiSyncMode
 from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
 
 _HOST_NAME_BYTES = 60
@@ -64,6 +65,8 @@ class SourceAddress:
     read_timeout_s: float = 5.0
     #: interval between the heartbeats of an idle source
     heartbeat_ms: int = 100
+    #: whether, and when, a source with semi-synchronous replication is told that a transaction is safe here
+    semi_sync: SemiSyncMode = "off"
     #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
     #: required; None: no TLS
     ssl: Mapping[str, Any] | None = None
@@ -292,6 +295,7 @@ _VARIABLES = (
     "binlog_row_value_options",
     "binlog_checksum",
     "gtid_mode",
+    *VARIABLES,
 )
 
 

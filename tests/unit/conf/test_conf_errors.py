@@ -258,6 +258,27 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
+            "reader: {semi_sync: on}\nshards:",
+            "`reader.semi_sync` should be 'off', 'ring' or 'cursor', but is true",
+        ),
+        (
+            "shards:",
+            "reader: {semi_sync: cursor}\ncursor: {kind: memory}\nshards:",
+            (
+                "`reader.semi_sync` should be 'cursor' only with cursors that are kept on a disk, but "
+                "cursor.kind is 'memory'"
+            ),
+        ),
+        (
+            "shards:",
+            "reader: {semi_sync: cursor}\ncursor: {kind: file, flush_s: 1}\nshards:",
+            (
+                "`reader.semi_sync` should be 'cursor' only with cursors that are written before an ack is "
+                "answered, but cursor.flush_s is 1 s"
+            ),
+        ),
+        (
+            "shards:",
             "ray: {address: auto, num_cpus: 2}\nshards:",
             "`ray.num_cpus` should be given only without `ray.address`, but that is 'auto'",
         ),

@@ -257,3 +257,14 @@ def test_rows_of_a_chunk_are_kept_until_its_last_header_is_acknowledged():
     assert len(ring._payload) == 1
     ring.ack(1)
     assert len(ring._payload) == 0
+
+
+def test_who_wants_to_know_is_told_after_each_ack_that_frees():
+    ring, freed = ring_of(), []
+    ring.on_free(lambda: freed.append(ring.cursors[0]))
+    ring.put(chunk_of(Tx(1), Tx(2)))
+    ring.get_within(0.0)
+    ring.ack(0)
+    ring.ack(0)
+    ring.ack(1)
+    assert freed == [0, 1]

@@ -235,9 +235,12 @@ def _index(chunk: Chunk, file: str) -> int:
 
 
 def scanner(address: SourceAddress, purpose: str) -> SourceAddress:
-    """Return an address under a server id of its own, which does not change for a purpose."""
+    """Return an address under a server id of its own, which does not change for a purpose.
+
+    A scan keeps nothing, so the source does not wait for it.
+    """
     scan_id = _SCAN_ID_MIN + zlib.crc32(f"{address.server_id}/{purpose}".encode()) % (_SCAN_ID_MIN - 1)
-    return replace(address, server_id=scan_id)
+    return replace(address, server_id=scan_id, semi_sync="off")
 
 
 def _shown(time_s: int) -> str:

@@ -22,6 +22,7 @@ from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import AGE_MAX_US, STALE_US, SourceClock
 from actors.parse.server.low_watermarks import CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
+from actors.parse.server.semi_sync.replies import Replies
 from merge.errors import SourceUnavailable
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
@@ -122,6 +123,7 @@ def items_of(source, *, by_gtid=False):
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = Packets(source)
+    stream._replies = Replies(stream._packets, None)
     stream._flushed_s = -math.inf  # whatever the clock says: it counts from when the machine was started
     stream._address = type("Address", (), {"name": "s1"})
     items = []

@@ -1,0 +1,1 @@
+"""Semi-synchronous replication: replies that tell a source which of its transactions are safe here."""
