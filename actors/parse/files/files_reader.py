@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from actors.parse.columns.table_lookup import NoLookup, TableLookup
+from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
 from actors.parse.files.file_tail import FileTail
-from actors.parse.formats.events import MAGIC
-from actors.parse.formats.gtid_sets import gtids_before
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.reader import Listener, behind
@@ -42,9 +41,8 @@ from merge.errors import (
     UsageError,
 )
 from merge.order.shard_keys import END_OF_TIME_US
-from merge.values.gtid import NO_GTIDS
 from merge.values.position import Position, file_order
-from merge.values.start import InFile, parse_shard_start
+from merge.values.start import parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ class FilesReader:
         select: which tables are decoded and under which name.
         limits: when a chunk is full.
         listener: receives what is read.
-        begin: where a run without a position begins: `earliest`, or a file and offset.
+        begin: where a run without a position begins: `earliest`, a time, or a file and offset.
     """
 
     #: empty: files do not name their server
@@ -137,7 +135,11 @@ class FilesReader:
     def _read_all(self) -> None:
         files = self._files()
         if self.position is None:
-            self.position = self._beginning(files)
+            start = parse_shard_start(self._begin, time.time_ns() // 1000)
+            name, place = self._source.name, self._source.files
+            self.position = beginning(start, name, place, files, self._stopped.is_set)
+            if self.position is None:
+                return
         self._listener.opened(self.position)
         with self._lookup() as lookup:
             self._listener.connected(0, "files")
@@ -152,27 +154,6 @@ class FilesReader:
                     return
                 while not self._stopped.wait(_LOOK_EVERY_S) and _sizes(self._files()) == sizes:
                     pass
-
-    def _beginning(self, files: Sequence[Path]) -> Position:
-        """Return where a run without a position begins; the GTIDs before it are known only at a file's start.
-
-        Raises:
-            PositionPurged: the file that the settings name is not among them.
-        """
-        start = parse_shard_start(self._begin, time.time_ns() // 1000)
-        if not isinstance(start, InFile):
-            return Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
-        found = next((path for path in files if path.name == start.file), None)
-        if found is None:
-            raise PositionPurged(
-                f"{self._source.files} does not hold {start.file}, where shard {self._source.name} starts.",
-                hint=f"The oldest file there is {files[0].name}.",
-                shard=self._source.name,
-                file=start.file,
-                oldest_file=files[0].name,
-            )
-        gtids = gtids_before(found) if start.offset == len(MAGIC) else NO_GTIDS
-        return Position(start.file, start.offset, gtid_set=gtids)
 
     def _finish(self) -> None:
         """Report the end of time as low watermark, log what was left out, and wait for `stop`."""
