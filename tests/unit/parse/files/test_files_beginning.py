@@ -94,12 +94,14 @@ def test_only_the_files_from_the_time_on_are_read(files):
 
 def test_a_file_that_does_not_say_when_it_was_created_is_passed_over(files):
     """Nobody knows whether it was created before the time: the scan begins in an earlier one."""
+    time_us = read_created(files, files[1].name) * SECOND_US
+    commits, numbers, _ = read(files)
     unknown = bytearray(files[1].read_bytes())
     unknown[4:8] = bytes(4)
-    commits, numbers, _ = read(files)
     files[1].write_bytes(unknown)
-    found = at(files, commits[0])
-    assert (found.file, last_number(found.gtid_set)) == (files[0].name, numbers[0] - 1)
+    found = at(files, time_us)
+    before = sum(each < time_us for each in commits)
+    assert (found.file, last_number(found.gtid_set)) == (files[0].name, numbers[0] - 1 + before)
 
 
 def test_a_time_before_the_oldest_file_is_refused_unless_that_is_the_first_of_its_server(files):
