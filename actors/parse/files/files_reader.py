@@ -42,7 +42,7 @@ from merge.errors import (
 )
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.position import Position, file_order
-from merge.values.start import parse_shard_start
+from merge.values.start import ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class FilesReader:
         return time.time_ns() // 1000
 
     def _read_all(self) -> None:
-        files = self._files()
+        files = files_of(self._source, self.position)
         if self.position is None:
             start = parse_shard_start(self._begin, time.time_ns() // 1000)
             name, place = self._source.name, self._source.files
@@ -144,7 +144,7 @@ class FilesReader:
         with self._lookup() as lookup:
             self._listener.connected(0, "files")
             while not self._stopped.is_set():
-                files = self._files()
+                files = files_of(self._source, self.position)
                 sizes = _sizes(files)
                 self._read(files, lookup)
                 if self._stopped.is_set():
@@ -152,7 +152,10 @@ class FilesReader:
                 if not self._source.follow:
                     self._finish()
                     return
-                while not self._stopped.wait(_LOOK_EVERY_S) and _sizes(self._files()) == sizes:
+                while (
+                    not self._stopped.wait(_LOOK_EVERY_S)
+                    and _sizes(files_of(self._source, self.position)) == sizes
+                ):
                     pass
 
     def _finish(self) -> None:
@@ -207,52 +210,66 @@ class FilesReader:
         with contextlib.closing(connect(address)) as connection:
             yield ServerLookup(address, connection)
 
-    def _files(self) -> list[Path]:
-        """Return the files that exist, up to the first missing number.
 
-        Raises:
-            SourceUnavailable: there are none yet, and the reader follows.
-            SourceUnfit: there are none, they are no sequence, or a number is missing.
-            PositionPurged: the position's file is not among them.
-        """
-        source = self._source
-        try:
-            files = listed(source.files)
-        except UsageError as error:
-            if source.follow and not error.details.get("found", 1):
-                raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
-            raise SourceUnfit(
-                f"The files of shard {source.name} cannot be used: {error.message}",
-                hint=error.hint,
-                shard=source.name,
-            ) from error
-        position = self.position
-        if position is not None and position.file not in {path.name for path in files}:
-            raise PositionPurged(
-                f"{source.files} does not hold {position.file}: shard {source.name} is positioned at "
-                f"{position}.",
-                hint=f"Put the file back. The oldest file there is {files[0].name}.",
-                shard=source.name,
-                file=position.file,
-                offset=position.offset,
-                oldest_file=files[0].name,
-            )
-        return self._sequence(files, position)
+def locate(source: FilesSource, start: ShardStart) -> Position:
+    """Return where a start is in files now.
 
-    def _sequence(self, files: list[Path], position: Position | None) -> list[Path]:
-        """Return the files up to the first missing number after the position."""
-        begin = [path.name for path in files].index(position.file) if position is not None else 0
-        gap = gap_in(files, begin)
-        if gap is None:
-            return files
-        if self._source.follow:
-            return files[:gap]
-        name = self._source.name
+    Raises:
+        As `files_of`, and `actors.parse.files.beginning`.
+    """
+    found = beginning(start, source.name, source.files, files_of(source, None), lambda: False)
+    assert found is not None, "nobody gives up"
+    return found
+
+
+def files_of(source: FilesSource, position: Position | None) -> list[Path]:
+    """Return the files that exist, up to the first missing number.
+
+    Args:
+        source: the files.
+        position: where reading continues; None: at the first file.
+
+    Raises:
+        SourceUnavailable: there are none yet, and the reader follows.
+        SourceUnfit: there are none, they are no sequence, or a number is missing.
+        PositionPurged: the position's file is not among them.
+    """
+    try:
+        files = listed(source.files)
+    except UsageError as error:
+        if source.follow and not error.details.get("found", 1):
+            raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
         raise SourceUnfit(
-            f"The files of shard {name} have a gap between {files[gap - 1].name} and {files[gap].name}.",
-            hint="Put the missing files back; without them their changes would be lost.",
-            shard=name,
+            f"The files of shard {source.name} cannot be used: {error.message}",
+            hint=error.hint,
+            shard=source.name,
+        ) from error
+    if position is not None and position.file not in {path.name for path in files}:
+        raise PositionPurged(
+            f"{source.files} does not hold {position.file}: shard {source.name} is positioned at {position}.",
+            hint=f"Put the file back. The oldest file there is {files[0].name}.",
+            shard=source.name,
+            file=position.file,
+            offset=position.offset,
+            oldest_file=files[0].name,
         )
+    return _sequence(source, files, position)
+
+
+def _sequence(source: FilesSource, files: list[Path], position: Position | None) -> list[Path]:
+    """Return the files up to the first missing number after the position."""
+    begin = [path.name for path in files].index(position.file) if position is not None else 0
+    gap = gap_in(files, begin)
+    if gap is None:
+        return files
+    if source.follow:
+        return files[:gap]
+    name = source.name
+    raise SourceUnfit(
+        f"The files of shard {name} have a gap between {files[gap - 1].name} and {files[gap].name}.",
+        hint="Put the missing files back; without them their changes would be lost.",
+        shard=name,
+    )
 
 
 def listed(files: str) -> list[Path]:
