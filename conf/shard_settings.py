@@ -20,7 +20,7 @@ from pydantic import (
 from conf.secret import Owner, read_secret
 from conf.value import AnchoredPath, Host, HostAndPort, Name, Port, Settings, Text, is_host_and_port, unfit
 from merge.errors import ConfigError
-from merge.values.start import SHARD_STARTS, is_in_files, parse_shard_start
+from merge.values.start import SHARD_STARTS, SHARD_STARTS_IN_FILES, is_in_files, parse_shard_start
 
 
 def _text_of(value: object) -> object:
@@ -169,9 +169,11 @@ class ShardSettings(Settings):
             stray = next((key for key in _OF_SERVERS if key in given), None)
             if stray is not None:
                 raise unfit("be given only without `files`", key=stray, found="both are given")
-            if self.start is not None and not is_in_files(self.start):
+            if self.start is not None and not is_in_files(
+                parse_shard_start(self.start, time.time_ns() // 1000)
+            ):
                 raise unfit(
-                    "be 'earliest' or a file and offset with `files`", key="start", found=f"is {self.start!r}"
+                    f"be {SHARD_STARTS_IN_FILES} with `files`", key="start", found=f"is {self.start!r}"
                 )
             return self
         stray = next((key for key in _OF_FILES if key in given), None)

@@ -33,7 +33,7 @@ def position(
 
     Nothing is changed. The sources are asked directly, with the accounts of the instance file.
     """
-    from actors.parse.files.files_reader import FilesSource
+    from actors.parse.files.files_reader import FilesSource, locate
     from actors.parse.server.source import connect, server_facts
     from actors.parse.server.starts.beginning import beginning
     from actors.shard.wiring import shard_source
@@ -47,12 +47,12 @@ def position(
         if shard not in (None, each.name):
             continue
         source = shard_source(settings, each)
-        if isinstance(source, FilesSource):
-            _err.print(f"{each.name}: it reads files, which do not say where a start is", markup=False)
-            continue
         try:
-            with closing(connect(source)) as connection:
-                found = beginning(start, source, connection, server_facts(source, connection))
+            if isinstance(source, FilesSource):
+                found = locate(source, start)
+            else:
+                with closing(connect(source)) as connection:
+                    found = beginning(start, source, connection, server_facts(source, connection))
         except CanalGroupError as error:
             failed = True
             _err.print(f"{each.name}: {error}", markup=False)

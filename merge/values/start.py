@@ -29,6 +29,7 @@ _OF_BOTH = (
 #: what a text should be that is refused
 CLIENT_STARTS = f"{_OF_BOTH}, or a group position"
 SHARD_STARTS = f"{_OF_BOTH}, a file and offset such as binlog.000003:4, or a GTID set"
+SHARD_STARTS_IN_FILES = "earliest, a time or a file and offset"
 #: bytes before the first event of a file
 _FIRST_OFFSET = 4
 
@@ -122,9 +123,9 @@ def parse_shard_start(text: str, now_us: int) -> ShardStart:
     return After(gtids)
 
 
-def is_in_files(text: str) -> bool:
-    """Return whether a start of a shard can be found in files, which answer no queries."""
-    return text == "earliest" or _IN_FILE.fullmatch(text) is not None
+def is_in_files(start: ShardStart) -> bool:
+    """Return whether a start of a shard can be found in files: they do not answer queries."""
+    return start == "earliest" or isinstance(start, At | InFile)
 
 
 def _of_both(text: str, now_us: int) -> _Word | At | None:

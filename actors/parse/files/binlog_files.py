@@ -165,6 +165,11 @@ class BinlogFiles:
         return self._decoder.created
 
     @property
+    def whole_seconds(self) -> bool:
+        """Whether the server of the file that is being read stamped commits in whole seconds only."""
+        return self._decoder.whole_seconds
+
+    @property
     def losses(self) -> Losses:
         """What was lost or changed in decoding since the beginning."""
         return self._builder.losses

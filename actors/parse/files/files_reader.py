@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from actors.parse.columns.table_lookup import NoLookup, TableLookup
+from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
 from actors.parse.files.file_tail import FileTail
-from actors.parse.formats.events import MAGIC
-from actors.parse.formats.gtid_sets import gtids_before
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.reader import Listener, behind
@@ -42,9 +41,8 @@ from merge.errors import (
     UsageError,
 )
 from merge.order.shard_keys import END_OF_TIME_US
-from merge.values.gtid import NO_GTIDS
 from merge.values.position import Position, file_order
-from merge.values.start import InFile, parse_shard_start
+from merge.values.start import ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ class FilesReader:
         select: which tables are decoded and under which name.
         limits: when a chunk is full.
         listener: receives what is read.
-        begin: where a run without a position begins: `earliest`, or a file and offset.
+        begin: where a run without a position begins: `earliest`, a time, or a file and offset.
     """
 
     #: empty: files do not name their server
@@ -135,14 +133,18 @@ class FilesReader:
         return time.time_ns() // 1000
 
     def _read_all(self) -> None:
-        files = self._files()
+        files = files_of(self._source, self.position)
         if self.position is None:
-            self.position = self._beginning(files)
+            start = parse_shard_start(self._begin, time.time_ns() // 1000)
+            name, place = self._source.name, self._source.files
+            self.position = beginning(start, name, place, files, self._stopped.is_set)
+            if self.position is None:
+                return
         self._listener.opened(self.position)
         with self._lookup() as lookup:
             self._listener.connected(0, "files")
             while not self._stopped.is_set():
-                files = self._files()
+                files = files_of(self._source, self.position)
                 sizes = _sizes(files)
                 self._read(files, lookup)
                 if self._stopped.is_set():
@@ -150,29 +152,11 @@ class FilesReader:
                 if not self._source.follow:
                     self._finish()
                     return
-                while not self._stopped.wait(_LOOK_EVERY_S) and _sizes(self._files()) == sizes:
+                while (
+                    not self._stopped.wait(_LOOK_EVERY_S)
+                    and _sizes(files_of(self._source, self.position)) == sizes
+                ):
                     pass
-
-    def _beginning(self, files: Sequence[Path]) -> Position:
-        """Return where a run without a position begins; the GTIDs before it are known only at a file's start.
-
-        Raises:
-            PositionPurged: the file that the settings name is not among them.
-        """
-        start = parse_shard_start(self._begin, time.time_ns() // 1000)
-        if not isinstance(start, InFile):
-            return Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
-        found = next((path for path in files if path.name == start.file), None)
-        if found is None:
-            raise PositionPurged(
-                f"{self._source.files} does not hold {start.file}, where shard {self._source.name} starts.",
-                hint=f"The oldest file there is {files[0].name}.",
-                shard=self._source.name,
-                file=start.file,
-                oldest_file=files[0].name,
-            )
-        gtids = gtids_before(found) if start.offset == len(MAGIC) else NO_GTIDS
-        return Position(start.file, start.offset, gtid_set=gtids)
 
     def _finish(self) -> None:
         """Report the end of time as low watermark, log what was left out, and wait for `stop`."""
@@ -226,52 +210,66 @@ class FilesReader:
         with contextlib.closing(connect(address)) as connection:
             yield ServerLookup(address, connection)
 
-    def _files(self) -> list[Path]:
-        """Return the files that exist, up to the first missing number.
 
-        Raises:
-            SourceUnavailable: there are none yet, and the reader follows.
-            SourceUnfit: there are none, they are no sequence, or a number is missing.
-            PositionPurged: the position's file is not among them.
-        """
-        source = self._source
-        try:
-            files = listed(source.files)
-        except UsageError as error:
-            if source.follow and not error.details.get("found", 1):
-                raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
-            raise SourceUnfit(
-                f"The files of shard {source.name} cannot be used: {error.message}",
-                hint=error.hint,
-                shard=source.name,
-            ) from error
-        position = self.position
-        if position is not None and position.file not in {path.name for path in files}:
-            raise PositionPurged(
-                f"{source.files} does not hold {position.file}: shard {source.name} is positioned at "
-                f"{position}.",
-                hint=f"Put the file back. The oldest file there is {files[0].name}.",
-                shard=source.name,
-                file=position.file,
-                offset=position.offset,
-                oldest_file=files[0].name,
-            )
-        return self._sequence(files, position)
+def locate(source: FilesSource, start: ShardStart) -> Position:
+    """Return where a start is in files now.
 
-    def _sequence(self, files: list[Path], position: Position | None) -> list[Path]:
-        """Return the files up to the first missing number after the position."""
-        begin = [path.name for path in files].index(position.file) if position is not None else 0
-        gap = gap_in(files, begin)
-        if gap is None:
-            return files
-        if self._source.follow:
-            return files[:gap]
-        name = self._source.name
+    Raises:
+        As `files_of`, and `actors.parse.files.beginning`.
+    """
+    found = beginning(start, source.name, source.files, files_of(source, None), lambda: False)
+    assert found is not None, "nobody gives up"
+    return found
+
+
+def files_of(source: FilesSource, position: Position | None) -> list[Path]:
+    """Return the files that exist, up to the first missing number.
+
+    Args:
+        source: the files.
+        position: where reading continues; None: at the first file.
+
+    Raises:
+        SourceUnavailable: there are none yet, and the reader follows.
+        SourceUnfit: there are none, they are no sequence, or a number is missing.
+        PositionPurged: the position's file is not among them.
+    """
+    try:
+        files = listed(source.files)
+    except UsageError as error:
+        if source.follow and not error.details.get("found", 1):
+            raise SourceUnavailable(f"Shard {source.name} waits: {error}", shard=source.name) from error
         raise SourceUnfit(
-            f"The files of shard {name} have a gap between {files[gap - 1].name} and {files[gap].name}.",
-            hint="Put the missing files back; without them their changes would be lost.",
-            shard=name,
+            f"The files of shard {source.name} cannot be used: {error.message}",
+            hint=error.hint,
+            shard=source.name,
+        ) from error
+    if position is not None and position.file not in {path.name for path in files}:
+        raise PositionPurged(
+            f"{source.files} does not hold {position.file}: shard {source.name} is positioned at {position}.",
+            hint=f"Put the file back. The oldest file there is {files[0].name}.",
+            shard=source.name,
+            file=position.file,
+            offset=position.offset,
+            oldest_file=files[0].name,
         )
+    return _sequence(source, files, position)
+
+
+def _sequence(source: FilesSource, files: list[Path], position: Position | None) -> list[Path]:
+    """Return the files up to the first missing number after the position."""
+    begin = [path.name for path in files].index(position.file) if position is not None else 0
+    gap = gap_in(files, begin)
+    if gap is None:
+        return files
+    if source.follow:
+        return files[:gap]
+    name = source.name
+    raise SourceUnfit(
+        f"The files of shard {name} have a gap between {files[gap - 1].name} and {files[gap].name}.",
+        hint="Put the missing files back; without them their changes would be lost.",
+        shard=name,
+    )
 
 
 def listed(files: str) -> list[Path]:

@@ -184,6 +184,8 @@ def test_what_is_purged_is_named(make, source_address):
             assert missing == f"those after {before}, up to {gtids(server)}"
         assert missing in str(caught.value)
         assert caught.value.details["gtid_set"] == str(before)
+        assert caught.value.details["oldest_file"] == file
+        assert f"oldest file available is {file}" in str(caught.value)
 
 
 @MAKES

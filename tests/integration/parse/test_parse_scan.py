@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from integration.parse.test_parse_reader import await_rows, reading
 
+from actors.parse.files.beginning import beginning as beginning_in_files
+from actors.parse.files.binlog_files import files_in
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
@@ -138,6 +142,17 @@ def test_a_gtid_set_is_a_start(written, source_address):
     with reading(address, start=start) as recorder:
         await_rows(recorder, "g", 3)
         assert [row["after"]["id"] for row in recorder.rows("g")] == [ROWS - 3, ROWS - 2, ROWS - 1]
+
+
+def test_a_time_means_the_same_in_the_files_of_a_server(written, source_address):
+    files = files_in(Path(written.folder) / "data")
+    with asking(written, source_address) as (address, connection, facts):
+        commits = [each[-1] for each in transactions(address, connection, facts)[0]]
+        assert len(files) == len(binlog_files(address, connection))
+        for time_us in [commits[0], *(each - 1 for each in commits[1::7]), commits[-1]]:
+            on_server = beginning(At(time_us), address, connection, facts)
+            in_files = beginning_in_files(At(time_us), "s0", written.folder, files, lambda: False)
+            assert in_files == replace(on_server, server="")
 
 
 def test_a_time_before_what_was_purged_is_refused(written, source_address):

@@ -59,7 +59,12 @@ def test_the_good_file_is_good(tmp_path):
         (
             "host: db1\n    user: canal",
             "files: log\n    start: latest",
-            "`shards[1].start` should be 'earliest' or a file and offset with `files`, but is 'latest'",
+            "`shards[1].start` should be earliest, a time or a file and offset with `files`, but is 'latest'",
+        ),
+        (
+            "host: db1\n    user: canal",
+            "files: log\n    start: 0-1-42",
+            "`shards[1].start` should be earliest, a time or a file and offset with `files`, but is '0-1-42'",
         ),
         (
             "host: db1",

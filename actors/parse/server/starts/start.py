@@ -226,11 +226,12 @@ def explained_by_gtid(
         if isinstance(position.gtid_set, MariaDbGtidSet):
             hint = "If the server is a replica that lags, the shard continues when it has caught up."
         return type(error)(message, hint=hint, **{**place, "gtid_set": gtids})
-    missing = _missing(address, position.gtid_set)
+    missing, oldest = _missing(address, position.gtid_set), oldest_file(address)
     return PositionPurged(
-        f"{message} Missing are {missing or 'transactions that cannot be determined'}.",
+        f"{message} Missing are {missing or 'transactions that cannot be determined'}. "
+        f"The oldest file available is {oldest or 'unknown'}.",
         hint=_PURGED_HINT,
-        **{**place, "gtid_set": gtids, "missing": missing},
+        **{**place, "gtid_set": gtids, "missing": missing, "oldest_file": oldest},
     )
 
 

@@ -95,8 +95,11 @@ def test_a_time_before_now_is_that_long_before(count, unit):
     assert time_of(f"-{count}{unit}", NOW) == NOW - count * seconds * SECOND
 
 
-def test_files_know_their_beginning_and_their_offsets():
-    assert is_in_files("earliest")
-    assert is_in_files("binlog.000003:4")
-    assert not is_in_files("latest")
-    assert not is_in_files("-2h")
+@pytest.mark.parametrize("text", ["earliest", "binlog.000003:4", "-2h", "2026-01-31T12:00:00Z"])
+def test_files_know_their_beginning_their_times_and_their_offsets(text):
+    assert is_in_files(parse_shard_start(text, NOW))
+
+
+@pytest.mark.parametrize("text", ["latest", "0-1-42"])
+def test_only_a_server_knows_its_end_and_its_gtid_sets(text):
+    assert not is_in_files(parse_shard_start(text, NOW))

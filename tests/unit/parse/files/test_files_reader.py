@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import shutil
 import threading
 import time
@@ -23,6 +24,8 @@ from merge.values.position import Position
 DEADLINE_S = 20.0
 #: low byte of a format description's flags while its server writes the file
 IN_USE = b"\x01"
+#: a time after everything that was recorded
+RECORDED_BEFORE_NS = 2_000_000_000 * 10**9
 SHARDS = {each.record.gtid_source[-1]: each for each in recorded_shards()[:2]}
 
 
@@ -71,10 +74,11 @@ class Told:
 
 
 @contextlib.contextmanager
-def reading(files, start=None, limits=None, **options):
+def reading(files, start=None, limits=None, begin="earliest", **options):
     """Read files on a thread; leaving stops it and raises its error."""
     told, errors = Told(), []
-    reader = FilesReader(FilesSource("s0", str(files), **options), TableName, limits or Limits(), told)
+    source = FilesSource("s0", str(files), **options)
+    reader = FilesReader(source, TableName, limits or Limits(), told, begin=begin)
 
     def run():
         try:
@@ -140,6 +144,19 @@ def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
         read += int(chunk.headers["rows"].sum())
         assert read_all(tmp_path, position, limits=limits).rows == whole.rows - read
     assert position == whole.position
+
+
+def test_it_begins_at_a_time(shard, tmp_path, monkeypatch):
+    """A time must not be in the future, and this machine's clock may be before the recording."""
+    monkeypatch.setattr(time, "time_ns", lambda: RECORDED_BEFORE_NS)
+    whole = read_all(tmp_path)
+    commits = [int(each) for chunk in whole.chunks for each in chunk.headers["commit_us"]]
+    time_s = commits[-1] // 1_000_000
+    told = read_all(tmp_path, begin=dt.datetime.fromtimestamp(time_s, dt.UTC).isoformat())
+    late = sum(each >= time_s * 1_000_000 for each in commits)
+    assert 0 < late < len(whole.transactions)
+    assert told.transactions == whole.transactions[-late:]
+    assert told.position == whole.position
 
 
 def test_following_it_waits_for_the_next_number_and_for_the_last_file_to_grow(shard, tmp_path):
