@@ -274,7 +274,8 @@ def play(server, random):
     return accepted
 
 
-SEQUENCES = pytest.mark.parametrize("sequences", [10, pytest.param(500, marks=pytest.mark.soak)])
+LONG = [pytest.mark.soak, pytest.mark.timeout(1200)]
+SEQUENCES = pytest.mark.parametrize("sequences", [10, pytest.param(500, marks=LONG)])
 
 
 def played(server, sequences):
