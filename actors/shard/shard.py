@@ -11,42 +11,32 @@ shards of the now active server read the same source under the same server id.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.files.files_reader import FilesReader, FilesSource
-from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.definitions.source_definitions import SourceDefinitions
-from actors.parse.server.described import described
-from actors.parse.server.hosts import Detecting, SourceHosts
-from actors.parse.server.reader import Reader, SourceReader
-from actors.parse.server.source import SourceAddress, connect, server_facts
-from actors.parse.server.starts.beginning import beginning
-from actors.parse.server.starts.start import StartBy
+from actors.parse.server.reader import Reader
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
-from actors.sink.route import Route
-from actors.sink.sink import Sink
-from actors.store.ring import RingBounds, RingStore
+from actors.shard.shard_source import ShardSource
+from actors.shard.shard_wiring import ShardWiring
+from actors.store.ring import RingStore
 from actors.store.rows import Payload, gather
 from actors.transport.bind_address import certificate_where_reached, node_host
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
-from conf.stream_settings import FilterSettings
-from merge.errors import FencedError, SchemaMismatch, ShardUnavailable, UsageError
+from merge.errors import FencedError, ShardUnavailable
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
@@ -86,30 +76,6 @@ class _Held:
     busy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ShardWiring:
-    """The settings of a shard."""
-
-    source: SourceAddress | FilesSource
-    #: which tables are kept, and their names for consumers
-    filter: FilterSettings
-    ring: RingBounds
-    #: when a chunk is full
-    limits: Limits
-    #: how long a commit may take from its timestamp to the binlog, microseconds
-    margin_us: int
-    #: start position if the group gives none
-    start: str
-    #: how a position is found again on a server
-    start_by: StartBy
-    #: how long the group may be silent before the shard closes its source, seconds
-    silence_max_s: float
-    #: servers that replicate the source, in the order in which they are tried
-    standbys: tuple[SourceAddress, ...] = ()
-    #: when the server that is read counts as failed
-    detecting: Detecting = field(default_factory=Detecting)
-
-
 class Shard:
     """One shard; `ShardActor` is the actor.
 
@@ -127,23 +93,9 @@ class Shard:
     ) -> None:
         self._wiring = wiring
         self._host = host
-        self._make_reader = make_reader or self._reader
+        self._make_reader = make_reader
         self._name = wiring.source.name
-        chosen = wiring.filter
-        routes = [Route(route.match, route.to) for route in chosen.routes]
-        self._sink = Sink(chosen.white, chosen.black, routes)
-        #: of a server's tables; None for files
-        self._definitions = (
-            None
-            if isinstance(wiring.source, FilesSource)
-            else SourceDefinitions(self._name, self._sink.select)
-        )
-        #: the servers of the shard; None for files
-        self._hosts = (
-            None
-            if isinstance(wiring.source, FilesSource)
-            else SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
-        )
+        self._source = ShardSource(wiring)
         self._opening = host.lock()
         #: never set; the watch thread waits on it
         self._pause = host.event()
@@ -151,9 +103,6 @@ class Shard:
         self._asked_at_s = host.clock_s()
         #: the intake of the group that is served; None if nothing is read
         self._held: _Held | None = None
-        #: latest columns of the tables that were read; the number of entries is bounded by the source's
-        #: tables
-        self._tables: dict[TableName, pa.Schema] = {}
         #: (epoch, generation) of the group that is served, even if nothing is read for it
         self._term = (0, 0)
         self._asking = host.lock()
@@ -193,8 +142,7 @@ class Shard:
             self._asked_at_s = self._host.clock_s()
             term, held = (epoch, generation), self._held
             self._term = term
-            if self._definitions is not None:
-                self._definitions.restore(history)
+            self._source.restore(history)
             if held is not None and held.term == term and held.intake.ended is not None:
                 # It ended before it was known where its stream begins.
                 self._leave()
@@ -208,7 +156,8 @@ class Shard:
                 held = None
             if held is None:
                 ring = RingStore(self._wiring.ring, self._host)
-                intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
+                make_reader = self._make_reader or self._source.reader
+                intake = Intake(self._name, ring, make_reader, position, self._source.columns, self._host)
             else:
                 intake = held.intake
             # Also on a repeated call: earlier reports may not have arrived.
@@ -249,24 +198,6 @@ class Shard:
     def _silent(self) -> bool:
         return self._host.clock_s() >= self._asked_at_s + self._wiring.silence_max_s
 
-    def _reader(self, intake: Intake) -> Reader:
-        wiring = self._wiring
-        if isinstance(wiring.source, FilesSource):
-            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake, begin=wiring.start)
-        assert self._hosts is not None, "a shard without files has servers"
-        return SourceReader(
-            self._hosts.current,
-            self._sink.select,
-            wiring.limits,
-            intake,
-            margin_us=wiring.margin_us,
-            begin=wiring.start,
-            start_by=wiring.start_by,
-            definitions=self._definitions,
-            hosts=self._hosts,
-            ring=intake.ring,
-        )
-
     def poll(
         self, epoch: int, generation: int, items_max: int, wait_s: float, done: int = NOTHING
     ) -> ShardReport:
@@ -301,7 +232,7 @@ class Shard:
         if error is not None and not len(run):
             intake.wait_stopped(wait_s)
         # After the rows: it has every statement before them.
-        history = None if self._definitions is None else self._definitions.news()
+        history = self._source.news()
         return ShardReport(
             run if len(run) else None,
             self._news_of(held),
@@ -362,56 +293,20 @@ class Shard:
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
     def describe(self, schema: str, table: str) -> bytes | None:
-        """Return a table's columns as a serialized Arrow schema; None if no table has that consumers' name.
-
-        Raises:
-            SourceUnavailable, SourceUnfit: the source does not answer.
-            SchemaMismatch: its tables of that name cannot be merged.
-        """
-        name, source = TableName(schema, table), self._source
-        address = source.lookup if isinstance(source, FilesSource) else source
-        try:
-            found = described(address, self._sink.select, name) if address is not None else None
-        except pa.ArrowException as error:
-            raise SchemaMismatch(
-                f"The tables {name} of shard {self._name} cannot be merged: {error}.",
-                hint="Give them the same definition, or read the envelope format.",
-            ) from error
-        if found is None and name in self._tables:
-            # The account may be able to read the binlog and not to see the table.
-            found = pa.schema(list(self._tables[name].field("after").type))
-        return found.serialize().to_pybytes() if found is not None else None
+        """Return a table's columns, see `ShardSource.describe`."""
+        return self._source.describe(TableName(schema, table))
 
     def locate(self, start: ShardStart) -> Position:
-        """Return where a start is in the source's binlog now, independent of what was read.
-
-        Raises:
-            SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog.
-            PositionPurged, DataError: see `actors.parse.server.starts.beginning`.
-            UsageError: the shard reads files.
-        """
-        source = self._source
-        if isinstance(source, FilesSource):
-            raise UsageError(
-                f"Shard {self._name} reads files, which do not say where a start is.",
-                hint="Begin at the cursor, or at a position.",
-            )
-        with contextlib.closing(connect(source)) as connection:
-            return beginning(start, source, connection, server_facts(source, connection))
+        """Return where a start is in the source's binlog now, see `ShardSource.locate`."""
+        return self._source.locate(start)
 
     def schema(self) -> list[dict[str, Any]]:
-        """Return what is known of the source's tables where reading is, as JSON objects."""
-        return [] if self._definitions is None else [table.to_json() for table in self._definitions.tables()]
+        """Return what is known of the source's tables, see `ShardSource.schema`."""
+        return self._source.schema()
 
     def rebuild_schema(self) -> dict[str, Any]:
-        """Forget what is known of the source's tables: a new history begins with what it shows.
-
-        Raises:
-            UsageError: the shard reads files.
-        """
-        if self._definitions is None:
-            raise UsageError(f"Shard {self._name} reads files, and has no schema history.")
-        self._definitions.rebuild()
+        """Forget what is known of the source's tables, see `ShardSource.rebuild_schema`."""
+        self._source.rebuild_schema()
         return {"shard": self._name}
 
     def free(self, epoch: int, generation: int, sequence: int) -> None:
@@ -427,16 +322,11 @@ class Shard:
         return {
             "shard": self._name,
             "source": self._source.place,
-            "failover": self._hosts.describe() if self._hosts is not None and self._hosts.several else None,
+            "failover": self._source.failover(),
             "pid": os.getpid(),
             "arrow_bytes": pa.total_allocated_bytes(),
             **state,
         }
-
-    @property
-    def _source(self) -> SourceAddress | FilesSource:
-        """What is read now."""
-        return self._wiring.source if self._hosts is None else self._hosts.current
 
     def _current(self, epoch: int, generation: int) -> _Held:
         held = self._held

@@ -8,7 +8,7 @@ from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.server.hosts import Detecting
 from actors.parse.server.source import SourceAddress
-from actors.shard.shard import ShardWiring
+from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from conf.server_settings import LocalSettings
 from conf.settings import InstanceSettings

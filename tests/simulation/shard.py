@@ -8,7 +8,7 @@ from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
 from actors.shard.intake import Intake
 from actors.shard.shard import Shard as RealShard
-from actors.shard.shard import ShardWiring
+from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds
 from conf.stream_settings import FilterSettings
 from merge.errors import CanalGroupError

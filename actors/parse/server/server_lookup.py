@@ -19,9 +19,12 @@ from actors.parse.formats.events import Query
 from actors.parse.server.source import SourceAddress, translated
 
 _COLUMNS = (
-    "SELECT COLUMN_NAME AS name, COLUMN_TYPE AS type, COLUMN_KEY AS used, CHARACTER_SET_NAME AS charset, "
-    "DATA_TYPE AS plain, DATETIME_PRECISION AS decimals "
-    "FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"
+    "SELECT c.COLUMN_NAME AS name, c.COLUMN_TYPE AS type, k.ORDINAL_POSITION AS key_place, "
+    "c.CHARACTER_SET_NAME AS charset, c.DATA_TYPE AS plain, c.DATETIME_PRECISION AS decimals "
+    "FROM information_schema.COLUMNS c LEFT JOIN information_schema.KEY_COLUMN_USAGE k ON k.TABLE_SCHEMA = "
+    "c.TABLE_SCHEMA AND k.TABLE_NAME = c.TABLE_NAME AND k.COLUMN_NAME = c.COLUMN_NAME AND "
+    "k.CONSTRAINT_NAME = 'PRIMARY' WHERE c.TABLE_SCHEMA = %s AND c.TABLE_NAME = %s "
+    "ORDER BY c.ORDINAL_POSITION"
 )
 _VECTOR = re.compile(r"vector\((\d+)\)")
 _FLOAT_SIZE = 4
@@ -60,10 +63,10 @@ class ServerLookup:
         with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(_COLUMNS, (schema, table))
             rows = cursor.fetchall()
-        return [_facts(row, place) for place, row in enumerate(rows, start=1)] or None
+        return list(map(_facts, rows)) or None
 
 
-def _facts(row: dict[str, Any], place: int) -> ColumnFacts:
+def _facts(row: dict[str, Any]) -> ColumnFacts:
     kind = str(row["type"])
     listed = kind.startswith(("enum(", "set("))
     vector = _VECTOR.fullmatch(kind)
@@ -72,7 +75,7 @@ def _facts(row: dict[str, Any], place: int) -> ColumnFacts:
         unsigned="unsigned" in kind and not listed,
         collation=collation_of(str(row["charset"])) if row["charset"] else BINARY_COLLATION,
         values=tuple(value.replace("''", "'") for value in _VALUE.findall(kind)) if listed else (),
-        key_place=place if row["used"] == "PRI" else 0,
+        key_place=int(row["key_place"] or 0),
         type=str(row["plain"]).lower(),
         decimals=int(row["decimals"] or 0),
         size=_FLOAT_SIZE * int(vector[1]) if vector else 0,

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+from types import SimpleNamespace
 
 import pytest
 from integration.parse.test_parse_reader import await_rows, reading
 
+from actors.parse.server.server_lookup import ServerLookup
+from actors.parse.server.source import connect
 from merge.values.position import Position
 
 ASKS = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE 'SHOW CREATE TABLE%`t`'"
@@ -139,3 +142,10 @@ def test_fractions_of_times_in_the_old_format(mariadb, address):
         "s": dt.datetime(2001, 9, 9, 1, 46, 40, 100_000, dt.UTC),
         "p": dt.timedelta(hours=1),
     }
+
+
+def test_the_columns_of_a_key_are_in_its_order(mariadb, address):
+    mariadb.execute("CREATE TABLE app.k (a INT, b INT, c INT, PRIMARY KEY (c, a))")
+    with contextlib.closing(connect(address)) as connection:
+        found = ServerLookup(address, connection).columns(SimpleNamespace(schema="app", table="k"))
+    assert {column.name: column.key_place for column in found} == {"a": 2, "b": 0, "c": 1}

@@ -13,7 +13,8 @@ import pytest
 from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
 from actors.shard import shard as shard_module
-from actors.shard.shard import Shard, ShardWiring
+from actors.shard.shard import Shard
+from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Wanted
 from actors.transport.row_ticket import RowTicket

@@ -1,0 +1,144 @@
+"""The source of a shard: its servers or files, what is known of their tables, and questions about them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pyarrow as pa
+
+from actors.parse.files.files_reader import FilesReader, FilesSource, locate
+from actors.parse.server.definitions.source_definitions import SourceDefinitions
+from actors.parse.server.described import described
+from actors.parse.server.hosts import SourceHosts
+from actors.parse.server.reader import Reader, SourceReader
+from actors.parse.server.source import SourceAddress, connect, server_facts
+from actors.parse.server.starts.beginning import beginning
+from actors.shard.intake import Intake
+from actors.shard.shard_wiring import ShardWiring
+from actors.sink.route import Route
+from actors.sink.sink import Sink
+from merge.errors import SchemaMismatch, UsageError
+from merge.values.chunk import TableName
+from merge.values.position import Position
+from merge.values.start import ShardStart
+
+
+class ShardSource:
+    """The source of one shard, as long as its process lives. Safe to use from several threads.
+
+    Args:
+        wiring: the shard's settings.
+    """
+
+    def __init__(self, wiring: ShardWiring) -> None:
+        self._wiring = wiring
+        self._name = wiring.source.name
+        chosen = wiring.filter
+        self._sink = Sink(
+            chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]
+        )
+        #: latest columns of the tables that were read; as many as the source has tables
+        self.columns: dict[TableName, pa.Schema] = {}
+        #: the servers, and what is known of their tables; None for files
+        self._hosts: SourceHosts | None = None
+        self._definitions: SourceDefinitions | None = None
+        if not isinstance(wiring.source, FilesSource):
+            self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
+            self._definitions = SourceDefinitions(self._name, self._sink.select)
+
+    @property
+    def place(self) -> str:
+        """What is read now: host and port, or files."""
+        return self._read.place
+
+    def failover(self) -> dict[str, Any] | None:
+        """Return the servers and the last switch as a JSON object; None if there is only one."""
+        return None if self._hosts is None or not self._hosts.several else self._hosts.describe()
+
+    def reader(self, intake: Intake) -> Reader:
+        """Return a new reader that reports to an intake."""
+        wiring = self._wiring
+        if isinstance(wiring.source, FilesSource):
+            return FilesReader(wiring.source, self._sink.select, wiring.limits, intake, begin=wiring.start)
+        assert self._hosts is not None, "a shard without files has servers"
+        return SourceReader(
+            self._hosts.current,
+            self._sink.select,
+            wiring.limits,
+            intake,
+            margin_us=wiring.margin_us,
+            begin=wiring.start,
+            start_by=wiring.start_by,
+            definitions=self._definitions,
+            hosts=self._hosts,
+            ring=intake.ring,
+        )
+
+    # ---- the schema history ------------------------------------------------------------------------------
+
+    def restore(self, history: str | None) -> None:
+        """Take the schema history as it was stored; None: none was."""
+        if self._definitions is not None:
+            self._definitions.restore(history)
+
+    def news(self) -> str | None:
+        """Return the schema history if it has to be stored, see `SourceDefinitions.news`."""
+        return None if self._definitions is None else self._definitions.news()
+
+    def schema(self) -> list[dict[str, Any]]:
+        """Return what is known of the source's tables where reading is, as JSON objects."""
+        return [] if self._definitions is None else [table.to_json() for table in self._definitions.tables()]
+
+    def rebuild_schema(self) -> None:
+        """Forget what is known of the source's tables: a new history begins with what it shows.
+
+        Raises:
+            UsageError: the shard reads files.
+        """
+        if self._definitions is None:
+            raise UsageError(f"Shard {self._name} reads files, and has no schema history.")
+        self._definitions.rebuild()
+
+    # ---- questions ---------------------------------------------------------------------------------------
+
+    def describe(self, name: TableName) -> bytes | None:
+        """Return a table's columns as a serialized Arrow schema; None if no table has that consumers' name.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer.
+            SchemaMismatch: its tables of that name cannot be merged.
+        """
+        source = self._read
+        address = source.lookup if isinstance(source, FilesSource) else source
+        try:
+            found = described(address, self._sink.select, name) if address is not None else None
+        except pa.ArrowException as error:
+            raise SchemaMismatch(
+                f"The tables {name} of shard {self._name} cannot be merged: {error}.",
+                hint="Give them the same definition, or read the envelope format.",
+            ) from error
+        if found is None and name in self.columns:
+            # The account may be able to read the binlog and not to see the table.
+            found = pa.schema(list(self.columns[name].field("after").type))
+        return found.serialize().to_pybytes() if found is not None else None
+
+    def locate(self, start: ShardStart) -> Position:
+        """Return where a start is in the source's binlog now, independent of what was read.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: the source does not answer, or has no binlog; files have no such
+                start.
+            PositionPurged, DataError: see `actors.parse.server.starts.beginning` and
+                `actors.parse.files.beginning`.
+        """
+        source = self._read
+        if isinstance(source, FilesSource):
+            return locate(source, start)
+        with contextlib.closing(connect(source)) as connection:
+            return beginning(start, source, connection, server_facts(source, connection))
+
+    @property
+    def _read(self) -> SourceAddress | FilesSource:
+        """What is read now."""
+        return self._wiring.source if self._hosts is None else self._hosts.current

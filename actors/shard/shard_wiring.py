@@ -1,0 +1,37 @@
+"""The settings of a shard actor; `actors.shard.wiring` makes them from an instance's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from actors.parse.files.files_reader import FilesSource
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.hosts import Detecting
+from actors.parse.server.source import SourceAddress
+from actors.parse.server.starts.start import StartBy
+from actors.store.ring import RingBounds
+from conf.stream_settings import FilterSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ShardWiring:
+    """The settings of a shard."""
+
+    source: SourceAddress | FilesSource
+    #: which tables are kept, and their names for consumers
+    filter: FilterSettings
+    ring: RingBounds
+    #: when a chunk is full
+    limits: Limits
+    #: how long a commit may take from its timestamp to the binlog, microseconds
+    margin_us: int
+    #: start position if the group gives none
+    start: str
+    #: how a position is found again on a server
+    start_by: StartBy
+    #: how long the group may be silent before the shard closes its source, seconds
+    silence_max_s: float
+    #: servers that replicate the source, in the order in which they are tried
+    standbys: tuple[SourceAddress, ...] = ()
+    #: when the server that is read counts as failed
+    detecting: Detecting = field(default_factory=Detecting)
