@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from actors.parse.server.reader import Reader
+from actors.parse.server.listener import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
 from actors.store.ring import RingStore

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.server.reader import Reader
+from actors.parse.server.listener import Reader
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports

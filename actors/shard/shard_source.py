@@ -11,7 +11,8 @@ from actors.parse.files.files_reader import FilesReader, FilesSource, locate
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.described import described
 from actors.parse.server.hosts import SourceHosts
-from actors.parse.server.reader import Reader, SourceReader
+from actors.parse.server.listener import Reader
+from actors.parse.server.reader import SourceReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.starts.beginning import beginning
 from actors.shard.intake import Intake

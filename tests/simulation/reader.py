@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from actors.parse.server.reader import behind
+from actors.parse.server.listener import position_after
 from actors.parse.server.source import SourceAddress
 from actors.parse.server.starts.start import goes_by_gtid
 from actors.shard.intake import Intake
@@ -110,7 +110,7 @@ class BinlogReader:
                 run = binlog.run(read)
                 chunk = Chunk(run.headers, run.names, ())
                 self._listener.chunk_read(chunk)
-                self.position, at = behind(self.position, chunk, self.server, {}), read[-1] + 1
+                self.position, at = position_after(self.position, chunk, self.server, {}), read[-1] + 1
                 heard_us = self._process.loop.now_us
                 self._stopped.wait(slow * chance.randrange(MS, READ_MAX_US) / 1e6)
             elif self._process.loop.now_us - heard_us >= HEARTBEAT_US:

@@ -28,7 +28,7 @@ from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, requi
 from actors.parse.files.file_tail import FileTail
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
-from actors.parse.server.reader import Listener, behind
+from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect
 from merge.errors import (
@@ -196,7 +196,7 @@ class FilesReader:
         for chunk in read:
             self.created |= read.created
             self._listener.chunk_read(chunk)
-            self.position = behind(self.position, chunk, self.server, self.created)
+            self.position = position_after(self.position, chunk, self.server, self.created)
             if self._stopped.is_set():
                 return
         self._tails = read.tails

@@ -21,20 +21,20 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import pymysql
 
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
-from actors.parse.server.binlog_stream import BinlogStream, resume_after
+from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.hosts import SourceHosts
+from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
 from actors.parse.server.semi_sync.replies import Ring, unfreed
@@ -61,58 +61,11 @@ from merge.errors import (
     SourceUnavailable,
     SourceUnfit,
 )
-from merge.values.chunk import Chunk
-from merge.values.header import Flag
 from merge.values.position import Position
-from merge.values.progress import gtids_after
 from merge.values.start import parse_shard_start
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
-
-
-class Listener(Protocol):
-    """Receives what a reader reads; called from the thread that runs the reader, one call at a time."""
-
-    def opened(self, position: Position) -> None:
-        """Note where the stream begins; called once, before every other method."""
-
-    def chunk_read(self, chunk: Chunk) -> None:
-        """Take a chunk. May block while there is no room; the source waits meanwhile."""
-
-    def caught_up(self, frontier_us: int) -> None:
-        """Take a low watermark: no later transaction of the source will have a smaller commit time."""
-
-    def connected(self, skew_us: int, server_version: str) -> None:
-        """Note that a stream is open; `skew_us` is the source's clock minus ours."""
-
-    def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
-        """Note that the stream ended, or could not be opened; the reader retries after `retry_after_s`."""
-
-
-class Reader(Protocol):
-    """Reads a source of any kind and passes what it reads to a listener."""
-
-    @property
-    def server(self) -> str:
-        """Identity of the server whose binlog is read; empty if it is not known. It is set once."""
-
-    @property
-    def position(self) -> Position | None:
-        """Where to continue: after what the listener took. None if it is not known yet."""
-
-    @property
-    def created(self) -> Mapping[str, int]:
-        """Creation times of the files that the chunks so far came from, seconds since 1970, by name."""
-
-    def source_now_us(self) -> int | None:
-        """Return the time of the clock that stamps commits, microseconds since 1970 UTC; None if unknown."""
-
-    def run(self, start: Position | None) -> None:
-        """Read from `start` until `stop` is called; see `SourceReader.run`."""
-
-    def stop(self) -> None:
-        """End the run soon; see `SourceReader.stop`."""
 
 
 class SourceReader:
@@ -356,7 +309,7 @@ class SourceReader:
                 self.created |= stream.created
                 self._listener.chunk_read(item)
                 assert self.position is not None, "it is known where the stream began"
-                self.position = behind(self.position, item, self.server, self.created)
+                self.position = position_after(self.position, item, self.server, self.created)
                 self._definitions.read_to(self.position)
             if self._stopped.is_set():
                 return
@@ -410,18 +363,3 @@ class SourceReader:
                 shard=self._address.name,
                 retry_after_s=0.1,
             )
-
-
-def behind(before: Position, chunk: Chunk, server: str, created: Mapping[str, int]) -> Position:
-    """Return the position after a chunk that began at `before`, with the GTIDs of everything up to there.
-
-    Args:
-        before: where the chunk begins.
-        chunk: what was read.
-        server: identity of the server; empty if it is not known.
-        created: creation times of the files, by name.
-    """
-    ends = np.flatnonzero(chunk.headers["flags"] & Flag.END)
-    gtids = gtids_after(before.gtid_set, chunk.headers, ends, chunk.names)
-    after = resume_after(chunk)
-    return replace(after, gtid_set=gtids, server=server, created_s=created.get(after.file, 0))

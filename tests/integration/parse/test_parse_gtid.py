@@ -10,8 +10,8 @@ from integration.parse.test_parse_reader import await_rows, await_true, reading
 
 from actors.parse.formats.gtid_sets import encode_gtid_set
 from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.listener import position_after
 from actors.parse.server.preflight import preflight
-from actors.parse.server.reader import behind
 from actors.parse.server.source import connect, server_facts
 from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.demo.database.mysql import MySqlServer
@@ -87,7 +87,7 @@ def last_position(recorder, address):
         server = server_facts(address, connection).identity
     (position,) = recorder.of("opened")
     for chunk in recorder.chunks:
-        position = behind(position, chunk, server, {})
+        position = position_after(position, chunk, server, {})
     return position
 
 
@@ -125,7 +125,7 @@ def test_a_stream_by_gtid_goes_on_inside_a_transaction(make, source_address):
             await_rows(recorder, "g", count)
         fragment = next(chunk for chunk in recorder.chunks if chunk.headers[-1]["rows"])
         (opened,) = recorder.of("opened")
-        position = behind(opened, fragment, opened.server, {})
+        position = position_after(opened, fragment, opened.server, {})
         assert 0 < position.rows_into_transaction < count
         insert(server, count + 1)
         with reading(address, start=replace(position, file="elsewhere.000099"), start_by="gtid") as again:

@@ -13,7 +13,7 @@ from binlog_bytes import events_of
 
 from actors.parse.files.files_reader import FilesReader, FilesSource
 from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.server.reader import behind
+from actors.parse.server.listener import position_after
 from canal_group.demo.recorded_shards import recorded_shards
 from merge.errors import CanalGroupError, CorruptEvent, PositionPurged, SourceUnfit
 from merge.order.shard_keys import END_OF_TIME_US
@@ -140,7 +140,7 @@ def test_a_reader_goes_on_from_any_chunk(shard, tmp_path):
     read = 0
     position = whole.opened_at[0]
     for chunk in whole.chunks:
-        position = behind(position, chunk, "", whole.created)
+        position = position_after(position, chunk, "", whole.created)
         read += int(chunk.headers["rows"].sum())
         assert read_all(tmp_path, position, limits=limits).rows == whole.rows - read
     assert position == whole.position
