@@ -78,7 +78,9 @@ class DefinitionLookup:
         """Apply a statement."""
         history = self._known()
         if history is None and self._reader.needed:
-            history = self._begin()
+            # The statement itself is still to be applied.
+            begin, _ = self._place()
+            history = self._begin(Place(self._reader.facts.identity, begin.file, begin.offset))
         if history is not None:
             change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
             self._missed -= self._keeper.apply(history, change)
@@ -91,7 +93,7 @@ class DefinitionLookup:
             CorruptEvent: the definition contradicts the table map.
             SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader.read`.
         """
-        history = self._known() or self._begin()
+        history = self._known() or self._begin(self._place()[1])
         found = self._definition(history, table.schema, table.table)
         if not isinstance(found, TableDefinition):
             if table.named:
@@ -133,10 +135,9 @@ class DefinitionLookup:
             self._missed.add((schema, table))
         return found
 
-    def _begin(self) -> SchemaHistory:
-        """Begin a history where the open transaction begins."""
+    def _begin(self, place: Place) -> SchemaHistory:
+        """Begin a history at a place in the open transaction."""
         begin, _ = self._place()
-        place = Place(self._reader.facts.identity, begin.file, begin.offset)
         make = self._reader.maker()
         history = self._history = SchemaHistory(make)
         base, self._base = self._base, None
