@@ -19,6 +19,7 @@ import pyarrow as pa
 from actors.parse.server.reader import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
+from actors.shard.order_ids import OrderIds
 from actors.store.ring import RingStore
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.order.shard_keys import END_OF_TIME_US
@@ -53,6 +54,7 @@ class Intake:
         start: the start position; None: the source's latest position.
         tables: receives the latest columns of each table, by the name that consumers see.
         host: provides the thread on which it reads.
+        order_ids: gives headers their ids, in a group that is ordered by them.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Intake:
         start: Position | None,
         tables: dict[TableName, pa.Schema] | None = None,
         host: Host = OS_HOST,
+        order_ids: OrderIds | None = None,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -80,6 +83,7 @@ class Intake:
         self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._tables = {} if tables is None else tables
+        self._order_ids = order_ids
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -186,6 +190,8 @@ class Intake:
 
     def chunk_read(self, chunk: Chunk) -> None:
         """Store a chunk; wait while the ring is full, which pauses the reader."""
+        if self._order_ids is not None:
+            self._order_ids.give(chunk)
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)

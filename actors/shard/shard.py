@@ -14,9 +14,9 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
+from actors.shard.order_ids import OrderIds
 from actors.shard.report import NOTHING, ShardReport
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -103,6 +104,8 @@ class ShardWiring:
     start_by: StartBy
     #: how long the group may be silent before the shard closes its source, seconds
     silence_max_s: float
+    #: which columns hold the ids that order the group, see `OrderIds`; empty: commit times order it
+    order_by: Mapping[str, str] = field(default_factory=dict)
 
 
 class Shard:
@@ -123,6 +126,7 @@ class Shard:
         self._wiring = wiring
         self._host = host
         self._make_reader = make_reader or self._reader
+        self._order_ids = OrderIds(wiring.source.name, wiring.order_by) if wiring.order_by else None
         self._name = wiring.source.name
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
@@ -193,7 +197,9 @@ class Shard:
                 held = None
             if held is None:
                 ring = RingStore(self._wiring.ring, self._host)
-                intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
+                intake = Intake(
+                    self._name, ring, self._make_reader, position, self._tables, self._host, self._order_ids
+                )
             else:
                 intake = held.intake
             # Also on a repeated call: earlier reports may not have arrived.

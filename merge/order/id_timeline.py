@@ -1,26 +1,26 @@
 """A timeline ordered by global ids: the same merge, by the ids that transactions write.
 
-The frontiers in time remain what they are in `timeline`: clocks, margins, FUTURE stamps, shards that join, are
-skipped or end. Beside them each shard has keys made of ids.
+The frontiers in time remain what they are in `timeline`: clocks, margins, FUTURE stamps, shards that join,
+are skipped or end. Beside them each shard has keys made of ids.
 
 Rules:
 
-1. A transaction's key is the greatest of its id, its shard's previous key and its shard's low watermark in ids.
-   A transaction without an id therefore follows what its shard sent before. All fragments of a transaction
-   have the key of the first one, since that may go out before the others come in.
+1. A transaction's key is the greatest of its id, its shard's previous key and its shard's low watermark in
+   ids. A transaction without an id therefore follows what its shard sent before. All fragments of a
+   transaction have the key of the first one, since that may go out before the others come in.
 2. A shard's low watermark in ids follows from its frontier in time and from the ids of all shards, see
    `ids_seen`. It never decreases. So an idle shard delays the others by `commit_within_s`.
 3. Headers with keys up to the smallest frontier of the shards that count may go out, by (order_key,
    shard_index, sequence). A shard's frontier is the greater of its last key and its low watermark in ids.
 4. An id below its shard's low watermark breaks the contract. Its transaction is flagged LATE and counted, and
-   goes out in the order of arrival. For a shard that does not count, the greatest key that went out replaces a
-   smaller low watermark.
+   goes out in the order of arrival. For a shard that does not count, the greatest key that went out replaces
+   a smaller low watermark.
 5. Ids need not be consecutive: a gap delays nothing. Nor are ids kept across a rewind: merging begins again
    with none.
 
-Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once. If the contract
-holds, no header is LATE, and transactions with ids go out by (greatest id of their shard so far, shard_index,
-sequence), whatever the order of arrival. ADR 27 has the proof.
+Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once. If the
+contract holds, no header is LATE, and transactions with ids go out by (greatest id of their shard so far,
+shard_index, sequence), whatever the order of arrival. ADR 27 has the proof.
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class IdTimeline(Timeline):
 
     KEY = "order_key"
 
-    def __init__(
-        self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US, *, within_us: int
-    ) -> None:
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US, *, within_us: int) -> None:
         super().__init__(start_keys_us, ahead_max_us)
         self._seen = IdsSeen(within_us)
         self._ids = [IdKeys() for _ in start_keys_us]

@@ -1,8 +1,9 @@
 """The global ids that came in, by the time of their transactions, and the low watermark in ids that follows.
 
 The contract of `merge.order_by`, D being `commit_within_s`: of two transactions, the one with the smaller id
-has a time at most D after the time of the other. Hence, if every later transaction of a shard has a time of at
-least T, each of its ids is greater than every id whose time is more than D before T.
+has a time at most D after the time of the other. The time is the commit time, made monotone in its shard
+(`key_us`). Hence, if every later transaction of a shard has a time of at least T, each of its ids is greater
+than every id whose time is more than D before T.
 
 Times are rounded up to steps of D / `STEPS`. Rounding up delays a low watermark and never makes it too high.
 So does the joining of neighbouring steps, which bounds the memory.
