@@ -75,10 +75,8 @@ class OrderIds:
                 "Set binlog_row_image to FULL at the source, or let the statements give the column a value.",
                 int(np.argmax(lacking)),
             )
-        unknown = absent_in(rows, "before")
+        # What the image before does not say is null in it: then the update did write the column.
         kept = pc.fill_null(pc.equal(before, after), False).to_numpy(zero_copy_only=False)
-        if unknown is not None:
-            kept &= ~unknown[:, place]
         has_one = pc.is_valid(after).to_numpy(zero_copy_only=False)
         writes = has_one & ((op == Op.INSERT) | ((op == Op.UPDATE) & ~kept))
         ids = pc.fill_null(after, 0).to_numpy()

@@ -36,9 +36,9 @@ def read(consumer, count):
 
 
 def test_ids_order_the_stream_against_the_commit_times(served: SharedShop):
-    """1. one server commits greater ids earlier, the other smaller ones later, and both commits are idle then;
-    2. the stream is in the order of ids, although no more ids come; 3. updates and deletes of old rows follow
-    what their shard sent before; 4. an id that comes too late is delivered, flagged and counted.
+    """1. one server commits greater ids earlier, the other smaller ones later, and then both are idle; 2. the
+    stream is in the order of ids, although no more ids come; 3. updates and deletes of old rows follow what
+    their shard sent before; 4. an id that comes too late is delivered, flagged and counted.
     """
     with served.connect() as consumer:
         insert(served, 0, 20, 40, 60, before_s=2)

@@ -70,6 +70,27 @@ def test_after_a_restart_what_is_not_acknowledged_comes_in_order_and_is_not_late
     assert world.group.describe(0)["late"] == 0
 
 
+def test_a_client_ahead_of_another_gets_the_rest_in_order_and_not_late():
+    """Its cursor has passed a time that is after those of the rest, and the log begins before it."""
+    world = world_of(*against_time())
+    world.subscribe("slow")
+    world.subscribe("fast")
+    world.report_all()
+    batch = world.get("fast", rows_max=1)
+    world.ack(batch.batch_id, "fast")
+    world.restart()
+    world.start()
+    world.open_all()
+    world.report_all()
+    world.subscribe("fast")
+    world.subscribe("slow")
+    assert ids(world.get("slow")) == [10, 20, 30, 40]
+    batch = world.get("fast")
+    assert ids(batch) == [20, 30, 40]
+    assert batch.headers["key_us"].tolist() == [100, 106, 102]
+    assert not (batch.headers["flags"] & Flag.LATE).any()
+
+
 def test_a_cursor_of_the_order_by_time_goes_on_by_ids_and_back():
     world = World.of(*against_time())
     world.subscribe()

@@ -131,19 +131,34 @@ def test_a_shard_that_counts_again_begins_after_what_went_out():
     assert timeline.counters_of(1).late == 1
 
 
+def test_a_shard_that_counts_again_says_at_once_what_it_can_still_bring():
+    timeline = timeline_of(2)
+    timeline.append(0, run_of(tx(100, 50)))
+    timeline.exclude(1)
+    assert came_out(timeline) == [(0, 50, 50)]
+    timeline.include(1)
+    timeline.validate()
+    assert timeline.watermark_id == 50
+
+
 def test_what_matters_to_a_skipped_shard_is_not_forgotten():
+    """It counts again while a transaction is open, so that not all that could go out is out."""
     timeline = timeline_of(3, start_us=1)
     timeline.exclude(2)
-    timeline.append(0, run_of(tx(100, 50)))
-    timeline.append(1, run_of(tx(2, 20)))
-    assert came_out(timeline) == [(1, 20, 20)]
+    source = Source(tx(100, 10, (1, 1)))
+    timeline.append(0, source.run(0, 1, 0))
+    timeline.append(1, run_of(tx(100, 50)))
     for shard in (0, 1):
-        timeline.low_watermark(shard, 105)
+        timeline.low_watermark(shard, 200)
+    assert came_out(timeline) == [(0, 10, 10)]
     timeline.include(2)
-    timeline.append(2, run_of(tx(104, 30)))
-    timeline.low_watermark(0, 1000)
-    timeline.low_watermark(1, 1000)
-    assert came_out(timeline) == [(2, 30, 30)]
+    timeline.append(2, run_of(tx(105, 30)))
+    timeline.append(0, source.run(1, 2, 1))
+    assert came_out(timeline) == [(0, 0, 10), (2, 30, 30)]
+    timeline.append(2, run_of(tx(106, 40), first_sequence=1))
+    assert came_out(timeline) == [(2, 40, 40)]
+    timeline.low_watermark(2, 200)
+    assert came_out(timeline) == [(1, 50, 50)]
     assert timeline.counters.late == 0
 
 
