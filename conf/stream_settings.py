@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conf.value import Count, PowerOfTwo, Regex, RegexList, Seconds, Settings, Text, unfit
+from conf.value import Count, PowerOfTwo, Regex, RegexList, RegexMap, Seconds, Settings, Text, unfit
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
@@ -66,7 +66,7 @@ class MergeSettings(Settings):
     skip_after_s: Seconds | None = None
     #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
     #: transactions, the first that matches; None: commit times order them
-    order_by: Annotated[dict[Regex, Text], Field(min_length=1)] | None = None
+    order_by: RegexMap | None = None
     #: only with `order_by`: an id is committed at most so long after a greater one
     commit_within_s: Seconds | None = None
 

@@ -36,7 +36,7 @@ class Tx:
     rows: tuple[int, ...] = (1,)
     ddl: bool = False
     bytes_each: int = 100
-    #: greatest global id that its first fragment writes; 0: none
+    #: greatest global id that its first fragment with rows writes; 0: none
     order_id: int = 0
 
 
@@ -76,7 +76,7 @@ class Source:
                         end,
                         files,
                         number + 1,
-                        tx.order_id if part == 0 else 0,
+                        tx.order_id if rows and not any(tx.rows[:part]) else 0,
                         0,
                     )
                 )

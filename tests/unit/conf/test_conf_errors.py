@@ -264,7 +264,12 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "merge: {order_by: {'shop.(': id}, commit_within_s: 3}\nshards:",
-            "should be a regular expression",
+            "`merge.order_by` should have regular expressions as keys (missing )), but has 'shop.('",
+        ),
+        (
+            "shards:",
+            "merge: {order_by: {shop.orders: 3}, commit_within_s: 3}\nshards:",
+            "`merge.order_by.shop.orders` should be",
         ),
         (
             "shards:",
