@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from conf.value import Count, PowerOfTwo, Regex, RegexList, Seconds, Settings, Text, unfit
+from conf.value import Count, PowerOfTwo, Regex, RegexList, RegexMap, Seconds, Settings, Text, unfit
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
@@ -83,6 +83,24 @@ class MergeSettings(Settings):
     dead_shard: DeadShardKind = "wait"
     #: only with `skip_after`: silence after which the group continues without the shard
     skip_after_s: Seconds | None = None
+    #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
+    #: transactions, the first that matches; None: commit times order them
+    order_by: RegexMap | None = None
+    #: only with `order_by`: an id is committed at most so long after a greater one
+    commit_within_s: Seconds | None = None
+
+    @model_validator(mode="after")
+    def _one_order(self) -> MergeSettings:
+        if self.order_by is not None and self.commit_within_s is None:
+            raise unfit("be given with `order_by`", key="commit_within_s", found="is missing")
+        if self.order_by is None and self.commit_within_s is not None:
+            raise unfit("be given only with `order_by`", key="commit_within_s", found="order_by is missing")
+        return self
+
+    @property
+    def ids_within_us(self) -> int | None:
+        """How long after a greater id one may be committed, microseconds; None: commit times order."""
+        return None if self.commit_within_s is None else max(1, int(self.commit_within_s * 1e6))
 
     @model_validator(mode="after")
     def _one_policy(self) -> MergeSettings:

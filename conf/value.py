@@ -129,6 +129,15 @@ def _regex_list(value: str) -> str:
     return value
 
 
+def _regex_keys(value: dict[str, str]) -> dict[str, str]:
+    for pattern in value:
+        try:
+            Pattern(pattern)
+        except PatternSyntax as error:
+            raise unfit(f"have regular expressions as keys ({error})", found=f"has {pattern!r}") from None
+    return value
+
+
 def _anchored(value: Path, info: ValidationInfo) -> Path:
     folder = (info.context or {}).get("folder")
     return value if folder is None else Path(folder) / value
@@ -156,5 +165,11 @@ ZookeeperHosts: TypeAlias = Annotated[str, AfterValidator(_hosts)]
 ZookeeperPath: TypeAlias = Annotated[str, AfterValidator(_node)]
 RayAddress: TypeAlias = Annotated[str, AfterValidator(_ray_address)]
 Regex: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
+#: regular expression -> text; at least one
+RegexMap: TypeAlias = Annotated[
+    dict[Annotated[str, Field(min_length=1)], Annotated[str, Field(min_length=1)]],
+    Field(min_length=1),
+    AfterValidator(_regex_keys),
+]
 #: canal's comma-separated regular expressions on `schema.table`; a comma inside brackets does not separate
 RegexList: TypeAlias = Annotated[str, AfterValidator(_regex_list)]

@@ -38,6 +38,7 @@ from merge.events import (
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.order.dead_shard import WAIT, DeadShard
+from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
@@ -62,6 +63,8 @@ class GroupSettings:
     dead_shard: DeadShard = WAIT
     #: how far ahead of its source's clock a commit time may be; one further ahead is not believed
     ahead_max_us: int = AHEAD_MAX_US
+    #: order by ids, and an id is committed at most so long after a greater one; None: order by commit time
+    ids_within_us: int | None = None
     #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
     drop_after_us: int | None = None
     #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
@@ -79,7 +82,8 @@ class Group:
     def __init__(self, settings: GroupSettings, epoch: int) -> None:
         self.settings = settings
         self.epoch = epoch
-        self._stream = Stream(settings.shards, settings.dead_shard, settings.ahead_max_us)
+        order = SortOrder(settings.ahead_max_us, settings.ids_within_us)
+        self._stream = Stream(settings.shards, settings.dead_shard, order)
         self._subscribers = Subscribers(
             self._stream,
             epoch,

@@ -36,6 +36,8 @@ class Tx:
     rows: tuple[int, ...] = (1,)
     ddl: bool = False
     bytes_each: int = 100
+    #: greatest global id that its first fragment with rows writes; 0: none
+    order_id: int = 0
 
 
 class Source:
@@ -74,6 +76,8 @@ class Source:
                         end,
                         files,
                         number + 1,
+                        tx.order_id if rows and not any(tx.rows[:part]) else 0,
+                        0,
                     )
                 )
                 row += rows

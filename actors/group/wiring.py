@@ -221,5 +221,6 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
+        ids_within_us=merge.ids_within_us,
         dead_shard=merge.dead_shard_policy,
     )

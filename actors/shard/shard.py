@@ -157,7 +157,15 @@ class Shard:
             if held is None:
                 ring = RingStore(self._wiring.ring, self._host)
                 make_reader = self._make_reader or self._source.reader
-                intake = Intake(self._name, ring, make_reader, position, self._source.columns, self._host)
+                intake = Intake(
+                    self._name,
+                    ring,
+                    make_reader,
+                    position,
+                    self._source.columns,
+                    self._host,
+                    self._source.process,
+                )
             else:
                 intake = held.intake
             # Also on a repeated call: earlier reports may not have arrived.

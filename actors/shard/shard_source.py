@@ -16,11 +16,12 @@ from actors.parse.server.reader import SourceReader
 from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.starts.beginning import beginning
 from actors.shard.intake import Intake
+from actors.shard.order_ids import OrderIds
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from merge.errors import SchemaMismatch, UsageError
-from merge.values.chunk import TableName
+from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
 
@@ -39,6 +40,7 @@ class ShardSource:
         self._sink = Sink(
             chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]
         )
+        self._order_ids = OrderIds(self._name, wiring.order_by) if wiring.order_by else None
         #: latest columns of the tables that were read; as many as the source has tables
         self.columns: dict[TableName, pa.Schema] = {}
         #: the servers, and what is known of their tables; None for files
@@ -75,6 +77,16 @@ class ShardSource:
             hosts=self._hosts,
             ring=intake.ring,
         )
+
+    def process(self, chunk: Chunk) -> Chunk:
+        """Return what is stored of a chunk, with its ids in a group that is ordered by them.
+
+        Raises:
+            SchemaMismatch: the ids cannot be read, see `OrderIds`.
+        """
+        if self._order_ids is not None:
+            self._order_ids.give(chunk)
+        return chunk
 
     # ---- the schema history ------------------------------------------------------------------------------
 

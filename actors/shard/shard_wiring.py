@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from actors.parse.files.files_reader import FilesSource
@@ -35,3 +36,5 @@ class ShardWiring:
     standbys: tuple[SourceAddress, ...] = ()
     #: when the server that is read counts as failed
     detecting: Detecting = field(default_factory=Detecting)
+    #: which columns hold the ids that order the group, see `OrderIds`; empty: commit times order it
+    order_by: Mapping[str, str] = field(default_factory=dict)

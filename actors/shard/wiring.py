@@ -81,6 +81,7 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         ),
         limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
         margin_us=settings.merge.margin_ms * 1000,
+        order_by=settings.merge.order_by or {},
         start=settings.start_of(shard),
         start_by=shard.start_by,
         silence_max_s=max(SILENCE_MIN_S, session_s),

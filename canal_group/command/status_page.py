@@ -74,6 +74,10 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
     out.print(
         f"watermark {clock(group['watermark_us'])}  late {group['late']}  future {group.get('future', 0)}"
     )
+    order = group.get("order", {})
+    if order.get("kind") == "id":
+        passed = "-" if order["watermark_id"] is None else order["watermark_id"]
+        out.print(f"ordered by id  watermark {passed}  ids within {order['commit_within_s']:g} s")
     if group["held_by"] is not None:
         why = f" for {group['held_since_s']:.1f} s: {group['held_why']}"
         out.print(Text.assemble("held by shard ", (group["held_by"], "bold"), why))

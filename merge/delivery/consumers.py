@@ -18,7 +18,7 @@ from merge.delivery.cursor_writes import OWN_CALL
 from merge.delivery.phase import Phase
 from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
-from merge.errors import CanalGroupError, NotSubscribed, RetryableError
+from merge.errors import CanalGroupError, NotSubscribed, RetryableError, UsageError
 from merge.events import (
     AckRequested,
     ClientEvent,
@@ -211,6 +211,11 @@ class Consumers:
     def _offset_range(self, event: RangeRequested) -> list[Instruction]:
         subscriber = self._consumer(event.client_id, event.epoch, event.at_us)
         event.offset_range.check()
+        if self._stream.order.by_id and event.offset_range.key_us_max is not None:
+            raise UsageError(
+                "This destination is ordered by id, so an offset range of it cannot end at a time.",
+                hint="Give the range a position as its end, or bounds of rows and bytes.",
+            )
         event = replace(event, offset_range=self._said(event.offset_range))
         if event.may_rewind:
             self._subscribers.check_apart(event.client_id, event.offset_range.start)

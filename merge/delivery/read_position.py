@@ -282,7 +282,9 @@ class ReadPosition:
 
     def _raise_keys(self, headers: Headers) -> None:
         """Apply rule 2 to headers that are about to be delivered."""
-        low = headers["key_us"] < self._passed_us
+        # Times do not order a group that is ordered by id, and no position has its keys.
+        by_time = (headers["flags"] & Flag.BY_ID) == 0
+        low = by_time & (headers["key_us"] < self._passed_us)
         # A FUTURE header's key does not say when its transaction was committed.
         believed = (headers["flags"] & Flag.FUTURE) == 0
         headers["flags"][low & believed] |= np.uint16(Flag.LATE)

@@ -24,10 +24,12 @@ class Pending:
 
     Args:
         fan: number of runs of one rank that are merged into one run of the next rank.
+        key: the field that holds a header's key.
     """
 
-    def __init__(self, fan: int = FAN) -> None:
+    def __init__(self, fan: int = FAN, key: str = "key_us") -> None:
         self._fan = fan
+        self._key = key
         #: runs by rank, oldest first within a rank; a higher rank is older
         self._ranks: list[list[Headers]] = [[]]
         self._count = 0
@@ -43,7 +45,7 @@ class Pending:
         self._ranks[0].append(run)
         rank = 0
         while len(self._ranks[rank]) >= self._fan:
-            together = _by_key(self._ranks[rank])
+            together = self._by_key(self._ranks[rank])
             self._ranks[rank] = []
             rank += 1
             if rank == len(self._ranks):
@@ -66,16 +68,16 @@ class Pending:
         self._count -= len(removed)
         return removed
 
-    def take(self, watermark_us: int) -> Headers:
-        """Remove and return the headers with keys up to the watermark, by (key_us, shard, arrival)."""
+    def take(self, watermark: int) -> Headers:
+        """Remove and return the headers with keys up to the watermark, by (key, shard, arrival)."""
         ready: list[Headers] = []
         for runs in reversed(self._ranks):
             kept = len(runs)
             for place, run in enumerate(runs):
-                keys = run["key_us"]
-                if keys[0] > watermark_us:
+                keys = run[self._key]
+                if keys[0] > watermark:
                     continue
-                stop = len(run) if keys[-1] <= watermark_us else int(keys.searchsorted(watermark_us, "right"))
+                stop = len(run) if keys[-1] <= watermark else int(keys.searchsorted(watermark, "right"))
                 ready.append(run[:stop])
                 runs[place] = run[stop:]
                 kept -= stop == len(run)
@@ -85,10 +87,9 @@ class Pending:
             return no_headers()
         together = np.concatenate(ready)
         self._count -= len(together)
-        return merged(together).astype(HEADER, copy=False)
+        return merged(together, self._key).astype(HEADER, copy=False)
 
-
-def _by_key(runs: list[Headers]) -> Headers:
-    """Return one run of several, oldest first."""
-    together = np.concatenate(runs)
-    return together[np.argsort(together["key_us"], kind="stable")]
+    def _by_key(self, runs: list[Headers]) -> Headers:
+        """Return one run of several, oldest first."""
+        together = np.concatenate(runs)
+        return together[np.argsort(together[self._key], kind="stable")]

@@ -74,9 +74,9 @@ class ShardKeys:
             out_us: greatest key that went out of any shard.
         """
         floor_us = self.low_watermark_us if self.counts else max(self.low_watermark_us, out_us)
-        late = _of_transaction(headers, headers["commit_us"] < floor_us, carried=self.late)
+        late = of_transaction(headers, headers["commit_us"] < floor_us, carried=self.late)
         self.late = bool(late[-1])
-        self.counters.late += int((late & _begins(headers)).sum())
+        self.counters.late += int((late & begins_of(headers)).sum())
         self.counters.late_rows += int(headers["rows"][late].sum())
         headers["flags"][late] |= np.uint16(Flag.LATE)
         self._give(headers, max(floor_us, self.last_key_us), self.believed_us, carried=self.future)
@@ -124,12 +124,12 @@ class ShardKeys:
             believed_us: commit times up to this one are believed.
             carried: whether the transaction that began before them is flagged FUTURE.
         """
-        begins = _begins(headers)
+        begins = begins_of(headers)
         flagged = (headers["flags"] & Flag.FUTURE) != 0
         commit_us = headers["commit_us"]
         future = flagged | (commit_us > believed_us)
         if carried or future.any():
-            future = _of_transaction(headers, future, carried=carried)
+            future = of_transaction(headers, future, carried=carried)
             self.counters.future += int((future & begins & ~flagged).sum())
             headers["flags"][future] |= np.uint16(Flag.FUTURE)
             commit_us = np.where(future, lowest_us, commit_us)
@@ -140,13 +140,13 @@ class ShardKeys:
         self.heard_us = max(self.heard_us, int(commit_us.max()))
 
 
-def _begins(headers: Headers) -> NDArray[np.bool_]:
+def begins_of(headers: Headers) -> NDArray[np.bool_]:
     """Return which headers begin a transaction."""
     begins: NDArray[np.bool_] = (headers["flags"] & Flag.BEGIN) != 0
     return begins
 
 
-def _of_transaction(headers: Headers, begun: NDArray[np.bool_], *, carried: bool) -> NDArray[np.bool_]:
+def of_transaction(headers: Headers, begun: NDArray[np.bool_], *, carried: bool) -> NDArray[np.bool_]:
     """Return for each header the value of its transaction's first fragment.
 
     Args:
@@ -154,6 +154,6 @@ def _of_transaction(headers: Headers, begun: NDArray[np.bool_], *, carried: bool
         begun: (n,) values; only those of headers that begin a transaction are used.
         carried: value of the transaction that began in an earlier run.
     """
-    first = np.maximum.accumulate(np.where(_begins(headers), np.arange(len(headers)), -1))
+    first = np.maximum.accumulate(np.where(begins_of(headers), np.arange(len(headers)), -1))
     found: NDArray[np.bool_] = np.where(first >= 0, begun[first], carried)
     return found

@@ -29,7 +29,8 @@ from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
 from merge.order.shard_keys import Counters
 from merge.order.shard_state import ShardPhase, ShardState
-from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.order.sort_order import BY_TIME, SortOrder
+from merge.order.timeline import Timeline
 from merge.order.waiting import Waiting, at_end
 from merge.values.member import Member, Policy, Role
 from merge.values.offset_range import reaches_back
@@ -43,14 +44,12 @@ class Stream(Membership):
     Args:
         shards: names by shard_index.
         dead_shard: whether to continue without a silent shard.
-        ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
+        order: by what transactions are ordered.
     """
 
-    def __init__(
-        self, shards: tuple[str, ...], dead_shard: DeadShard, ahead_max_us: int = AHEAD_MAX_US
-    ) -> None:
+    def __init__(self, shards: tuple[str, ...], dead_shard: DeadShard, order: SortOrder = BY_TIME) -> None:
         super().__init__(shards)
-        self._ahead_max_us = ahead_max_us
+        self.order = order
         #: grows with each rewind
         self.generation = 0
         #: headers that went out of the timeline and that some subscriber has not acknowledged
@@ -211,9 +210,8 @@ class Stream(Membership):
             if state.opened_at is not None:
                 state.moved_us = at_us
         self.base = Progress.at(replace(self.base.ack, shards=positions))
-        timeline = self._timeline = Timeline(
-            [positions[name].key_us if name in positions else 0 for name in self.shards],
-            self._ahead_max_us,
+        timeline = self._timeline = self.order.timeline(
+            [positions[name].key_us if name in positions else 0 for name in self.shards]
         )
         for index, (member, state) in enumerate(zip(self.members, self.states, strict=True)):
             if not member.counted or member.policy is Policy.SKIP or member.catching_up:

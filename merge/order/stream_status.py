@@ -23,6 +23,7 @@ def describe_stream(stream: Stream, at_us: int) -> dict[str, Any]:
     return {
         "generation": stream.generation,
         "merging": timeline is not None,
+        "order": stream.order.describe(timeline),
         "watermark_us": watermark_us if watermark_us != END_OF_TIME_US else None,
         "headers_pending": timeline.pending if timeline is not None else 0,
         "headers_kept": stream.log.tip - stream.log.base,

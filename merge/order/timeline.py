@@ -51,6 +51,9 @@ class Timeline:
         ahead_max_us: how far ahead of its source's clock a commit time may be, microseconds.
     """
 
+    #: the header's field by which it merges
+    KEY = "key_us"
+
     def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US) -> None:
         passed_us = max(start_keys_us)
         self._ahead_max_us = ahead_max_us
@@ -61,7 +64,7 @@ class Timeline:
         ]
         #: frontier of each shard by shard_index; `END_OF_TIME_US` for a shard that does not count
         self._frontiers_us = np.array([keys.frontier_us for keys in self._shards], dtype=np.int64)
-        self._pending = Pending()
+        self._pending = Pending(key=self.KEY)
         #: shard_index of the open transaction, of which only a part is out; its next fragments go out first
         self._open: int | None = None
         #: fragments of it that have come in since
@@ -129,11 +132,15 @@ class Timeline:
             return
         headers = self.names.adopt(run)
         headers["shard"] = shard
-        self._shards[shard].give(headers, self._out_us)
+        self._give(shard, headers)
         self._moved(shard)
         if shard == self._open:
             headers = self._continued(headers)
         self._pending.add(headers)
+
+    def _give(self, shard: int, headers: Headers) -> None:
+        """Set the keys and flags of a shard's next headers, in place."""
+        self._shards[shard].give(headers, self._out_us)
 
     def _continued(self, headers: Headers) -> Headers:
         """Keep the fragments of the open transaction in `_rest`; return the headers after its end."""
@@ -215,7 +222,15 @@ class Timeline:
         if self._open is not None:
             return self._open
         counting = [shard for shard, keys in enumerate(self._shards) if keys.counts]
-        return min(counting, key=lambda shard: self._shards[shard].frontier_us, default=None)
+        return min(counting, key=self._merge_frontier, default=None)
+
+    def _merge_frontier(self, shard: int) -> int:
+        """Return a bound on the keys by which later headers of a shard merge."""
+        return self._shards[shard].frontier_us
+
+    def _merge_watermark(self) -> int:
+        """Return the key up to which headers may go out."""
+        return self.watermark_us
 
     def validate(self) -> None:
         """Assert what holds between two calls."""
@@ -239,13 +254,17 @@ class Timeline:
 
     def _merge(self) -> Headers:
         """Merge the headers up to the watermark, without splitting a transaction."""
-        merged = self._pending.take(self.watermark_us)
+        merged = self._pending.take(self._merge_watermark())
         if not len(merged):
             return merged
         stop = self._open_tail(merged)
         self._pending.put_back(merged[stop:])
-        self._out_us = max(self._out_us, int(merged["key_us"][stop - 1]))
+        self._went_out(merged[:stop])
         return merged[:stop]
+
+    def _went_out(self, headers: Headers) -> None:
+        """Note what goes out: (n,) HEADER in merged order, n > 0."""
+        self._out_us = max(self._out_us, int(headers["key_us"][-1]))
 
     def _open_tail(self, merged: Headers) -> int:
         """Return where `merged` must end so that no transaction is split; remember the open one.

@@ -30,6 +30,8 @@ class Flag(IntFlag):
     LATE = 8
     #: its commit time is too far ahead of its source's clock and not believed; its key is its shard's last
     FUTURE = 16
+    #: its group is ordered by id: its place is by `order_key`, and LATE says that its id came too late
+    BY_ID = 32
 
 
 WHOLE = Flag.BEGIN | Flag.END
@@ -50,6 +52,8 @@ HEADER = np.dtype(
         ("end_offset", "<i8"),  # where it ends: the next event's offset
         ("gtid_source", "<u4"),  # index of the GTID's source in names: "uuid", "uuid:tag" or "domain-server"
         ("gtid_number", "<i8"),  # number within the source; 0: no GTID
+        ("order_id", "<i8"),  # greatest global id that its rows write, from 1; 0: none, or not ordered by id
+        ("order_key", "<i8"),  # in a group ordered by id, its key there; else 0
     ]
 )
 
@@ -80,9 +84,14 @@ class HeaderRun:
         return HeaderRun(self.headers[: int(np.argmax(after))], self.names), True
 
 
-def merged(headers: Headers) -> Headers:
-    """Return headers in merged order: by key, equal keys by shard_index; within a shard as they were."""
-    return headers[np.lexsort((headers["shard"], headers["key_us"]))]
+def merged(headers: Headers, key: str = "key_us") -> Headers:
+    """Return headers in merged order: by key, equal keys by shard_index; within a shard as they were.
+
+    Args:
+        headers: (n,) HEADER.
+        key: the field that holds the key: `key_us`, or `order_key` in a group ordered by id.
+    """
+    return headers[np.lexsort((headers["shard"], headers[key]))]
 
 
 def no_headers() -> Headers:

@@ -8,6 +8,9 @@ say, shard by shard, which transactions belong to it, and the binlogs determine 
           commit_us is ignored if it is after the greatest key of the end position: it was not believed
     order (key, shard_index, order in the shard's binlog)
 
+In a group ordered by id the key is instead the greatest id that the shard has written since the start
+position, all fragments of a transaction counted. Commit times decide nothing then, and no header is LATE.
+
 The same two positions therefore always give the same rows with the same numbers, whichever server reads them.
 Keys never decrease from an offset range to the one that follows it. A header is flagged LATE here if it was
 committed before the greatest key of the start position.
@@ -98,7 +101,20 @@ def arrange(headers: Headers, start: GroupPosition, until: GroupPosition | None 
     for shard in np.unique(arranged["shard"]):
         mine = arranged["shard"] == shard
         arranged["key_us"][mine] = np.maximum.accumulate(arranged["key_us"][mine])
+    if (arranged["flags"] & Flag.BY_ID).any():
+        return _by_id(arranged)
     return merged(arranged)
+
+
+def _by_id(headers: Headers) -> Headers:
+    """Return an offset range's headers, whole transactions, in the order of their ids."""
+    headers["flags"] &= ~np.uint16(Flag.LATE)
+    for shard in np.unique(headers["shard"]):
+        mine = np.flatnonzero(headers["shard"] == shard)
+        begins = np.append(True, (headers["flags"][mine[1:]] & Flag.BEGIN) != 0)
+        greatest = np.maximum.reduceat(headers["order_id"][mine], np.flatnonzero(begins))
+        headers["order_key"][mine] = np.maximum.accumulate(greatest)[np.cumsum(begins) - 1]
+    return merged(headers, "order_key")
 
 
 def order_of(headers: Headers, names: Sequence[str], shards: Sequence[str]) -> str:

@@ -455,7 +455,7 @@ def test_a_header_is_what_the_control_plane_reads():
     assert HEADER.itemsize == HEADER_BYTES
     (header,) = np.frombuffer(accumulator.take(), HEADER)
     flags = Flag.END | Flag.DDL  # rows were skipped: another header had BEGIN
-    assert header.tolist() == (0, 0, int(flags), 2, 8, 10, 900, 5, 0, 3, 4, 11, 6, 7)
+    assert header.tolist() == (0, 0, int(flags), 2, 8, 10, 900, 5, 0, 3, 4, 11, 6, 7, 0, 0)
 
 
 @settings(max_examples=500, deadline=None)

@@ -43,6 +43,7 @@ transactions = st.builds(
     rows=st.sampled_from([(1,), (1,), (1,), (0,), (5,), (2, 2), (1, 1, 1, 1, 1, 1), (0, 3)]),
     ddl=st.just(value=False),
     bytes_each=st.sampled_from([10, 500]),
+    order_id=st.integers(0, 12),
 )
 statements = st.builds(Tx, commit_us=st.integers(1, 12), ddl=st.just(value=True))
 sources = st.lists(transactions | statements, max_size=7) | st.lists(transactions, min_size=4, max_size=9)
@@ -81,8 +82,9 @@ class GroupMachine(RuleBasedStateMachine):
         skip=st.booleans(),
         isolation=st.booleans(),
         running=st.sampled_from(["", "one", "one two", "one two"]),
+        ids_within_us=st.none() | st.integers(1, 6),
     )
-    def begin(self, shards, skip, isolation, running):
+    def begin(self, shards, skip, isolation, running, ids_within_us):
         limits = BatchLimits(
             bytes_max=1_000, outstanding_max=3, ddl_isolation=isolation, empty_headers_max=EMPTY_MAX
         )
@@ -91,10 +93,17 @@ class GroupMachine(RuleBasedStateMachine):
         self.world = self.world_of(
             self.sources,
             GroupSettings(
-                "shop", names, limits, LEASE_US, DeadShard("skip_after", SKIP_AFTER_US) if skip else WAIT
+                "shop",
+                names,
+                limits,
+                LEASE_US,
+                DeadShard("skip_after", SKIP_AFTER_US) if skip else WAIT,
+                ids_within_us=ids_within_us,
             ),
             ring_size=RING_SIZE,
         )
+        #: the field by which headers are ordered
+        self.key = "key_us" if ids_within_us is None else "order_key"
         self.world.forgets = False
         self.world.start()
         self.expected = all_places(self.sources)
@@ -390,9 +399,11 @@ class GroupMachine(RuleBasedStateMachine):
     def _delivered(self, consumer, batch):
         assert not consumer.ids or batch.batch_id > consumer.ids[-1], "ids grow for ever"
         consumer.ids.append(batch.batch_id)
-        keys = batch.headers["key_us"]
+        keys = batch.headers[self.key]
         before = consumer.outstanding[-1] if consumer.outstanding else None
-        lowest = int(before.headers["key_us"][-1]) if before else consumer.acked_us
+        # Cursors hold no keys of ids.
+        acked = consumer.acked_us if self.key == "key_us" else 0
+        lowest = int(before.headers[self.key][-1]) if before else acked
         assert all(keys[1:] >= keys[:-1]), "keys decrease in a batch"
         assert keys[0] >= lowest, "keys decrease"
         if before is not None:

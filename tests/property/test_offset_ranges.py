@@ -1,6 +1,7 @@
 """Offset ranges under reports, promises, restarts and losses: the same two positions, the same rows."""
 
 from contextlib import suppress
+from itertools import chain
 
 import hypothesis.strategies as st
 from builders import Source, Tx, World, all_places, places
@@ -17,18 +18,19 @@ transactions = st.builds(
     Tx,
     commit_us=st.integers(1, 12),
     rows=st.sampled_from([(1,), (1,), (0,), (5,), (2, 2), (1, 1, 1), (0, 3)]),
+    order_id=st.integers(0, 12),
 )
 
 
 class Play:
     """A world, one reader of offset ranges, and what the reader's checkpoint holds."""
 
-    def __init__(self, data, shards):
+    def __init__(self, data, shards, ids_within_us=None):
         self.draw = data.draw
         names = tuple(f"s{index}" for index in range(len(shards)))
         limits = BatchLimits(outstanding_max=99, empty_headers_max=2)
         sources = [Source(*shard, server=index) for index, shard in enumerate(shards)]
-        self.world = World(sources, GroupSettings("shop", names, limits))
+        self.world = World(sources, GroupSettings("shop", names, limits, ids_within_us=ids_within_us))
         self.world.start()
         self.world.open_all()
         self.begin = self.world.subscribe()
@@ -100,14 +102,18 @@ def check_equal(one, other):
         place for place in places(other) if _rows(place)
     ]
     one_headers, other_headers = (batch.headers[batch.headers["rows"] > 0] for batch in (one, other))
-    for field in ("key_us", "flags", "shard", "commit_us"):
+    for field in ("key_us", "order_key", "flags", "shard", "commit_us"):
         assert one_headers[field].tolist() == other_headers[field].tolist()
     assert (one.start.to_json(), one.end.to_json()) == (other.start.to_json(), other.end.to_json())
 
 
-@given(data=st.data(), shards=st.lists(st.lists(transactions, max_size=7), min_size=1, max_size=3))
-def test_the_same_range_comes_again_whatever_happened(data, shards):
-    play = Play(data, shards)
+@given(
+    data=st.data(),
+    shards=st.lists(st.lists(transactions, max_size=7), min_size=1, max_size=3),
+    ids_within_us=st.none() | st.integers(1, 6),
+)
+def test_the_same_range_comes_again_whatever_happened(data, shards, ids_within_us):
+    play = Play(data, shards, ids_within_us)
     for _ in range(data.draw(st.integers(1, 12))):
         play.news()
         play.trouble()
@@ -122,7 +128,7 @@ def test_the_same_range_comes_again_whatever_happened(data, shards):
         if len(play.offset_ranges) == before:
             break
     play.again(0)
-    check_whole(play)
+    check_whole(play, by_id=ids_within_us is not None)
 
 
 def _rows(place):
@@ -130,11 +136,16 @@ def _rows(place):
     return end > begin
 
 
-def check_whole(play):
-    """Everything that has rows came once, each shard's in its order, whole, and keys never decrease."""
-    headers = [header for offset_range in play.offset_ranges for header in offset_range.headers]
-    keys = [int(header["key_us"]) for header in headers]
-    assert keys == sorted(keys)
+def check_whole(play, *, by_id):
+    """Everything that has rows came once, each shard's in its order, whole, and keys never decrease: those of
+    ids within an offset range.
+    """
+    keys = [
+        offset_range.headers["order_key" if by_id else "key_us"].tolist()
+        for offset_range in play.offset_ranges
+    ]
+    for together in keys if by_id else [list(chain.from_iterable(keys))]:
+        assert together == sorted(together)
     for shard, expected in enumerate(all_places(play.world.sources)):
         seen = [
             place

@@ -80,7 +80,7 @@ class Binlog:
             gtid = (len(self._files) + origin, number)
             self.at[index] = len(self.records)
             self.order.append(index)
-            self.records.append((*head, file, begin, end, *gtid))
+            self.records.append((*head, file, begin, end, *gtid, 0, 0))
             self._prefixes.append(self._prefixes[-1] | {index})
         behind = len(self.records)
         self._places[file, begin] = first

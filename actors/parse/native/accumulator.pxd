@@ -25,6 +25,8 @@ cdef packed struct Header:
     int64_t end_offset
     uint32_t gtid_source
     int64_t gtid_number
+    int64_t order_id
+    int64_t order_key
 
 
 cdef class Accumulator:

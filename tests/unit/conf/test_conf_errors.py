@@ -258,6 +258,31 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
+            "merge: {order_by: {shop.orders: id}}\nshards:",
+            "`merge.commit_within_s` should be given with `order_by`, but is missing",
+        ),
+        (
+            "shards:",
+            "merge: {commit_within_s: 3}\nshards:",
+            "`merge.commit_within_s` should be given only with `order_by`, but order_by is missing",
+        ),
+        (
+            "shards:",
+            "merge: {order_by: {'shop.(': id}, commit_within_s: 3}\nshards:",
+            "`merge.order_by` should have regular expressions as keys (missing )), but has 'shop.('",
+        ),
+        (
+            "shards:",
+            "merge: {order_by: {shop.orders: 3}, commit_within_s: 3}\nshards:",
+            "`merge.order_by.shop.orders` should be",
+        ),
+        (
+            "shards:",
+            "merge: {order_by: {}, commit_within_s: 3}\nshards:",
+            "`merge.order_by` should",
+        ),
+        (
+            "shards:",
             "reader: {heartbeat_ms: 5000}\nshards:",
             "`reader.read_timeout_s` should be longer than heartbeat_ms (5000 ms), but is 5 s",
         ),

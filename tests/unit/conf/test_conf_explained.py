@@ -34,7 +34,9 @@ def explained_keys(preset):
                 while first > 0 and lines[first - 1].lstrip().startswith("# "):
                     first -= 1
                 found[inner] = " ".join(line.strip(" #") for line in lines[first:last])
-                walk(value, inner)
+                # The keys of this one are the user's.
+                if inner != "merge.order_by":
+                    walk(value, inner)
 
     walk(yaml.compose("\n".join(lines)), "")
     return found

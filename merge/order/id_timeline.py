@@ -1,0 +1,155 @@
+"""A timeline ordered by global ids: the same merge, by the ids that transactions write.
+
+The frontiers in time remain what they are in `timeline`: clocks, margins, FUTURE stamps, shards that join,
+are skipped or end. Beside them each shard has keys made of ids.
+
+Rules:
+
+1. A transaction's key is the greatest of its id, its shard's previous key and its shard's low watermark in
+   ids. A transaction without an id therefore follows what its shard sent before. All fragments of a
+   transaction have the key of the first one, since that may go out before the others come in.
+2. A shard's low watermark in ids follows from its frontier in time and from the ids of all shards, see
+   `ids_seen`. It never decreases. So an idle shard delays the others by `commit_within_s`.
+3. Headers with keys up to the smallest frontier of the shards that count may go out, by (order_key,
+   shard_index, sequence). A shard's frontier is the greater of its last key and its low watermark in ids.
+4. An id below its shard's low watermark breaks the contract. Its transaction is flagged LATE and counted, and
+   goes out in the order of arrival. For a shard that does not count, the greatest key that went out replaces
+   a smaller low watermark.
+5. Ids need not be consecutive: a gap delays nothing. Nor are ids kept across a rewind: merging begins again
+   with none.
+
+Guaranteed: keys that go out never decrease; a shard's order is kept; each header goes out once. If the
+contract holds, no header is LATE, and transactions with ids go out by (greatest id of their shard so far,
+shard_index, sequence), whatever the order of arrival. ADR 27 has the proof.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from merge.order.ids_seen import IdsSeen
+from merge.order.shard_keys import END_OF_TIME_US, Counters, begins_of, of_transaction
+from merge.order.timeline import AHEAD_MAX_US, Timeline
+from merge.values.header import Flag, Headers
+
+#: a key after every other: the frontier of a shard that has ended or does not count
+END_OF_KEYS = int(np.iinfo(np.int64).max)
+#: greatest id that orders a transaction
+ID_MAX = END_OF_KEYS - 1
+
+
+@dataclass(slots=True)
+class IdKeys:
+    """The keys in ids of one shard."""
+
+    #: key of the last header that came in
+    last: int = 0
+    #: low watermark; a smaller id is LATE
+    low: int = 0
+    #: whether the last transaction that came in (perhaps still open) is LATE
+    late: bool = False
+    #: transactions that were LATE so far, and their row changes
+    late_count: int = 0
+    late_rows: int = 0
+
+    def give(self, headers: Headers, floor: int) -> None:
+        """Set `order_key` and LATE of the next headers, in place.
+
+        Args:
+            headers: (n,) HEADER of the shard, n > 0, in its order.
+            floor: a smaller id is LATE.
+        """
+        begins, ids = begins_of(headers), headers["order_id"]
+        late = of_transaction(headers, (ids > 0) & (ids < floor), carried=self.late)
+        self.late = bool(late[-1])
+        self.late_count += int((late & begins).sum())
+        self.late_rows += int(headers["rows"][late].sum())
+        headers["flags"][late] |= np.uint16(Flag.LATE)
+        keys = np.where(begins, np.maximum(ids, max(floor, self.last)), self.last)
+        headers["order_key"] = np.maximum.accumulate(keys)
+        self.last = int(headers["order_key"][-1])
+
+
+class IdTimeline(Timeline):
+    """Merges headers of n shards by id; see the module's rules.
+
+    Args:
+        start_keys_us: as for a `Timeline`.
+        ahead_max_us: as for a `Timeline`.
+        within_us: an id is committed at most so long after a greater one, microseconds.
+    """
+
+    KEY = "order_key"
+
+    def __init__(self, start_keys_us: list[int], ahead_max_us: int = AHEAD_MAX_US, *, within_us: int) -> None:
+        super().__init__(start_keys_us, ahead_max_us)
+        self._seen = IdsSeen(within_us)
+        self._ids = [IdKeys() for _ in start_keys_us]
+        #: greatest key that went out
+        self._out = 0
+
+    def join(self, shard: int, key_us: int) -> None:
+        """Add a shard, see `Timeline.join`."""
+        super().join(shard, key_us)
+        keys = IdKeys(low=self._out)
+        if shard == len(self._ids):
+            self._ids.append(keys)
+        self._ids[shard] = keys
+
+    @property
+    def counters(self) -> Counters:
+        """What was counted of all shards so far."""
+        return sum((self.counters_of(shard) for shard in range(len(self._shards))), Counters())
+
+    def counters_of(self, shard: int) -> Counters:
+        """Return what was counted of a shard so far; its late transactions are those with late ids."""
+        keys = self._ids[shard]
+        return replace(super().counters_of(shard), late=keys.late_count, late_rows=keys.late_rows)
+
+    def include(self, shard: int) -> None:
+        """Count this shard again; its low watermark is at least the greatest key that went out."""
+        if self.excluded(shard):
+            keys = self._ids[shard]
+            keys.low = max(keys.low, self._out)
+        super().include(shard)
+
+    @property
+    def watermark_id(self) -> int:
+        """The smallest frontier in ids of the shards that count; `END_OF_KEYS` if none does."""
+        return min(map(self._merge_frontier, range(len(self._shards))))
+
+    def _give(self, shard: int, headers: Headers) -> None:
+        super()._give(shard, headers)
+        # What is late by its time matters to the frontiers in time only.
+        headers["flags"] = (headers["flags"] & ~np.uint16(Flag.LATE)) | np.uint16(Flag.BY_ID)
+        keys = self._ids[shard]
+        keys.give(headers, max(keys.low, self._out) if self.excluded(shard) else keys.low)
+        found = (headers["order_id"] > 0) & begins_of(headers)
+        self._seen.add(headers["key_us"][found], headers["order_id"][found])
+
+    def _merge_frontier(self, shard: int) -> int:
+        if self._frontiers_us[shard] == END_OF_TIME_US:
+            return END_OF_KEYS
+        keys = self._ids[shard]
+        return max(keys.last, keys.low)
+
+    def _merge_watermark(self) -> int:
+        lows = self._seen.below(self._frontiers_us)
+        for shard in np.flatnonzero(self._frontiers_us != END_OF_TIME_US).tolist():
+            keys = self._ids[shard]
+            keys.low = max(keys.low, int(lows[shard]))
+        # Also what matters to a shard that does not count: it may count again.
+        self._seen.forget(min(keys.frontier_us for keys in self._shards))
+        return self.watermark_id
+
+    def _went_out(self, headers: Headers) -> None:
+        self._out_us = max(self._out_us, int(headers["key_us"].max()))
+        self._out = max(self._out, int(headers["order_key"][-1]))
+
+    def validate(self) -> None:
+        """Assert what holds between two calls."""
+        super().validate()
+        assert len(self._ids) == len(self._shards), "each shard has keys in ids"
+        assert self._out <= self.watermark_id, "nothing goes out above the watermark"

@@ -1,0 +1,45 @@
+"""By what the transactions of a group are ordered: their commit times, or the global ids that they write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from merge.order.id_timeline import END_OF_KEYS, IdTimeline
+from merge.order.timeline import AHEAD_MAX_US, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class SortOrder:
+    """Makes the timelines of a group."""
+
+    #: how far ahead of its source's clock a commit time may be, microseconds
+    ahead_max_us: int = AHEAD_MAX_US
+    #: with ids: an id is committed at most so long after a greater one, microseconds; None: by commit times
+    ids_within_us: int | None = None
+
+    @property
+    def by_id(self) -> bool:
+        """Whether ids order the transactions."""
+        return self.ids_within_us is not None
+
+    def timeline(self, start_keys_us: list[int]) -> Timeline:
+        """Return a timeline; `start_keys_us` as for `Timeline`."""
+        if self.ids_within_us is None:
+            return Timeline(start_keys_us, self.ahead_max_us)
+        return IdTimeline(start_keys_us, self.ahead_max_us, within_us=self.ids_within_us)
+
+    def describe(self, timeline: Timeline | None) -> dict[str, Any]:
+        """Return the kind of order, and with ids the watermark in ids, as a JSON object."""
+        if self.ids_within_us is None:
+            return {"kind": "time"}
+        watermark = timeline.watermark_id if isinstance(timeline, IdTimeline) else END_OF_KEYS
+        return {
+            "kind": "id",
+            "commit_within_s": self.ids_within_us / 1e6,
+            "watermark_id": watermark if watermark != END_OF_KEYS else None,
+        }
+
+
+#: the order unless the settings choose another
+BY_TIME = SortOrder()
