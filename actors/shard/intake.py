@@ -53,6 +53,7 @@ class Intake:
         start: the start position; None: the source's latest position.
         tables: receives the latest columns of each table, by the name that consumers see.
         host: provides the thread on which it reads.
+        process: returns what is stored of a chunk; None: all of it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Intake:
         start: Position | None,
         tables: dict[TableName, pa.Schema] | None = None,
         host: Host = OS_HOST,
+        process: Callable[[Chunk], Chunk] | None = None,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -80,6 +82,7 @@ class Intake:
         self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._tables = {} if tables is None else tables
+        self._process = process
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -185,7 +188,13 @@ class Intake:
     # ---- for the reader ------------------------------------------------------------------------------------
 
     def chunk_read(self, chunk: Chunk) -> None:
-        """Store a chunk; wait while the ring is full, which pauses the reader."""
+        """Store a chunk; wait while the ring is full, which pauses the reader.
+
+        Raises:
+            DataError: the filter's rules cannot be applied to it; nothing was stored.
+        """
+        if self._process is not None:
+            chunk = self._process(chunk)
         for table in chunk.tables:
             self._tables[table.name] = table.rows.schema
         self.ring.put(chunk)

@@ -36,6 +36,7 @@ from actors.process.imports import freeze_imports
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
+from actors.shard.rules import processing_of
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from actors.store.ring import RingBounds, RingStore
@@ -132,6 +133,7 @@ class Shard:
         chosen = wiring.filter
         routes = [Route(route.match, route.to) for route in chosen.routes]
         self._sink = Sink(chosen.white, chosen.black, routes)
+        self._processing = processing_of(chosen)
         #: of a server's tables; None for files
         self._definitions = (
             None
@@ -208,7 +210,15 @@ class Shard:
                 held = None
             if held is None:
                 ring = RingStore(self._wiring.ring, self._host)
-                intake = Intake(self._name, ring, self._make_reader, position, self._tables, self._host)
+                intake = Intake(
+                    self._name,
+                    ring,
+                    self._make_reader,
+                    position,
+                    self._tables,
+                    self._host,
+                    process=self._processing.apply,
+                )
             else:
                 intake = held.intake
             # Also on a repeated call: earlier reports may not have arrived.
@@ -370,7 +380,7 @@ class Shard:
         name, source = TableName(schema, table), self._source
         address = source.lookup if isinstance(source, FilesSource) else source
         try:
-            found = described(address, self._sink.select, name) if address is not None else None
+            found = None if address is None else self._described(address, name)
         except pa.ArrowException as error:
             raise SchemaMismatch(
                 f"The tables {name} of shard {self._name} cannot be merged: {error}.",
@@ -380,6 +390,9 @@ class Shard:
             # The account may be able to read the binlog and not to see the table.
             found = pa.schema(list(self._tables[name].field("after").type))
         return found.serialize().to_pybytes() if found is not None else None
+
+    def _described(self, address: SourceAddress, name: TableName) -> pa.Schema | None:
+        return described(address, self._sink.select, name, self._processing.columns)
 
     def locate(self, start: ShardStart) -> Position:
         """Return where a start is in the source's binlog now, independent of what was read.

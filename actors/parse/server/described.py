@@ -38,7 +38,10 @@ _TEXT_COLLATION = 45
 
 
 def described(
-    address: SourceAddress, select: Callable[[str, str], TableName | None], name: TableName
+    address: SourceAddress,
+    select: Callable[[str, str], TableName | None],
+    name: TableName,
+    process: Callable[[TableName, pa.Schema], pa.Schema] = lambda _, schema: schema,
 ) -> pa.Schema | None:
     """Return the columns of a table by the name that consumers know; None if the source has no such table.
 
@@ -49,6 +52,7 @@ def described(
         address: the source.
         select: returns what consumers call a table of the source, or None.
         name: the table.
+        process: returns what leaves the shard of a table's columns, by the table's name in the source.
 
     Raises:
         SourceUnavailable: the source does not answer.
@@ -68,7 +72,8 @@ def described(
             columns = query(address, connection, _COLUMNS.format(**quoted))
             if not columns:
                 raise SourceUnavailable(f"{schema}.{table} of {address} was dropped while it was read.")
-            schemas.append(pa.schema([(str(row["name"]), arrow_type(row)) for row in columns]))
+            found = pa.schema([(str(row["name"]), arrow_type(row)) for row in columns])
+            schemas.append(process(TableName(schema, table), found))
     return pa.unify_schemas(schemas, promote_options="permissive") if schemas else None
 
 
