@@ -1,7 +1,7 @@
 """Processing: the table rules of a group, applied to each chunk before the shard stores it.
 
-Headers stay where they are, also those of transactions of which nothing is kept. Ordinals (`_row`, `row_begin`,
-`row_end`) are the parser's: a dropped row keeps its number, and nobody else gets it.
+Headers stay where they are, also those of transactions of which nothing is kept. Ordinals (`_row`,
+`row_begin`, `row_end`) are the parser's: a dropped row keeps its number, and no other row gets it.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ from merge.rows.pattern import PatternList
 from merge.rows.table_filter import split_patterns
 from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName, rows_schema
 
+#: how Arrow refuses types and values
+_REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
 KINDS = frozenset({"insert", "update", "delete", "ddl", "query"})
 
 
@@ -87,12 +89,16 @@ class TableRule:
         self._check_names(source, [each.name for each in columns])
         try:
             return self._applied(source, rows, columns)
-        except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
-            raise DataError(
-                f"The filter's rule {self.match!r} cannot be applied to {source}: {error}.",
-                hint="Correct the rule's expressions and masks in filter.tables.",
-                table=str(source),
-            ) from error
+        except _REFUSED as error:
+            # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
+            why = str(error) if not rows.num_rows else "a value does not fit"
+        if rows.num_rows:
+            self.schema(source, rows.schema)
+        raise DataError(
+            f"The filter's rule {self.match!r} cannot be applied to {source}: {why}.",
+            hint="Correct the rule's expressions and masks in filter.tables.",
+            table=str(source),
+        )
 
     def _applied(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> Any:
         images = {side: Images.of(rows, side) for side in ("before", "after")}
@@ -136,8 +142,9 @@ class TableRule:
             mask, values = self.masks.get(name), image.columns[place]
             if mask is not None:
                 unknown = hidden if image.absent is None else hidden | image.absent[:, place]
-                column, values = mask.field(column), _nulled(mask.apply(values), unknown)
-            fields.append(column.with_name(self.renamed.get(name, column.name)))
+                values = _nulled(mask.apply(values), unknown)
+            kept = column if mask is None else mask.field(column)
+            fields.append(kept.with_name(self.renamed.get(name, column.name)))
             arrays.append(values)
             places.append(place)
         absent = None if image.absent is None else image.absent[:, places]

@@ -1,8 +1,8 @@
 """Expressions: conditions and values of a row, evaluated over whole Arrow columns.
 
 SQL's rules, with these differences: text compares by code points, whatever the column's collation; text is
-not converted to a number; `/` yields a double, and division by zero NULL; an overflow is an error. A condition
-that is NULL is not fulfilled.
+not converted to a number; `/` yields a double, and division by zero NULL; an overflow is an error. A
+condition that is NULL is not fulfilled.
 
 `conf.filters.expression_text` makes expressions from text; this module holds their form and meaning.
 """
