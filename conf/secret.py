@@ -24,7 +24,7 @@ _IN_VARIABLE = "name an environment variable that holds the secret"
 class Owner(Enum):
     """The other side that a secret is sent to, or that sends it."""
 
-    #: servers that shards read, or where they look up tables
+    #: servers that shards read, or where they look up tables; shards themselves, for the filter's salt
     SOURCE = auto()
     #: the ZooKeeper of the coordination
     COORDINATION = auto()

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from conf.value import Count, PowerOfTwo, Regex, RegexList, RegexMap, Seconds, Settings, Text, unfit
+from conf.filters.table_settings import TableSettings
+from conf.secret import Owner, read_secret
+from conf.value import (
+    AnchoredPath,
+    Count,
+    PowerOfTwo,
+    Regex,
+    RegexList,
+    RegexMap,
+    Seconds,
+    Settings,
+    Text,
+    unfit,
+)
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
@@ -20,7 +33,10 @@ class RouteSettings(Settings):
 
 
 class FilterSettings(Settings):
-    """Which tables are kept, by canal's regular expressions on `schema.table`, and their names downstream."""
+    """Which tables are kept, by canal's regular expressions on `schema.table`, and their names downstream.
+
+    `tables` says which of their rows and columns are kept, and how they are changed.
+    """
 
     #: tables to keep; empty: every table
     white: RegexList = ""
@@ -28,6 +44,28 @@ class FilterSettings(Settings):
     black: RegexList = ""
     #: the first that matches applies
     routes: Annotated[tuple[RouteSettings, ...], Field(strict=False)] = ()
+    #: rows and columns of single tables; the first whose `match` applies
+    tables: Annotated[tuple[TableSettings, ...], Field(strict=False)] = ()
+    #: environment variable or file that holds the salt of the masks of kind `hash`
+    salt_env: str | None = None
+    salt_file: AnchoredPath | None = None
+
+    _salt: SecretStr | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _read_salt(self, info: ValidationInfo) -> FilterSettings:
+        self._salt = read_secret(Owner.SOURCE, "salt", self.salt_env, self.salt_file, info)
+        hashed = any(mask.kind == "hash" for table in self.tables for mask in table.masks)
+        if hashed and self._salt is None:
+            raise unfit(
+                "be given, or `salt_file`, for masks of kind 'hash'", key="salt_env", found="is missing"
+            )
+        return self
+
+    @property
+    def salt(self) -> SecretStr | None:
+        """The salt of the masks of kind `hash`; None if there is none."""
+        return self._salt
 
 
 class DetectingSettings(Settings):

@@ -191,7 +191,7 @@ class Intake:
         """Store a chunk; wait while the ring is full, which pauses the reader.
 
         Raises:
-            DataError: it cannot be processed; nothing was stored.
+            DataError: its ids or the rules of the filter cannot be applied; nothing was stored.
         """
         if self._process is not None:
             chunk = self._process(chunk)

@@ -17,6 +17,7 @@ from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.starts.beginning import beginning
 from actors.shard.intake import Intake
 from actors.shard.order_ids import OrderIds
+from actors.shard.rules import processing_of
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
@@ -40,6 +41,7 @@ class ShardSource:
         self._sink = Sink(
             chosen.white, chosen.black, [Route(route.match, route.to) for route in chosen.routes]
         )
+        self._processing = processing_of(chosen)
         self._order_ids = OrderIds(self._name, wiring.order_by) if wiring.order_by else None
         #: latest columns of the tables that were read; as many as the source has tables
         self.columns: dict[TableName, pa.Schema] = {}
@@ -79,14 +81,15 @@ class ShardSource:
         )
 
     def process(self, chunk: Chunk) -> Chunk:
-        """Return what is stored of a chunk, with its ids in a group that is ordered by them.
+        """Return what is stored of a chunk: with ids in a group that is ordered by them, and as the rules say.
 
         Raises:
-            SchemaMismatch: the ids cannot be read, see `OrderIds`.
+            DataError: the ids cannot be read, or the rules cannot be applied.
         """
         if self._order_ids is not None:
+            # The rules may drop their column.
             self._order_ids.give(chunk)
-        return chunk
+        return self._processing.apply(chunk)
 
     # ---- the schema history ------------------------------------------------------------------------------
 
@@ -125,7 +128,11 @@ class ShardSource:
         source = self._read
         address = source.lookup if isinstance(source, FilesSource) else source
         try:
-            found = described(address, self._sink.select, name) if address is not None else None
+            found = (
+                None
+                if address is None
+                else described(address, self._sink.select, name, self._processing.columns)
+            )
         except pa.ArrowException as error:
             raise SchemaMismatch(
                 f"The tables {name} of shard {self._name} cannot be merged: {error}.",

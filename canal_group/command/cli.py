@@ -95,6 +95,7 @@ def check(
     from actors.parse.server.preflight import preflight
     from actors.shard.wiring import shard_source, standbys
     from canal_group.command.decode_check import check_decoding, parse_size
+    from canal_group.command.filter_check import check_filter
     from conf.description import describe
     from conf.load import load_instance
 
@@ -122,6 +123,7 @@ def check(
                 out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
                 continue
             checks = preflight(source, start_by=shard.start_by)
+            filtered = check_filter(settings.filter, source) if settings.filter.tables else None
         except CanalGroupError as error:
             failed = True
             out.print(f"[red]FAIL[/red]  {where}: {error}")
@@ -132,6 +134,12 @@ def check(
             label = advised if found.ok else "[red]FAIL[/red]"
             mend = f". Fix it with: {found.fix}" if found.fix else ""
             out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
+        if filtered is not None:
+            for sentence in filtered.failures:
+                failed = True
+                out.print(f"[red]FAIL[/red]  {where}: ", end="")
+                out.print(sentence, markup=False)
+            out.print(f"[green]ok[/green]    {where}: filter.tables: fits {filtered.fitting} tables")
     if bytes_max is not None:
         failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
     if failed:

@@ -112,6 +112,8 @@ class TableRows:
 
     name: TableName
     rows: pa.RecordBatch
+    #: the table's name in the source, before routes; None: not known
+    source: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Chunk:
     names: tuple[str, ...]
     tables: tuple[TableRows, ...]
     statements: pa.RecordBatch | None = None
+    #: for each statement the name in the source of what it concerns
+    statement_sources: tuple[TableName, ...] = ()
 
     @property
     def run(self) -> HeaderRun:

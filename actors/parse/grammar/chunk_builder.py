@@ -49,6 +49,8 @@ class _Gathered:
     names: dict[str, int] = field(default_factory=dict)
     tables: dict[_Key, tuple[TableSchema, RowsBuilder]] = field(default_factory=dict)
     statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
+    #: what each statement concerns, by its name in the source
+    statement_sources: list[TableName] = field(default_factory=list)
 
 
 class ChunkBuilder:
@@ -147,13 +149,21 @@ class ChunkBuilder:
         accumulator.add(count, max(0, count - skip), len(body))
         self.fast_path.gather(body, version, found[1])
 
-    def add_statement(self, name: TableName, op: str, sql: str) -> None:
-        """Add a statement to the open transaction; it takes one ordinal, like a row."""
+    def add_statement(self, name: TableName, op: str, sql: str, source: TableName) -> None:
+        """Add a statement to the open transaction; it takes one ordinal, like a row.
+
+        Args:
+            name: of what it concerns, as consumers see it.
+            op: canal's EventType.
+            sql: its text.
+            source: as `name`, in the source.
+        """
         accumulator = self._opened()
         ordinal = accumulator.row
         kept = ordinal >= accumulator.skip
         if kept:
             self._chunk.statements.append((len(accumulator), ordinal, name.schema, name.table, op, sql))
+            self._chunk.statement_sources.append(source)
         accumulator.add(1, int(kept), len(sql))
 
     def mark_ddl(self) -> None:
@@ -176,7 +186,12 @@ class ChunkBuilder:
         header = len(accumulator)
         for _, builder in self._chunk.tables.values():
             builder.discard(header)
-        self._chunk.statements = [each for each in self._chunk.statements if each[0] != header]
+        statements = [each for each in self._chunk.statements if each[0] != header]
+        # Those of the open transaction are the last.
+        self._chunk.statements, self._chunk.statement_sources = (
+            statements,
+            self._chunk.statement_sources[: len(statements)],
+        )
         accumulator.discard()
         return True
 
@@ -206,12 +221,16 @@ class ChunkBuilder:
                 [pa.array(c, type=f.type) for c, f in zip(columns, STATEMENTS, strict=True)],
                 schema=STATEMENTS,
             )
-        tables = [TableRows(table.name, builder.finish()) for table, builder in chunk.tables.values()]
+        tables = [
+            TableRows(table.name, builder.finish(), TableName(table.map.schema, table.map.table))
+            for table, builder in chunk.tables.values()
+        ]
         return Chunk(
             headers=headers,
             names=names,
             tables=tuple(table for table in tables if table.rows.num_rows),
             statements=statements,
+            statement_sources=tuple(chunk.statement_sources),
         )
 
     def _opened(self) -> Accumulator:

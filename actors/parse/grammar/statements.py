@@ -18,6 +18,7 @@ from actors.parse.grammar import ddl
 from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.grammar.tables import Select
 from merge.errors import PositionPurged, UnsupportedEvent
+from merge.values.chunk import TableName
 
 #: a change that names no table
 _OF_NO_TABLE = ddl.Change("QUERY", "", "")
@@ -123,5 +124,5 @@ class Statements:
     def _add(self, sql: str, change: ddl.Change) -> bool:
         name = self._select(change.schema, change.table)
         if name is not None:
-            self._builder.add_statement(name, change.op, sql)
+            self._builder.add_statement(name, change.op, sql, TableName(change.schema, change.table))
         return name is not None

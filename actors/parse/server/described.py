@@ -7,7 +7,7 @@ COLUMNS Table" in MySQL's reference manual; MariaDB has the same columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -38,7 +38,10 @@ _TEXT_COLLATION = 45
 
 
 def described(
-    address: SourceAddress, select: Callable[[str, str], TableName | None], name: TableName
+    address: SourceAddress,
+    select: Callable[[str, str], TableName | None],
+    name: TableName,
+    process: Callable[[TableName, pa.Schema], pa.Schema] = lambda _, schema: schema,
 ) -> pa.Schema | None:
     """Return the columns of a table by the name that consumers know; None if the source has no such table.
 
@@ -49,6 +52,7 @@ def described(
         address: the source.
         select: returns what consumers call a table of the source, or None.
         name: the table.
+        process: returns what leaves the shard of a table's columns, by the table's name in the source.
 
     Raises:
         SourceUnavailable: the source does not answer.
@@ -57,19 +61,35 @@ def described(
         pa.ArrowException: the tables' columns cannot be unified.
     """
     with closing(connect(address)) as connection:
-        tables = [
-            (str(row["sch"]), str(row["tab"]))
-            for row in query(address, connection, _TABLES)
-            if select(str(row["sch"]), str(row["tab"])) == name
-        ]
-        schemas = []
-        for schema, table in tables:
-            quoted = {"schema": connection.literal(schema), "table": connection.literal(table)}
-            columns = query(address, connection, _COLUMNS.format(**quoted))
-            if not columns:
-                raise SourceUnavailable(f"{schema}.{table} of {address} was dropped while it was read.")
-            schemas.append(pa.schema([(str(row["name"]), arrow_type(row)) for row in columns]))
+        tables = [table for table in _tables(address, connection) if select(*table) == name]
+        schemas = [process(table, _columns(address, connection, table)) for table in tables]
     return pa.unify_schemas(schemas, promote_options="permissive") if schemas else None
+
+
+def described_tables(
+    address: SourceAddress, wanted: Callable[[TableName], bool]
+) -> Iterator[tuple[TableName, pa.Schema]]:
+    """Yield the wanted tables that the account can see, by the source's names, and their columns.
+
+    Raises:
+        SourceUnavailable, SourceUnfit, UnsupportedEvent: see `described`.
+    """
+    with closing(connect(address)) as connection:
+        for table in _tables(address, connection):
+            if wanted(table):
+                yield table, _columns(address, connection, table)
+
+
+def _tables(address: SourceAddress, connection: Any) -> list[TableName]:
+    return [TableName(str(row["sch"]), str(row["tab"])) for row in query(address, connection, _TABLES)]
+
+
+def _columns(address: SourceAddress, connection: Any, table: TableName) -> Any:
+    quoted = {"schema": connection.literal(table.schema), "table": connection.literal(table.table)}
+    columns = query(address, connection, _COLUMNS.format(**quoted))
+    if not columns:
+        raise SourceUnavailable(f"{table} of {address} was dropped while it was read.")
+    return pa.schema([(str(row["name"]), arrow_type(row)) for row in columns])
 
 
 def arrow_type(row: Mapping[str, Any]) -> Any:

@@ -93,7 +93,8 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "filter: {qq: 1}\nshards:",
-            "`filter.qq` should be a known key (known: black, routes, white), but is unknown",
+            "`filter.qq` should be a known key"
+            " (known: black, routes, salt_env, salt_file, tables, white), but is unknown",
         ),
         (
             "shards:",
@@ -231,7 +232,45 @@ def test_the_good_file_is_good(tmp_path):
             "filter: {routes: [{match: '*', to: a}]}\nshards:",
             "`filter.routes[0].match` should be a regular expression (no argument for repetition operator)",
         ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, where: 'SLEEP(1)'}]}\nshards:",
+            "`filter.tables[0].where` should be an expression (SLEEP(1) is not supported)",
+        ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, computed: [{name: b, expression: 't.c'}]}]}\nshards:",
+            "`filter.tables[0].computed[0].expression` should be an expression (column t.c has a table;",
+        ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, keep: [upsert]}]}\nshards:",
+            "`filter.tables[0].keep[0]` should be",
+        ),
         # several keys together
+        (
+            "shards:",
+            "filter: {tables: [{match: a, masks: [{column: b, kind: hash}]}]}\nshards:",
+            ("`filter.salt_env` should be given, or `salt_file`, for masks of kind 'hash', but is missing"),
+        ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, masks: [{column: b, kind: last}]}]}\nshards:",
+            "`filter.tables[0].masks[0].last` should be given with `kind: last`, but is missing",
+        ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, masks: [{column: b, kind: 'null', value: x}]}]}\nshards:",
+            (
+                "`filter.tables[0].masks[0].value` should be given only with `kind: constant`, but "
+                "kind is 'null'"
+            ),
+        ),
+        (
+            "shards:",
+            "filter: {tables: [{match: a, rename: [{column: b, to: c}, {column: B, to: d}]}]}\nshards:",
+            "`filter.tables[0].rename` should name each column once, but names 'b' twice",
+        ),
         ("name: b", "name: a", "`shards[1].name` should be unique, but shards[0] is 'a' too"),
         (
             "host: db1",

@@ -1,0 +1,74 @@
+"""Masks: what replaces the values of a column before they leave the shard.
+
+NULL stays NULL under `hash` and `last`. A value that is no longer than `last` becomes empty, so that no value
+leaves whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from actors.sink.keyed_hash import keyed_hashes
+from merge.values.chunk import MYSQL_TYPE
+
+
+class MaskKind(StrEnum):
+    """What a mask does."""
+
+    HASH = "hash"
+    LAST = "last"
+    NULL = "null"
+    CONSTANT = "constant"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """The mask of one column."""
+
+    kind: MaskKind
+    #: of `LAST`: characters that remain
+    last: int = 0
+    #: of `CONSTANT`
+    value: str | int = ""
+    #: of `HASH`
+    salt: bytes = field(default=b"", repr=False)
+
+    @property
+    def unique(self) -> bool:
+        """Whether different values stay different, so that a primary key stays one."""
+        return self.kind is MaskKind.HASH
+
+    def field(self, column: Any) -> Any:
+        """Return the field of the masked column."""
+        if self.kind is MaskKind.NULL:
+            return column.with_nullable(True)
+        number = self.kind is MaskKind.CONSTANT and isinstance(self.value, int)
+        kind, name = (pa.int64(), b"bigint") if number else (pa.utf8(), b"text")
+        return pa.field(column.name, kind, metadata={MYSQL_TYPE: name})
+
+    def apply(self, values: Any) -> Any:
+        """Return the masked values of a column.
+
+        Raises:
+            pa.ArrowException: the values cannot be shown as text.
+        """
+        if self.kind is MaskKind.NULL:
+            return pa.nulls(len(values), values.type)
+        if self.kind is MaskKind.CONSTANT:
+            return pa.repeat(
+                pa.scalar(self.value, pa.int64() if isinstance(self.value, int) else pa.utf8()), len(values)
+            )
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if self.kind is MaskKind.HASH:
+            return keyed_hashes(
+                self.salt, values if pa.types.is_binary(values.type) else values.cast(pa.utf8())
+            )
+        values = values.cast(pa.utf8())
+        longer = pc.greater(pc.utf8_length(values), self.last)
+        return pc.if_else(longer, pc.utf8_slice_codeunits(values, -self.last), "")

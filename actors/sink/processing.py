@@ -1,0 +1,116 @@
+"""Processing: the table rules of a group, applied to each chunk before the shard stores it.
+
+Headers stay where they are, also those of transactions of which nothing is kept. Ordinals (`_row`,
+`row_begin`, `row_end`) are the parser's: a dropped row keeps its number, and no other row gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from actors.sink.sink import TABLES_MAX
+from actors.sink.table_rule import TableRule
+from merge.values.chunk import Chunk, Op, TableName, TableRows, rows_schema
+from merge.values.header import Flag, Headers
+
+_ROW_KINDS = frozenset(op.name for op in Op)
+
+
+class Processing:
+    """The rules of all tables; the first that matches a table applies. Not thread-safe."""
+
+    def __init__(self, rules: Sequence[TableRule] = ()) -> None:
+        self._rules = tuple(rules)
+        self._known = lru_cache(maxsize=TABLES_MAX)(self._decide)
+
+    def rule(self, source: TableName) -> TableRule | None:
+        """Return the rule of a table, by its name in the source; None if it has none."""
+        return self._known(source)
+
+    def _decide(self, source: TableName) -> TableRule | None:
+        return next((rule for rule in self._rules if rule.matches(source)), None)
+
+    def apply(self, chunk: Chunk) -> Chunk:
+        """Return a chunk with what the rules keep of its rows and statements; its headers count only that.
+
+        Raises:
+            DataError: see `TableRule.apply`.
+        """
+        if not self._rules:
+            return chunk
+        tables = tuple(self._of_table(table) for table in chunk.tables)
+        statements, sources = self._statements(chunk)
+        if statements is chunk.statements and all(
+            new is old for new, old in zip(tables, chunk.tables, strict=True)
+        ):
+            return chunk
+        return replace(
+            chunk,
+            headers=_counted(chunk.headers, tables, statements),
+            tables=tuple(table for table in tables if table.rows.num_rows),
+            statements=statements,
+            statement_sources=sources,
+        )
+
+    def columns(self, source: TableName, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of a table that leave the shard, as they leave it.
+
+        Args:
+            source: the table's name in the source.
+            columns: the source's columns.
+
+        Raises:
+            DataError: see `TableRule.schema`.
+        """
+        rule = self._known(source)
+        if rule is None:
+            return columns
+        return pa.schema(list(rule.schema(source, rows_schema(list(columns), b"[]")).field("after").type))
+
+    def _of_table(self, table: TableRows) -> TableRows:
+        assert table.source is not None, "the parser names the source's table"
+        rule = self._known(table.source)
+        if rule is None:
+            return table
+        return TableRows(table.name, rule.apply(table.source, table.rows), table.source)
+
+    def _statements(self, chunk: Chunk) -> tuple[Any, tuple[TableName, ...]]:
+        if chunk.statements is None:
+            return None, ()
+        ops = chunk.statements.column("op").to_pylist()
+        kept = [self._keeps(source, op) for source, op in zip(chunk.statement_sources, ops, strict=True)]
+        if all(kept):
+            return chunk.statements, chunk.statement_sources
+        sources = tuple(
+            source for source, wanted in zip(chunk.statement_sources, kept, strict=True) if wanted
+        )
+        return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
+
+    def _keeps(self, source: TableName, op: str) -> bool:
+        rule = self._known(source)
+        kind = op.lower() if op in _ROW_KINDS else "query" if op == "QUERY" else "ddl"
+        return rule is None or kind in rule.kinds
+
+
+def _counted(headers: Headers, tables: Sequence[TableRows], statements: Any) -> Headers:
+    """Return headers with the rows and bytes that are left of each."""
+    count = len(headers)
+    rows, size = np.zeros(count, np.int64), np.zeros(count, np.float64)
+    batches: list[Any] = [table.rows for table in tables]
+    for batch in [*batches, *([] if statements is None else [statements])]:
+        if batch.num_rows:
+            own: NDArray[np.int64] = np.bincount(batch.column("_header").to_numpy(), minlength=count)
+            rows += own
+            size += own * (batch.nbytes / batch.num_rows)
+    result = headers.copy()
+    result["rows"], result["bytes"] = rows, np.ceil(size)
+    # A definition that is left out needs no batch of its own.
+    result["flags"] = np.where(rows > 0, result["flags"], result["flags"] & ~np.uint16(Flag.DDL))
+    return result

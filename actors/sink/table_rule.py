@@ -1,0 +1,219 @@
+"""Table rules: which rows and columns of a table leave the shard, and what becomes of them.
+
+The order, for each batch of a table's rows:
+
+1. `where` decides for each image, on the source's values. An update whose row enters the filter becomes an
+   insert, one whose row leaves it a delete: what a consumer has is what a query with that condition returns.
+2. Columns are computed from the source's values.
+3. Columns are dropped, masked and renamed.
+4. With `drop_unchanged`, updates are dropped whose two images are the same after that.
+5. `kinds` decides by what the change has become.
+
+Nothing that is dropped stays in the buffers of the result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from actors.sink.images import Images, changed, put_together
+from actors.sink.mask import Mask
+from merge.errors import DataError
+from merge.rows.expression import Expression, columns_of, fulfilled, value_of
+from merge.rows.pattern import PatternList
+from merge.rows.table_filter import split_patterns
+from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName, rows_schema
+
+#: how Arrow refuses types and values
+_REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
+KINDS = frozenset({"insert", "update", "delete", "ddl", "query"})
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """What happens to the tables that `match` names. Names of columns compare in lower case."""
+
+    #: comma-separated regular expressions on `schema.table` as the source has it
+    match: str
+    #: columns that are kept; empty: all
+    white_columns: frozenset[str] = frozenset()
+    black_columns: frozenset[str] = frozenset()
+    kinds: frozenset[str] = KINDS
+    #: which rows are kept; None: all
+    where: Expression | None = None
+    #: old name -> new name
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    masks: Mapping[str, Mask] = field(default_factory=dict)
+    #: name -> value
+    computed: Mapping[str, Expression] = field(default_factory=dict)
+    drop_unchanged: bool = False
+    _pattern: PatternList = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_pattern", PatternList(split_patterns(self.match)))
+
+    def matches(self, source: TableName) -> bool:
+        """Return whether the rule is for a table of the source."""
+        return bool(self._pattern.matches(str(source)))
+
+    def schema(self, source: TableName, schema: pa.Schema) -> pa.Schema:
+        """Return the schema of the table's rows after the rule; see `merge.values.chunk`.
+
+        Raises:
+            DataError: the rule names a column that the table does not have, or an expression or mask does not
+                take the type of one.
+        """
+        empty = [pa.array([], each.type) for each in schema]
+        return self.apply(source, pa.RecordBatch.from_arrays(empty, schema=schema)).schema
+
+    def apply(self, source: TableName, rows: pa.RecordBatch) -> Any:
+        """Return what is kept of a batch of the table's rows.
+
+        Args:
+            source: the table's name in the source.
+            rows: see `merge.values.chunk`.
+
+        Raises:
+            DataError: see `schema`; also if a condition reads a column that an image does not say, or a value
+                does not fit.
+        """
+        columns = list(rows.schema.field("after").type)
+        self._check_names(source, [each.name for each in columns])
+        try:
+            return self._applied(source, rows, columns)
+        except _REFUSED as error:
+            # Arrow's sentence may show a value, which must not leave the shard; one on no rows cannot.
+            why = str(error) if not rows.num_rows else "a value does not fit"
+        if rows.num_rows:
+            self.schema(source, rows.schema)
+        raise DataError(
+            f"The filter's rule {self.match!r} cannot be applied to {source}: {why}.",
+            hint="Correct the rule's expressions and masks in filter.tables.",
+            table=str(source),
+        )
+
+    def _applied(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> Any:
+        images = {side: Images.of(rows, side) for side in ("before", "after")}
+        names = [each.name.lower() for each in columns]
+        op = rows.column("_op").to_numpy()
+        kept = np.ones(len(rows), np.bool_)
+        if self.where is not None:
+            inside = {side: self._inside(source, image, names) for side, image in images.items()}
+            kept = inside["before"] | inside["after"]
+            updates = op == Op.UPDATE
+            op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
+            op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)
+            images = {side: image.without(~inside[side]) for side, image in images.items()}
+        made = {side: self._made(source, image, columns, names) for side, image in images.items()}
+        fields, before = made["before"]
+        after = made["after"][1]
+        if self.drop_unchanged:
+            kept &= (op != Op.UPDATE) | changed(before, after)
+        for each in Op:
+            if each.name.lower() not in self.kinds:
+                kept &= op != each
+        schema = rows_schema(fields, self._primary_key(rows.schema))
+        result = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
+        return result if kept.all() else result.filter(pa.array(kept))
+
+    def _inside(self, source: TableName, image: Images, names: list[str]) -> NDArray[np.bool_]:
+        assert self.where is not None
+        self._check_known(source, self.where, image, names)
+        columns = dict(zip(names, image.columns, strict=True))
+        found = fulfilled(self.where, columns, len(image.present))
+        return np.asarray(found.to_numpy(zero_copy_only=False)) & image.present
+
+    def _made(
+        self, source: TableName, image: Images, columns: list[Any], names: list[str]
+    ) -> tuple[list[Any], Images]:
+        """Return the fields of the result, and an image with them."""
+        fields, arrays, places, hidden = [], [], [], ~image.present
+        for place, (column, name) in enumerate(zip(columns, names, strict=True)):
+            if not self._keeps(name):
+                continue
+            mask, values = self.masks.get(name), image.columns[place]
+            if mask is not None:
+                unknown = hidden if image.absent is None else hidden | image.absent[:, place]
+                values = _nulled(mask.apply(values), unknown)
+            kept = column if mask is None else mask.field(column)
+            fields.append(kept.with_name(self.renamed.get(name, column.name)))
+            arrays.append(values)
+            places.append(place)
+        absent = None if image.absent is None else image.absent[:, places]
+        values_by_name = dict(zip(names, image.columns, strict=True))
+        for added, expression in self.computed.items():
+            self._check_known(source, expression, image, names)
+            values = value_of(expression, values_by_name, len(image.present))
+            fields.append(pa.field(added, values.type, metadata={MYSQL_TYPE: b"computed"}))
+            arrays.append(_nulled(values, hidden))
+            absent = None if absent is None else np.pad(absent, ((0, 0), (0, 1)))
+        return fields, Images(arrays, image.present, absent)
+
+    def _keeps(self, name: str) -> bool:
+        return (not self.white_columns or name in self.white_columns) and name not in self.black_columns
+
+    def _primary_key(self, schema: pa.Schema) -> bytes:
+        """Return the primary key's new names; none if it is no key any more."""
+        key = [name.lower() for name in json.loads(schema.metadata[PRIMARY_KEY])]
+        whole = all(self._keeps(name) and (name not in self.masks or self.masks[name].unique) for name in key)
+        original = json.loads(schema.metadata[PRIMARY_KEY])
+        return json.dumps(
+            [self.renamed.get(name.lower(), name) for name in original] if whole else []
+        ).encode()
+
+    def _check_known(
+        self, source: TableName, expression: Expression, image: Images, names: list[str]
+    ) -> None:
+        if image.absent is None:
+            return
+        for name in columns_of(expression):
+            if (image.absent[:, names.index(name.lower())] & image.present).any():
+                raise DataError(
+                    f"The filter's rule {self.match!r} reads column {name} of {source}, "
+                    "which a row image lacks.",
+                    hint="SET GLOBAL binlog_row_image = FULL; and start after what is logged already.",
+                    table=str(source),
+                    column=name,
+                )
+
+    def _check_names(self, source: TableName, columns: list[str]) -> None:
+        known = {name.lower() for name in columns}
+        for name in self._named():
+            if name.lower() not in known:
+                raise self._refused(source, name, "which the table does not have")
+        result = [
+            self.renamed.get(name.lower(), name).lower() for name in columns if self._keeps(name.lower())
+        ]
+        result += [name.lower() for name in self.computed]
+        if not result:
+            raise self._refused(source, ", ".join(columns), "and so keeps none of its columns")
+        for name in result:
+            if result.count(name) > 1:
+                raise self._refused(source, name, "which the result would have twice")
+
+    def _named(self) -> Iterable[str]:
+        yield from sorted(self.white_columns | self.black_columns)
+        yield from self.renamed
+        yield from self.masks
+        for expression in (*([] if self.where is None else [self.where]), *self.computed.values()):
+            yield from columns_of(expression)
+
+    def _refused(self, source: TableName, column: str, why: str) -> DataError:
+        return DataError(
+            f"The filter's rule {self.match!r} names column {column} of {source}, {why}.",
+            hint="Correct filter.tables in the instance file.",
+            table=str(source),
+            column=column,
+        )
+
+
+def _nulled(values: Any, hidden: NDArray[np.bool_]) -> Any:
+    return pc.if_else(pa.array(hidden), pa.scalar(None, values.type), values) if hidden.any() else values

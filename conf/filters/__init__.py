@@ -1,0 +1,1 @@
+"""Filter settings: row expressions, masks and columns of single tables."""
