@@ -97,7 +97,7 @@ class IdTimeline(Timeline):
         if shard == len(self._ids):
             self._ids.append(IdKeys())
             self._lasts, self._lows = np.append(self._lasts, 0), np.append(self._lows, 0)
-        self._ids[shard], self._lasts[shard], self._lows[shard] = IdKeys(), 0, self._out
+        self._ids[shard], self._lasts[shard], self._lows[shard] = IdKeys(), 0, 0
 
     @property
     def counters(self) -> Counters:
