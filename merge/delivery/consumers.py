@@ -214,7 +214,8 @@ class Consumers:
         if self._stream.order.by_id and event.offset_range.key_us_max is not None:
             raise UsageError(
                 "This destination is ordered by id, so an offset range of it cannot end at a time.",
-                hint="Give the range a position as its end, or bounds of rows and bytes.",
+                hint="Give the range a position as its end, or bounds of rows and bytes. In Spark, use a"
+                " trigger other than availableNow, and no times.",
             )
         event = replace(event, offset_range=self._said(event.offset_range))
         if event.may_rewind:

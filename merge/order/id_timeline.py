@@ -46,8 +46,6 @@ class IdKeys:
 
     #: key of the last header that came in
     last: int = 0
-    #: low watermark; a smaller id is LATE
-    low: int = 0
     #: whether the last transaction that came in (perhaps still open) is LATE
     late: bool = False
     #: transactions that were LATE so far, and their row changes
@@ -87,16 +85,19 @@ class IdTimeline(Timeline):
         super().__init__(start_keys_us, ahead_max_us)
         self._seen = IdsSeen(within_us)
         self._ids = [IdKeys() for _ in start_keys_us]
+        #: by shard_index: key of the last header that came in, and low watermark; a smaller id is LATE
+        self._lasts = np.zeros(len(start_keys_us), dtype=np.int64)
+        self._lows = np.zeros(len(start_keys_us), dtype=np.int64)
         #: greatest key that went out
         self._out = 0
 
     def join(self, shard: int, key_us: int) -> None:
         """Add a shard, see `Timeline.join`."""
         super().join(shard, key_us)
-        keys = IdKeys(low=self._out)
         if shard == len(self._ids):
-            self._ids.append(keys)
-        self._ids[shard] = keys
+            self._ids.append(IdKeys())
+            self._lasts, self._lows = np.append(self._lasts, 0), np.append(self._lows, 0)
+        self._ids[shard], self._lasts[shard], self._lows[shard] = IdKeys(), 0, 0
 
     @property
     def counters(self) -> Counters:
@@ -111,37 +112,37 @@ class IdTimeline(Timeline):
     def include(self, shard: int) -> None:
         """Count this shard again; its low watermark is at least the greatest key that went out."""
         if self.excluded(shard):
-            keys = self._ids[shard]
-            keys.low = max(keys.low, self._out)
+            self._lows[shard] = max(int(self._lows[shard]), self._out)
         super().include(shard)
 
     @property
     def watermark_id(self) -> int:
         """The smallest frontier in ids of the shards that count; `END_OF_KEYS` if none does."""
-        return min(map(self._merge_frontier, range(len(self._shards))))
+        frontiers = np.maximum(self._lasts, self._lows)
+        return int(np.where(self._frontiers_us == END_OF_TIME_US, END_OF_KEYS, frontiers).min())
 
     def _give(self, shard: int, headers: Headers) -> None:
         super()._give(shard, headers)
         # What is late by its time matters to the frontiers in time only.
         headers["flags"] = (headers["flags"] & ~np.uint16(Flag.LATE)) | np.uint16(Flag.BY_ID)
-        keys = self._ids[shard]
-        keys.give(headers, max(keys.low, self._out) if self.excluded(shard) else keys.low)
+        low = int(self._lows[shard])
+        self._ids[shard].give(headers, max(low, self._out) if self.excluded(shard) else low)
+        self._lasts[shard] = self._ids[shard].last
         found = (headers["order_id"] > 0) & begins_of(headers)
         self._seen.add(headers["key_us"][found], headers["order_id"][found])
 
     def _merge_frontier(self, shard: int) -> int:
         if self._frontiers_us[shard] == END_OF_TIME_US:
             return END_OF_KEYS
-        keys = self._ids[shard]
-        return max(keys.last, keys.low)
+        return int(max(self._lasts[shard], self._lows[shard]))
 
     def _merge_watermark(self) -> int:
+        ended = self._frontiers_us == END_OF_TIME_US
         lows = self._seen.below(self._frontiers_us)
-        for shard in np.flatnonzero(self._frontiers_us != END_OF_TIME_US).tolist():
-            keys = self._ids[shard]
-            keys.low = max(keys.low, int(lows[shard]))
+        self._lows = np.where(ended, self._lows, np.maximum(self._lows, lows))
         # Also what matters to a shard that does not count: it may count again.
-        self._seen.forget(min(keys.frontier_us for keys in self._shards))
+        rest_us = (self._shards[shard].frontier_us for shard in np.flatnonzero(ended).tolist())
+        self._seen.forget(min(int(self._frontiers_us.min()), *rest_us, END_OF_TIME_US))
         return self.watermark_id
 
     def _went_out(self, headers: Headers) -> None:
@@ -151,5 +152,6 @@ class IdTimeline(Timeline):
     def validate(self) -> None:
         """Assert what holds between two calls."""
         super().validate()
-        assert len(self._ids) == len(self._shards), "each shard has keys in ids"
+        assert len(self._ids) == len(self._lows) == len(self._shards), "each shard has keys in ids"
+        assert [keys.last for keys in self._ids] == self._lasts.tolist(), "the last keys are those given"
         assert self._out <= self.watermark_id, "nothing goes out above the watermark"

@@ -167,3 +167,12 @@ def test_a_shard_that_its_group_does_not_know_has_what_it_tells_itself(capsys, m
     lines = printed(capsys, monkeypatch, state(away), 80)
     assert [line.split() for line in lines if line.startswith("s9")] == [["s9", "unavailable", "-", "-", "-"]]
     assert "  error: Shard s9 has no actor." in lines
+
+
+@pytest.mark.parametrize("watermark_id", [None, 4711])
+def test_a_group_that_is_ordered_by_id_says_so(capsys, monkeypatch, watermark_id):
+    order = {"kind": "id", "commit_within_s": 2.5, "watermark_id": watermark_id}
+    lines = printed(capsys, monkeypatch, state(shard("s0", "mysql-bin.000002:4711"), order=order), 80)
+    assert f"ordered by id  watermark {watermark_id or '-'}  ids within 2.5 s" in lines
+    for told in (state(), state(order={"kind": "time"})):
+        assert not any("ordered" in line for line in printed(capsys, monkeypatch, told, 80))
