@@ -56,9 +56,8 @@ def _digests(key: bytes, values: Any) -> NDArray[np.uint8]:
     inner, outer = (_after_key(padded ^ np.uint8(pad)) for pad in (0x36, 0x5C))
     first = _bytes(_hashed(inner, data, offsets[short], lengths[short]))
     starts = np.arange(len(short), dtype=np.int64) * 32
-    digests[short] = _bytes(
-        _hashed(outer, np.append(first.reshape(-1), np.uint8(0)), starts, np.full_like(starts, 32))
-    )
+    sizes: NDArray[np.int64] = np.full(len(short), 32, np.int64)
+    digests[short] = _bytes(_hashed(outer, np.append(first.reshape(-1), np.uint8(0)), starts, sizes))
     for index in np.flatnonzero(lengths > LONG_BYTES).tolist():
         value = data[offsets[index] : offsets[index + 1]].tobytes()
         digests[index] = np.frombuffer(hmac.digest(key, value, "sha256"), np.uint8)
