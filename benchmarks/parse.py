@@ -99,8 +99,11 @@ def packets_of(events: Sequence[bytes]) -> bytes:
     )
 
 
-def run_ours(packets: bytes, checksum: int = 1) -> int:
-    """Return how many rows the decoder's chunks have; `checksum` is 0 where events have none."""
+def run_ours(packets: bytes, checksum: int = 1, process: Callable[[Chunk], Chunk] | None = None) -> int:
+    """Return how many rows the decoder's chunks have; `checksum` is 0 where events have none.
+
+    With `process` it is applied to each chunk, as a shard does it.
+    """
     builder, arriving, buffer = ChunkBuilder(), io.BytesIO(packets), PacketBuffer()
     decoder = BinlogDecoder("s1", Position("mysql-bin.000001", 4), TableName, builder, checksum=checksum)
     rows = 0
@@ -113,13 +116,15 @@ def run_ours(packets: bytes, checksum: int = 1) -> int:
                 break
             decoder.feed(packet[1:])
             if builder.full:
-                rows += rows_of(builder.close(decoder.offset))
+                rows += rows_of(builder.close(decoder.offset), process)
         buffer.make_room()
-    return rows + rows_of(builder.close(decoder.offset))
+    return rows + rows_of(builder.close(decoder.offset), process)
 
 
-def rows_of(chunk: Chunk | None) -> int:
-    """Return how many rows a chunk has."""
+def rows_of(chunk: Chunk | None, process: Callable[[Chunk], Chunk] | None = None) -> int:
+    """Return how many rows a chunk has, after processing."""
+    if chunk is not None and process is not None:
+        chunk = process(chunk)
     return sum(table.rows.num_rows for table in chunk.tables) if chunk else 0
 
 

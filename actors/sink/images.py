@@ -25,6 +25,11 @@ class Images:
     present: NDArray[np.bool_]
     absent: Absent
 
+    @property
+    def missing(self) -> bool:
+        """Whether there are rows, and none has this image."""
+        return len(self.present) > 0 and not self.present.any()
+
     @classmethod
     def of(cls, rows: pa.RecordBatch, side: str) -> Images:
         """Return one side of a chunk's rows."""

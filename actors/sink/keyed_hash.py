@@ -45,8 +45,8 @@ def keyed_hashes(key: bytes, values: Any) -> Any:
 
 def _digests(key: bytes, values: Any) -> NDArray[np.uint8]:
     _, offset_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
-    offsets = offsets.astype(np.int64)
+    stored = np.frombuffer(offset_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
+    offsets = stored.astype(np.int64)
     data = np.zeros(1, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
     data = data if len(data) else np.zeros(1, np.uint8)
     lengths = np.diff(offsets)
@@ -56,9 +56,7 @@ def _digests(key: bytes, values: Any) -> NDArray[np.uint8]:
     inner, outer = (_after_key(padded ^ np.uint8(pad)) for pad in (0x36, 0x5C))
     first = _bytes(_hashed(inner, data, offsets[short], lengths[short]))
     starts = np.arange(len(short), dtype=np.int64) * 32
-    digests[short] = _bytes(
-        _hashed(outer, np.append(first.reshape(-1), np.uint8(0)), starts, np.full_like(starts, 32))
-    )
+    digests[short] = _bytes(_hashed(outer, first.reshape(-1), starts, np.full_like(starts, 32)))
     for index in np.flatnonzero(lengths > LONG_BYTES).tolist():
         value = data[offsets[index] : offsets[index + 1]].tobytes()
         digests[index] = np.frombuffer(hmac.digest(key, value, "sha256"), np.uint8)

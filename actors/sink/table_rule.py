@@ -30,7 +30,7 @@ from merge.errors import DataError
 from merge.rows.expression import Expression, columns_of, fulfilled, value_of
 from merge.rows.pattern import PatternList
 from merge.rows.table_filter import split_patterns
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName, rows_schema
+from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, rows_schema
 
 #: how Arrow refuses types and values
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
@@ -101,20 +101,12 @@ class TableRule:
         )
 
     def _applied(self, source: TableName, rows: pa.RecordBatch, columns: list[Any]) -> Any:
-        images = {side: Images.of(rows, side) for side in ("before", "after")}
         names = [each.name.lower() for each in columns]
-        op = rows.column("_op").to_numpy()
-        kept = np.ones(len(rows), np.bool_)
-        if self.where is not None:
-            inside = {side: self._inside(source, image, names) for side, image in images.items()}
-            kept = inside["before"] | inside["after"]
-            updates = op == Op.UPDATE
-            op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
-            op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)
-            images = {side: image.without(~inside[side]) for side, image in images.items()}
+        rows, op, images = self._chosen(source, rows, names)
         made = {side: self._made(source, image, columns, names) for side, image in images.items()}
         fields, before = made["before"]
         after = made["after"][1]
+        kept = np.ones(len(rows), np.bool_)
         if self.drop_unchanged:
             kept &= (op != Op.UPDATE) | changed(before, after)
         for each in Op:
@@ -124,8 +116,31 @@ class TableRule:
         result = put_together(rows, pa.array(op, pa.uint8()), schema, before, after)
         return result if kept.all() else result.filter(pa.array(kept))
 
+    def _chosen(
+        self, source: TableName, rows: pa.RecordBatch, names: list[str]
+    ) -> tuple[Any, NDArray[np.uint8], dict[str, Images]]:
+        """Return the rows that `where` keeps, what they have become, and the images that it keeps of them."""
+        images, op = _images(rows), rows.column("_op").to_numpy()
+        if self.where is None:
+            return rows, op, images
+        inside = {side: self._inside(source, image, names) for side, image in images.items()}
+        kept = inside["before"] | inside["after"]
+        if not kept.all():
+            rows, op = rows.filter(pa.array(kept)), op[kept]
+            images, inside = _images(rows), {side: fits[kept] for side, fits in inside.items()}
+        updates = op == Op.UPDATE
+        op = np.where(updates & ~inside["before"], np.uint8(Op.INSERT), op)
+        op = np.where(updates & ~inside["after"], np.uint8(Op.DELETE), op)
+        return (
+            rows,
+            op,
+            {side: image.without(image.present & ~inside[side]) for side, image in images.items()},
+        )
+
     def _inside(self, source: TableName, image: Images, names: list[str]) -> NDArray[np.bool_]:
         assert self.where is not None
+        if image.missing:
+            return image.present
         self._check_known(source, self.where, image, names)
         columns = dict(zip(names, image.columns, strict=True))
         found = fulfilled(self.where, columns, len(image.present))
@@ -140,10 +155,12 @@ class TableRule:
             if not self._keeps(name):
                 continue
             mask, values = self.masks.get(name), image.columns[place]
-            if mask is not None:
+            kept = column if mask is None else mask.field(column)
+            if image.missing:
+                values = pa.nulls(len(hidden), kept.type)
+            elif mask is not None:
                 unknown = hidden if image.absent is None else hidden | image.absent[:, place]
                 values = _nulled(mask.apply(values), unknown)
-            kept = column if mask is None else mask.field(column)
             fields.append(kept.with_name(self.renamed.get(name, column.name)))
             arrays.append(values)
             places.append(place)
@@ -213,6 +230,10 @@ class TableRule:
             table=str(source),
             column=column,
         )
+
+
+def _images(rows: pa.RecordBatch) -> dict[str, Images]:
+    return {side: Images.of(rows, side) for side in ABSENT}
 
 
 def _nulled(values: Any, hidden: NDArray[np.bool_]) -> Any:

@@ -122,8 +122,7 @@ def check(
             if isinstance(source, FilesSource):
                 out.print(f"[green]ok[/green]    {where}: {len(listed(source.files))} files")
                 continue
-            checks = preflight(source, start_by=shard.start_by)
-            filtered = check_filter(settings.filter, source) if settings.filter.tables else None
+            checks = [*preflight(source, start_by=shard.start_by), *check_filter(settings.filter, source)]
         except CanalGroupError as error:
             failed = True
             out.print(f"[red]FAIL[/red]  {where}: {error}")
@@ -134,12 +133,6 @@ def check(
             label = advised if found.ok else "[red]FAIL[/red]"
             mend = f". Fix it with: {found.fix}" if found.fix else ""
             out.print(f"{label}  {where}: {found.name}: {found.found}{mend}")
-        if filtered is not None:
-            for sentence in filtered.failures:
-                failed = True
-                out.print(f"[red]FAIL[/red]  {where}: ", end="")
-                out.print(sentence, markup=False)
-            out.print(f"[green]ok[/green]    {where}: filter.tables: fits {filtered.fitting} tables")
     if bytes_max is not None:
         failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
     if failed:

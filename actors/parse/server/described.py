@@ -85,7 +85,7 @@ def _tables(address: SourceAddress, connection: Any) -> list[TableName]:
 
 
 def _columns(address: SourceAddress, connection: Any, table: TableName) -> Any:
-    quoted = {"schema": connection.literal(table.schema), "table": connection.literal(table.table)}
+    quoted = {"schema": connection.escape(table.schema), "table": connection.escape(table.table)}
     columns = query(address, connection, _COLUMNS.format(**quoted))
     if not columns:
         raise SourceUnavailable(f"{table} of {address} was dropped while it was read.")

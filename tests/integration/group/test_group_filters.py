@@ -16,6 +16,8 @@ from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 
 from actors.driver.instance import Instance
+from actors.shard.wiring import source_address
+from canal_group.command.filter_check import check_filter
 
 #: the server puts the first one together from the second: no other process gets it from us
 SECRET, TERCES = b"marker-of-a-dropped-value", "eulav-deppord-a-fo-rekram"
@@ -47,7 +49,8 @@ with canal_group.connect(sys.argv[1], destination=sys.argv[2], client_id="reader
         batch = consumer.get_without_ack(1000, timeout=60)
         held.append(batch.envelope())
         rows += [row for row in held[-1].to_pylist() if row["table"] == "people"]
-    print(json.dumps([[row[k] for k in ("op", "before", "after", "gtid", "row", "seq")] for row in rows]), flush=True)
+    wanted = ("op", "before", "after", "gtid", "row", "seq")
+    print(json.dumps([[row[name] for name in wanted] for row in rows]), flush=True)
     sys.stdin.read()
 """
 
@@ -68,14 +71,14 @@ def filtered(shop: Shop, tmp_path: Path) -> dict[str, Any]:
 def write(shop: Shop) -> None:
     secret = f"REVERSE('{TERCES}')"
     hidden = ", ".join([secret] * 4)
+    left_out, kept = f"(100, 'CH', {hidden}, 'left out')", f"(1, 'CH', {hidden}, '{PUBLIC.decode()}')"
+    rows = f"{left_out}, {kept}, (2, 'DE', {hidden}, {secret})"
     connection = shop.servers[0].connect("shop_0")
     try:
         with connection.cursor() as cursor:
             for statement in (
                 "BEGIN",
-                f"INSERT INTO people VALUES (100, 'CH', {hidden}, 'left out'), "
-                f"(1, 'CH', {hidden}, '{PUBLIC.decode()}'),"
-                f" (2, 'DE', {hidden}, {secret})",
+                f"INSERT INTO people VALUES {rows}",
                 "UPDATE people SET note = 'unseen' WHERE id = 1",
                 "UPDATE people SET country = 'CH', public = 'enters' WHERE id = 2",
                 "UPDATE people SET country = 'DE', public = REVERSE('" + TERCES + "') WHERE id = 1",
@@ -159,6 +162,20 @@ def test_what_is_left_out_is_in_no_process_but_the_shards(shop: Shop, filtered: 
         assert printed(process) == "ready\n"
         assert json.loads(printed(process)) == rows
         process.kill()
+
+
+def test_check_names_the_column_that_a_table_lacks(shop: Shop, filtered: dict[str, Any]):
+    """1. rules that fit; 2. an unknown column; 3. a condition that does not take the column's type."""
+    for changed, failures in (
+        ({}, []),
+        ({"black_columns": ["notes"]}, ["names column notes of shop_0.people"]),
+        ({"where": "id = 'x'"}, ["cannot be applied to shop_0.people"]),
+    ):
+        tables = [{**TABLES[0], **changed}]
+        settings = shop.settings(filter={**filtered["filter"], "tables": tables})
+        *failed, last = check_filter(settings.filter, source_address(settings, *settings.shards[:1] * 2))
+        assert [any(each in one.found for one in failed) for each in failures] == [True] * len(failed)
+        assert (last.ok, last.found) == (True, f"fits {1 - len(failed)} tables")
 
 
 def test_a_column_that_a_table_lacks_stops_the_shard_with_its_name(shop: Shop, filtered: dict[str, Any]):

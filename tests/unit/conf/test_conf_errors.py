@@ -93,8 +93,10 @@ def test_the_good_file_is_good(tmp_path):
         (
             "shards:",
             "filter: {qq: 1}\nshards:",
-            "`filter.qq` should be a known key"
-            " (known: black, routes, salt_env, salt_file, tables, white), but is unknown",
+            (
+                "`filter.qq` should be a known key"
+                " (known: black, routes, salt_env, salt_file, tables, white), but is unknown"
+            ),
         ),
         (
             "shards:",
