@@ -81,7 +81,7 @@ class ShardSource:
         )
 
     def process(self, chunk: Chunk) -> Chunk:
-        """Return what is stored of a chunk: with ids in a group that is ordered by them, and as the rules say.
+        """Return what is stored of a chunk: with its ids, if they order the group, and as the rules say.
 
         Raises:
             DataError: the ids cannot be read, or the rules cannot be applied.
