@@ -24,6 +24,8 @@ OPERATIONS = {
     "shard_add": {"shard": {}},
     "shard_remove": {"shard": "s1"},
     "shard_policy": {"shard": "s1", "policy": "skip"},
+    "schema_show": {"shard": None},
+    "schema_rebuild": {"shard": "s1"},
 }
 
 
