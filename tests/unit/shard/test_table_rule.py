@@ -242,11 +242,13 @@ def test_absent_columns_stay_absent_under_their_new_places():
 
 
 def test_a_computed_column_is_never_absent():
-    rule = TableRule("x", computed={"twice": parse_expression("id * 2")})
+    more = [f"c{place}" for place in range(6)]  # so that what is absent takes a byte more
+    rule = TableRule("x", computed=dict.fromkeys(more, parse_expression("id * 2")))
     result = rule.apply(SOURCE, partial(0b110))
     result.validate(full=True)
-    assert result.column("before").to_pylist() == [{"id": 1, "Note": None, "state": None, "twice": 2}]
-    assert absent_in(result, "before").tolist() == [[False, True, True, False]]
+    known = {"id": 1, "Note": None, "state": None, **dict.fromkeys(more, 2)}
+    assert result.column("before").to_pylist() == [known]
+    assert absent_in(result, "before").tolist() == [[False, True, True, *[False] * 6]]
     assert absent_in(result, "after") is None
 
 
