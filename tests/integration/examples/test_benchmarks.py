@@ -46,6 +46,14 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
 
 
 @pytest.mark.soak
+def test_the_cost_of_rules_is_measured():
+    result = measured("filters", "--size", "0.02")
+    for name in ("bulk", "small"):
+        assert list(result[name]) == ["where", "columns", "mask", "hash"]
+        assert all(each > 0 for each in result[name].values())
+
+
+@pytest.mark.soak
 def test_parsing_is_measured_in_memory_and_from_a_server():
     require(Engine.MARIADB)
     result = measured("parse", "--size", "0.02")

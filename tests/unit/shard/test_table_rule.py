@@ -16,6 +16,7 @@ from actors.sink.processing import Processing
 from actors.sink.table_rule import KINDS, TableRule
 from conf.filters.expression_text import ExpressionError, parse_expression
 from merge.errors import DataError
+from merge.rows.absent import absent_in
 from merge.rows.expression import fulfilled, value_of
 from merge.values.chunk import (
     ABSENT,
@@ -240,6 +241,17 @@ def test_absent_columns_stay_absent_under_their_new_places():
     assert result.column(ABSENT["after"]).to_pylist() == [b"\x00"]
 
 
+def test_a_computed_column_is_never_absent():
+    more = [f"c{place}" for place in range(6)]  # so that what is absent takes a byte more
+    rule = TableRule("x", computed=dict.fromkeys(more, parse_expression("id * 2")))
+    result = rule.apply(SOURCE, partial(0b110))
+    result.validate(full=True)
+    known = {"id": 1, "Note": None, "state": None, **dict.fromkeys(more, 2)}
+    assert result.column("before").to_pylist() == [known]
+    assert absent_in(result, "before").tolist() == [[False, True, True, *[False] * 6]]
+    assert absent_in(result, "after") is None
+
+
 def test_a_condition_on_an_absent_column_is_refused_and_on_another_it_is_not():
     with pytest.raises(DataError, match="binlog_row_image = FULL"):
         TableRule("x", where=parse_expression("note = 'b'")).apply(SOURCE, partial(0b110))
@@ -251,9 +263,10 @@ def test_an_update_that_says_null_of_what_was_absent_is_a_change():
         [(Op.UPDATE, {"id": 1, "Note": None, "state": "new"}, {"id": 1, "Note": None, "state": "new"})]
     )
     assert TableRule("x", drop_unchanged=True).apply(SOURCE, rows).num_rows == 0
-    bits = [pa.array([bytes([each])], pa.binary(1)) for each in (0b010, 0)]
-    known = pa.RecordBatch.from_arrays([*rows.columns, *bits], schema=partial_schema(SCHEMA))
-    assert TableRule("x", drop_unchanged=True).apply(SOURCE, known).num_rows == 1
+    for before, after, count in ((0b010, 0, 1), (0, 0b010, 1), (0b010, 0b010, 0), (0b110, 0b010, 1)):
+        bits = [pa.array([bytes([each])], pa.binary(1)) for each in (before, after)]
+        known = pa.RecordBatch.from_arrays([*rows.columns, *bits], schema=partial_schema(SCHEMA))
+        assert TableRule("x", drop_unchanged=True).apply(SOURCE, known).num_rows == count
 
 
 def chunk(changes, said=()):
