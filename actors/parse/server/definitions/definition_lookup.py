@@ -175,9 +175,12 @@ class DefinitionLookup:
                 f"leave the table out. {complete}",
                 table=name,
             )
-        why = found.reason if found is not None else "The account does not see such a table."
+        not_shown = "The source has no such table now, or the account does not see it."
         return UnsupportedEvent(
-            f"The rows of {name} come without column names, and its definition is not known. {why}",
-            hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. {complete}",
+            f"The rows of {name} come without column names, and its definition is not known. "
+            f"{not_shown if found is None else found.reason}",
+            hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. If the table "
+            "was dropped or renamed since, start before the statement that created it. "
+            f"{complete}",
             table=name,
         )
