@@ -292,7 +292,7 @@ class Group:
             "epoch": self.epoch,
             **describe_stream(self._stream, at_us),
             "reconciled": self._subscribers.reconciled,
-            "clients": self._subscribers.describe(),
+            "clients": self._subscribers.describe(at_us),
         }
 
     def validate(self) -> None:

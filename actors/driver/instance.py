@@ -33,6 +33,8 @@ class Instance:
     address: GatewayAddress
     group: ActorHandle
     gateway: ActorHandle
+    #: what the names of the shards' actors begin with; the shard's name follows
+    shard_actors: str
     actor_registry: ActorRegistry
     #: where the shards are placed
     places: PlacementGroup

@@ -155,6 +155,7 @@ def launch(
         address=address,
         group=group,
         gateway=gateway,
+        shard_actors=names.shards,
         actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard)),
         places=places,
         zookeeper=zookeeper,

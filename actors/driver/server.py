@@ -46,6 +46,11 @@ class Server:
         """What runs, by file, as the file said it; commands may have changed the shards since."""
         return dict(self._served)
 
+    @property
+    def instances(self) -> dict[Path, Instance]:
+        """The instances, by file; may be asked from any thread."""
+        return dict(self._instances)
+
     def start(self, file: Path, settings: InstanceSettings) -> None:
         """Start an instance.
 

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,9 @@ from actors.admission.request_values import client_id, whole
 from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
+from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
+from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
@@ -37,6 +40,9 @@ from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from merge.errors import UsageError
+
+#: as which streams of rows are counted
+ROWS = "rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
         self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key))
-        self._requests = Requests(wiring.destination, wiring.lease_s, self._group, actors, self._rows)
+        operator = OperatorRequests(wiring.destination, self._group, actors, self.describe)
+        self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
+        self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS})
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
         # Last: it listens, and may be called, before it returns.
@@ -91,11 +99,16 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._guard.close()
         super().shutdown()
 
+    def describe(self) -> dict[str, Any]:
+        """Return the gateway's state as a JSON object."""
+        return {"pid": os.getpid(), "counters": self._counters.describe()}
+
     # ---- actions ---------------------------------------------------------------------------------------
 
     def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
         """Answer a request with one JSON object."""
         grant = self._caller(context)
+        began_s, failed = time.monotonic(), ""
         try:
             body = json.loads(action.body.to_pybytes() or b"{}")
             operation = "" if action.type in READING else action.type
@@ -106,9 +119,13 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
                 value = self._requests.answer(action.type, body, may_disturb=grant.may_disturb)
                 if action.type == "status":
                     value = seen_by(grant, value)
+                elif action.type == "get" and value is None:
+                    self._counters.no_batch()
             answer: dict[str, Any] = {"value": value}
         except Exception as error:  # noqa: BLE001  whatever it is, the caller sees a sentence
-            answer = {"error": refusal(error, f"The request {action.type!r}").to_dict()}
+            refused = refusal(error, f"The request {action.type!r}")
+            answer, failed = {"error": refused.to_dict()}, type(refused).__name__
+        self._counters.called(action.type, time.monotonic() - began_s, failed)
         return [json.dumps(answer).encode()]
 
     def _caller(self, context: Any) -> Grant:
@@ -136,13 +153,17 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.GeneratorStream:
         """Stream the rows of an outstanding batch."""
         grant = self._caller(context)
+        began_s = time.monotonic()
         try:
             named = json.loads(ticket.ticket)
             self._check_allowed(grant, named)
             delivery_lease, table, batches = self._leaving(named)
             delivery_lease.check()
         except Exception as error:
-            raise flight_error(refusal(error, "The ticket")) from error
+            refused = refusal(error, "The ticket")
+            self._counters.called(ROWS, time.monotonic() - began_s, type(refused).__name__)
+            raise flight_error(refused) from error
+        self._counters.called(ROWS, time.monotonic() - began_s)
         return flight.GeneratorStream(table.schema, _messages(delivery_lease.guarded(batches)))
 
     def _offer(self, grant: Grant, ticket: Mapping[str, Any]) -> Offer:
@@ -157,6 +178,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         """Return the delivery lease and the rows of a ticket: a table, and messages of `reply_bytes_max`."""
         delivery_lease = self._group.delivery_lease(*_key(ticket))
         table = self._table(ticket).unify_dictionaries()
+        self._counters.sent(table.num_rows, table.nbytes)
         rows_max = max(1, self._reply_bytes_max * table.num_rows // max(1, table.nbytes))
         return delivery_lease, table, table.to_batches(rows_max)
 
@@ -188,6 +210,10 @@ class Gateway:
     def port(self) -> int:
         """Return the port it listens on."""
         return int(self._server.port)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the gateway's state as a JSON object."""
+        return self._server.describe()
 
     def pid(self) -> int:
         """Return the actor's process id."""

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import ray
 
-from actors.gateway.group_handle import CALL_TIMEOUT_S, GroupHandle
+from actors.gateway.group_handle import CALL_TIMEOUT_S
+from actors.gateway.group_port import GroupPort
 from actors.gateway.shard_actors import ShardActors
 from actors.transport.ray_errors import translated
 from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
@@ -28,7 +29,7 @@ class ShardQuestions:
         shards: their actors.
     """
 
-    def __init__(self, destination: str, group: GroupHandle, shards: ShardActors) -> None:
+    def __init__(self, destination: str, group: GroupPort, shards: ShardActors) -> None:
         self._destination = destination
         self._group = group
         self._shards = shards

@@ -19,6 +19,7 @@ import pyarrow as pa
 from actors.parse.server.listener import Reader
 from actors.ports import Host
 from actors.process.host import OS_HOST
+from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingStore
 from merge.errors import CanalGroupError, DataError, RetryableError, ShardUnavailable
 from merge.order.shard_keys import END_OF_TIME_US
@@ -54,6 +55,7 @@ class Intake:
         tables: receives the latest columns of each table, by the name that consumers see.
         host: provides the thread on which it reads.
         process: returns what is stored of a chunk; None: all of it.
+        counters: of the shard; None: of this intake alone.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Intake:
         tables: dict[TableName, pa.Schema] | None = None,
         host: Host = OS_HOST,
         process: Callable[[Chunk], Chunk] | None = None,
+        counters: ShardCounters | None = None,
     ) -> None:
         self.ring = ring
         self.state = IntakeState.CONNECTING
@@ -77,12 +80,12 @@ class Intake:
         self.rows = 0
         #: commit time of the last stored transaction
         self.commit_us = 0
-        self.disconnects = 0
         #: why the source has to be opened again; None if it has not
         self.ended: ShardUnavailable | None = None
         self._shard = shard
         self._tables = {} if tables is None else tables
         self._process = process
+        self._counters = ShardCounters() if counters is None else counters
         self._reader = make_reader(self)
         self._start = start
         self._opened: Position | None = None
@@ -168,10 +171,10 @@ class Intake:
         self._reader.stop()
         self.ring.close()
         self._thread.join()
+        self._counters.ended(self._reader.counts)
 
     def describe(self) -> dict[str, Any]:
         """Return the intake's state as a JSON object."""
-        ack, get, put = self.ring.cursors
         latest = self._reader.position or self._opened
         return {
             "state": self.state.value,
@@ -181,8 +184,8 @@ class Intake:
             "position": str(latest) if latest is not None else None,
             "commit_us": self.commit_us,
             "rows": self.rows,
-            "disconnects": self.disconnects,
-            "ring": {"ack": ack, "get": get, "put": put, "bytes": self.ring.bytes_held},
+            "counters": self._counters.describe(self._reader.counts),
+            "ring": self.ring.describe(),
         }
 
     # ---- for the reader ------------------------------------------------------------------------------------
@@ -201,6 +204,7 @@ class Intake:
         self.rows += int(chunk.headers["rows"].sum())
         if len(chunk.headers):
             self.commit_us = int(chunk.headers["commit_us"][-1])
+        self._counters.stored(chunk, self._reader.source_now_us())
 
     def caught_up(self, frontier_us: int) -> None:
         """Store the source's low watermark, and wake threads that wait for headers."""
@@ -219,7 +223,7 @@ class Intake:
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
         """Note that the source is disconnected."""
         self.state, self.error = IntakeState.CONNECTING, error
-        self.disconnects += 1
+        self._counters.disconnected()
         _log.warning("shard=%s disconnected retry_after_s=%.1f: %s", self._shard, retry_after_s, error)
 
     def _run(self) -> None:

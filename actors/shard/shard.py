@@ -27,6 +27,7 @@ from actors.process.imports import freeze_imports
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
+from actors.shard.shard_counters import ShardCounters
 from actors.shard.shard_source import ShardSource
 from actors.shard.shard_wiring import ShardWiring
 from actors.store.ring import RingStore
@@ -96,6 +97,7 @@ class Shard:
         self._make_reader = make_reader
         self._name = wiring.source.name
         self._source = ShardSource(wiring)
+        self._counters = ShardCounters()
         self._opening = host.lock()
         #: never set; the watch thread waits on it
         self._pause = host.event()
@@ -165,6 +167,7 @@ class Shard:
                     self._source.columns,
                     self._host,
                     self._source.process,
+                    self._counters,
                 )
             else:
                 intake = held.intake

@@ -29,6 +29,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -103,8 +104,11 @@ class RingStore:
         self._not_full = host.condition(self._lock)
         self._not_empty = host.condition(self._lock)
         self._closed = False
-        #: whether a put waits for room
-        self._short = False
+        self._clock_s = host.clock_s
+        #: since when a put waits for room, seconds; None: none does
+        self._short_since_s: float | None = None
+        #: how often a put had to wait, and how long those took that have ended, seconds
+        self._waits, self._waited_s = 0, 0.0
         self._wakes = 0
         #: grows with each rollback
         self._rollback_generation = 0
@@ -131,10 +135,14 @@ class RingStore:
             while done < len(chunk.headers):
                 self._check_open()
                 count = self._room(chunk.headers[done:])
-                self._short = not count
-                if self._short:
+                if not count:
+                    if self._short_since_s is None:
+                        self._short_since_s, self._waits = self._clock_s(), self._waits + 1
                     self._not_full.wait()
                     continue
+                if self._short_since_s is not None:
+                    self._waited_s += self._clock_s() - self._short_since_s
+                    self._short_since_s = None
                 self._admit(chunk, done, done + count)
                 done += count
 
@@ -327,13 +335,31 @@ class RingStore:
     def short(self) -> bool:
         """Whether a put waits until something is acknowledged."""
         with self._lock:
-            return self._short
+            return self._short_since_s is not None
 
     @property
     def bytes_held(self) -> int:
         """Bytes of rows that are not acknowledged."""
         with self._lock:
             return self._put_bytes - self._ack_bytes
+
+    def describe(self) -> dict[str, Any]:
+        """Return the cursors, bytes and waits as a JSON object."""
+        with self._lock:
+            since_s = self._short_since_s
+            waiting_s = 0.0 if since_s is None else self._clock_s() - since_s
+            return {
+                "ack": self._ack,
+                "get": self._get,
+                "put": self._put,
+                "bytes": self._put_bytes - self._ack_bytes,
+                "bytes_max": self._bounds.bytes_max if self._bounds.mode is BatchMode.MEMORY else None,
+                "headers_max": self._bounds.size,
+                "put_bytes": self._put_bytes,
+                "waits": self._waits,
+                "waited_s": self._waited_s + waiting_s,
+                "full": since_s is not None,
+            }
 
     def first_position(self) -> Position | None:
         """Return the position at which the last acknowledged header ends; None before the first ack."""

@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 
 from canal_group.command import schema_cli, shard_cli
-from canal_group.command.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
-from canal_group.command.login_options import (
+from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
+from canal_group.command.options.login_options import (
     TlsCa,
     TlsCert,
     TlsKey,

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from canal_group.command.address_options import GATEWAY, Destination, Gateway
-from canal_group.command.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
+from canal_group.command.options.address_options import GATEWAY, Destination, Gateway
+from canal_group.command.options.login_options import TlsCa, TlsCert, TlsKey, TokenEnv, secret
 from canal_group.gateway.tls import Tls
 from canal_group.operator import Operator
 

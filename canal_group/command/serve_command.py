@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -13,6 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from canal_group.command.options.http_options import (
+    HTTP,
+    AuditLog,
+    Http,
+    HttpCert,
+    HttpEdit,
+    HttpKey,
+    http_settings,
+)
 from merge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,6 +49,11 @@ def serve(
     scan_s: Annotated[
         float, typer.Option("--scan", min=0.1, help="Seconds between two scans of the files.")
     ] = 5.0,
+    http: Http = HTTP,
+    http_cert: HttpCert = None,
+    http_key: HttpKey = None,
+    http_edit: HttpEdit = False,
+    audit_log: AuditLog = None,
 ) -> None:
     """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
 
@@ -47,12 +62,16 @@ def serve(
     instance. A broken file is reported and changes nothing.
     """
     from actors.driver.server import Server
+    from actors.http.service import HttpService
     from conf.folder import Found
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     files = _Files(config, address)
+    listen = http_settings(http, http_cert, http_key, audit_log, edit=http_edit)
     stop = threading.Event()
-    with Server(_err.print, log_to_driver=True) as server:
+    with Server(_err.print, log_to_driver=True) as server, contextlib.ExitStack() as stack:
+        if listen is not None:
+            _err.print(f"metrics and REST API: {stack.enter_context(HttpService(server, listen)).url}")
         for file, settings in files.fixed.items():
             server.start(file, settings)
         found, scan_at_s = Found(), time.monotonic()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canal_group.command.login_options import (
+from canal_group.command.options.login_options import (
     ZookeeperAuthEnv,
     ZookeeperCa,
     ZookeeperCert,

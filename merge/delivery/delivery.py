@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, assert_never
+from typing import assert_never
 
 from merge.delivery.batch_limits import BatchLimits
 from merge.delivery.ledger import Batch, Ledger
@@ -205,11 +205,7 @@ class Delivery:
             self.place.passed(batch, stream)
         return held
 
-    # ---- for people, and for tests ---------------------------------------------------------------------
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the outstanding batches as JSON objects, the oldest first."""
-        return [{"batch_id": batch.batch_id, "rows": batch.rows} for batch in self.ledger.outstanding]
+    # ---- for tests ---------------------------------------------------------------------
 
     def validate(self, stream: Stream, cursor: GroupPosition | None, *, reading: bool) -> None:
         """Assert what holds between two events."""

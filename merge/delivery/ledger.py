@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
 from merge.values.header import Headers
@@ -81,6 +82,18 @@ def epoch_of(batch_id: int) -> int:
     return batch_id >> _COUNTER_BITS
 
 
+@dataclass(slots=True)
+class Totals:
+    """What happened to the batches of one subscriber since its server was elected."""
+
+    delivered_batches: int = 0
+    delivered_rows: int = 0
+    acked_batches: int = 0
+    acked_rows: int = 0
+    #: batches that were rolled back, whether the consumer or a rewind did it
+    rolled_back_batches: int = 0
+
+
 class Ledger:
     """Outstanding batches of one subscriber; see the module's rules.
 
@@ -97,6 +110,10 @@ class Ledger:
         self._next_id = max(epoch << _COUNTER_BITS, after_id) + 1
         self._first_id = self._next_id
         self._taken_back: deque[int] = deque(maxlen=TAKEN_BACK_MAX)
+        #: id -> when it was first seen outstanding, microseconds of the shell's clock; the newest may lack it
+        self._seen_us: dict[int, int] = {}
+        #: what happened so far
+        self.totals = Totals()
 
     @property
     def next_id(self) -> int:
@@ -135,6 +152,8 @@ class Ledger:
         assert epoch_of(batch.batch_id) == epoch_of(self._first_id), "the epoch's batch ids are used up"
         self._next_id += 1
         self._outstanding[batch.batch_id] = batch
+        self.totals.delivered_batches += 1
+        self.totals.delivered_rows += batch.rows
 
     def find(self, batch_id: int) -> Batch:
         """Return an outstanding batch.
@@ -184,8 +203,34 @@ class Ledger:
     def ack(self, batch_id: int) -> Batch:
         """Remove the oldest outstanding batch and return it; raises as `check_ack`."""
         batch = self.check_ack(batch_id)
-        del self._outstanding[batch_id]
+        self._remove(batch)
+        self.totals.acked_batches += 1
+        self.totals.acked_rows += batch.rows
         return batch
+
+    def _remove(self, batch: Batch) -> None:
+        del self._outstanding[batch.batch_id]
+        self._seen_us.pop(batch.batch_id, None)
+
+    def saw(self, at_us: int) -> None:
+        """Note the time, so that batches delivered since the last call have an age.
+
+        Args:
+            at_us: now, microseconds of the shell's clock.
+        """
+        for batch_id in self._outstanding:
+            self._seen_us.setdefault(batch_id, at_us)
+
+    def describe(self, at_us: int) -> list[dict[str, Any]]:
+        """Return the outstanding batches as JSON objects, the oldest first; `at_us` as for `saw`."""
+        return [
+            {
+                "batch_id": batch.batch_id,
+                "rows": batch.rows,
+                "age_s": (at_us - self._seen_us.get(batch.batch_id, at_us)) / 1e6,
+            }
+            for batch in self.outstanding
+        ]
 
     def validate(self) -> None:
         """Assert what holds between two calls."""
@@ -193,6 +238,7 @@ class Ledger:
         assert ids == sorted(ids), "batches are delivered in the order of their ids"
         assert all(self._first_id <= batch_id < self._next_id for batch_id in ids)
         assert len(ids) <= self._outstanding_max, "the bound on outstanding batches holds"
+        assert self._seen_us.keys() <= set(ids), "only outstanding batches have an age"
         assert not set(ids) & set(self._taken_back), "what was taken back is not outstanding"
 
     def rollback(self, batch_id: int | None = None) -> list[Batch]:
@@ -205,6 +251,7 @@ class Ledger:
             self.find(batch_id)
         taken = [batch for known, batch in self._outstanding.items() if batch_id is None or known >= batch_id]
         for batch in taken:
-            del self._outstanding[batch.batch_id]
+            self._remove(batch)
             self._taken_back.append(batch.batch_id)
+        self.totals.rolled_back_batches += len(taken)
         return taken

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
@@ -525,8 +525,9 @@ class Subscriber:
 
     # ---- for people, and for tests -----------------------------------------------------------------------
 
-    def describe(self) -> dict[str, Any]:
-        """Return its state as a JSON object."""
+    def describe(self, at_us: int) -> dict[str, Any]:
+        """Return its state as a JSON object; `at_us`: now, microseconds of the shell's clock."""
+        places = () if self.cursor is None else self.cursor.shards.values()
         return {
             "client_id": self.client_id,
             "filter": self.filter,
@@ -536,7 +537,9 @@ class Subscriber:
             "dropped": self.phase is Phase.DROPPED,
             "error": str(self._purged) if self._purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
-            "outstanding": self.delivery.describe(),
+            "cursor_commit_us": min((place.commit_us for place in places if place.commit_us), default=None),
+            "outstanding": self.delivery.ledger.describe(at_us),
+            "totals": asdict(self.delivery.ledger.totals),
         }
 
     def validate(self, stream: Stream) -> None:

@@ -203,10 +203,14 @@ class Subscribers:
     # ---- time passes -----------------------------------------------------------------------------------
 
     def release_silent(self, at_us: int, *, reachable: bool) -> list[Instruction]:
-        """Release consumers whose lease has expired; none expires while consumers cannot reach the server."""
+        """Release consumers whose lease has expired; none expires while consumers cannot reach the server.
+
+        Outstanding batches grow older by the same clock.
+        """
         instructions: list[Instruction] = []
         for subscriber in self._by_id.values():
             lease = subscriber.lease
+            subscriber.delivery.ledger.saw(at_us)
             if subscriber.busy or (lease.holder and not reachable):
                 lease.seen_us = at_us
             elif lease.holder and at_us - lease.seen_us > self._lease_us:
@@ -290,6 +294,6 @@ class Subscribers:
         for subscriber in self._by_id.values():
             subscriber.validate(self._stream)
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Return each subscriber's state as a JSON object."""
-        return [subscriber.describe() for subscriber in self._by_id.values()]
+    def describe(self, at_us: int) -> list[dict[str, Any]]:
+        """Return each subscriber's state as a JSON object; `at_us` as for `release_silent`."""
+        return [subscriber.describe(at_us) for subscriber in self._by_id.values()]

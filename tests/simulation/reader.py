@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.server.listener import position_after
 from actors.parse.server.source import SourceAddress
 from actors.parse.server.starts.start import goes_by_gtid
@@ -68,6 +69,11 @@ class BinlogReader:
     def created(self) -> Mapping[str, int]:
         """When the files that were read were created: not simulated."""
         return {}
+
+    @property
+    def counts(self) -> ReadCounts:
+        """What was read: not simulated."""
+        return ReadCounts()
 
     def source_now_us(self) -> int | None:
         """Return the time by the source's clock, microseconds since 1970 UTC; None: not connected yet."""

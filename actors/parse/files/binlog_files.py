@@ -130,6 +130,8 @@ class BinlogFiles:
         self._unusual: Counter[int] = Counter()
         self._count_packed = count_packed
         self._tails: list[FileTail] = []
+        #: bytes of the files that were read so far
+        self.read_bytes = 0
         self._files = files
         self._builder = ChunkBuilder(limits)
         first = Position(files[0].name if files else "", len(MAGIC))
@@ -281,6 +283,7 @@ class BinlogFiles:
         if not size:
             return None
         arrived.received(size)
+        self.read_bytes += size
         return b""
 
     def _refuse(self, error: DataError) -> NoReturn:

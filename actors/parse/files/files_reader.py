@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.columns.table_lookup import NoLookup, TableLookup
 from actors.parse.files.beginning import beginning
 from actors.parse.files.binlog_files import BinlogFiles, files_in, gap_in, require_one_name
@@ -106,6 +107,8 @@ class FilesReader:
         self.position: Position | None = None
         #: creation times of the files that were read, seconds since 1970, by name
         self.created: dict[str, int] = {}
+        #: what was read so far, see `Reader`
+        self.counts = ReadCounts()
 
     def run(self, start: Position | None) -> None:
         """Read from `start` on (None: as `begin` says), then wait for `stop`.
@@ -193,12 +196,15 @@ class FilesReader:
     def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
         read = BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position)
+        before = self.counts
         for chunk in read:
             self.created |= read.created
             self._listener.chunk_read(chunk)
             self.position = position_after(self.position, chunk, self.server, self.created)
+            self.counts = before + ReadCounts.of(read.read_bytes, read.losses)
             if self._stopped.is_set():
                 return
+        self.counts = before + ReadCounts.of(read.read_bytes, read.losses)
         self._tails = read.tails
 
     @contextlib.contextmanager

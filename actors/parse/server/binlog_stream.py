@@ -16,7 +16,7 @@ from typing import Any
 
 import pymysql
 
-from actors.parse.columns.columns import Losses
+from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.columns.table_lookup import TableLookup
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_header
@@ -188,9 +188,9 @@ class BinlogStream:
             self._low_watermarks.clock = self._measure()
 
     @property
-    def losses(self) -> Losses:
-        """What was lost or changed in decoding since the stream began."""
-        return self._builder.losses
+    def counts(self) -> ReadCounts:
+        """What was read since the stream began."""
+        return ReadCounts.of(self._packets.read_bytes, self._builder.losses)
 
     def _require(self, server: str) -> ServerFacts:
         """Return the server's facts, after checking that it is `server` and has all that was read before."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.server.binlog_stream import resume_after
 from merge.errors import RetryableError
 from merge.values.chunk import Chunk
@@ -49,6 +50,10 @@ class Reader(Protocol):
     @property
     def created(self) -> Mapping[str, int]:
         """Creation times of the files that the chunks so far came from, seconds since 1970, by name."""
+
+    @property
+    def counts(self) -> ReadCounts:
+        """What was read so far; may be called from any thread."""
 
     def source_now_us(self) -> int | None:
         """Return the time of the clock that stamps commits, microseconds since 1970 UTC; None if unknown."""

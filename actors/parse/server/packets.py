@@ -39,6 +39,8 @@ class PacketReader:
     ) -> None:
         #: what has arrived
         self.buffer = PacketBuffer(semi_sync=semi_sync)
+        #: bytes that have arrived so far
+        self.read_bytes = 0
         self._sock = sock
         self._timeout_s = timeout_s
         self._wake = wake
@@ -107,6 +109,7 @@ class PacketReader:
         if not size:
             raise SourceUnavailable("The source closed the connection.")
         self.buffer.received(size)
+        self.read_bytes += size
 
     def _arrives(self, wake: Wake) -> bool:
         """Wait for bytes; return False if `wake` ended the wait."""

@@ -27,6 +27,7 @@ from typing import Any
 
 import pymysql
 
+from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
@@ -137,6 +138,8 @@ class SourceReader:
         self._replays = True
         #: the last measurement; None before the first
         self._clock: SourceClock | None = None
+        #: what streams that have ended read
+        self._ended_counts = ReadCounts()
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
 
@@ -175,6 +178,13 @@ class SourceReader:
         with self._lock:
             if self._stream is not None:
                 self._stream.interrupt()
+
+    @property
+    def counts(self) -> ReadCounts:
+        """What was read so far, see `Reader`."""
+        with self._lock:
+            stream = self._stream
+            return self._ended_counts if stream is None else self._ended_counts + stream.counts
 
     def source_now_us(self) -> int | None:
         """Return the source's time, see `Reader`; may be called from any thread."""
@@ -291,6 +301,7 @@ class SourceReader:
             finally:
                 with self._lock:
                     self._stream = None
+                    self._ended_counts += stream.counts
                 stream.close()
 
     def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:

@@ -87,7 +87,7 @@ def test_a_killed_mysql_comes_back_on_its_data_and_nothing_is_lost_or_twice(mysq
         mysql_shop.servers[0].start()
         mysql_shop.write_everywhere(40, rows=2)
         reading.until(mysql_shop.rows)
-        assert consumer.status()["shards"][0]["disconnects"] > 0
+        assert consumer.status()["shards"][0]["counters"]["reconnects"] > 0
     reading.check(mysql_shop)
     assert reading.rollbacks == 0, "no ring was lost"
     assert len(delivered(reading)) == mysql_shop.rows

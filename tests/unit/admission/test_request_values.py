@@ -21,6 +21,7 @@ from actors.gateway import group_handle
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway import GatewayServer, GatewayWiring
+from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import Requests
 from actors.store.rows import Payload
 from actors.transport.flight_errors import our_error
@@ -55,7 +56,8 @@ def request(name: str, **changed: Any) -> Group:
     body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
     body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "batch_id": 1, **changed}
     group = Group()
-    requests = Requests("shop", 10.0, group, None, None)  # type: ignore[arg-type]
+    operator = OperatorRequests("shop", group, None, dict)
+    requests = Requests("shop", 10.0, group, operator, None)  # type: ignore[arg-type]
     with pytest.raises(RetryableError):
         requests.answer(name, json.loads(json.dumps(body)), may_disturb=True)
     return group

@@ -105,9 +105,14 @@ def test_a_ring_is_short_while_a_put_waits_for_room():
     wait_until_short(ring)
     ring.get_within(0.0)
     assert ring.short, "handed out is not acknowledged"
+    waiting = ring.describe()
+    assert (waiting["full"], waiting["waits"]) == (True, 1)
     ring.ack(1)
     assert writer() is None
     assert not ring.short
+    after = ring.describe()
+    assert (after["full"], after["waits"]) == (False, 1)
+    assert after["waited_s"] >= waiting["waited_s"] >= 0
 
 
 def test_close_ends_a_put_that_waits():

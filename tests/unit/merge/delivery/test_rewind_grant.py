@@ -6,6 +6,7 @@ import pytest
 from builders import Source, Tx, World
 
 from actors.admission.access import READER, Grant
+from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import Requests
 from merge import events as ev
 from merge.delivery.ledger import Batch
@@ -275,7 +276,8 @@ class Group:
 )
 def test_a_grant_says_who_may_and_the_request_does_not(grant, may):
     group = Group()
-    requests = Requests("shop", 10.0, group, None, None)
+    operator = OperatorRequests("shop", group, None, dict)
+    requests = Requests("shop", 10.0, group, operator, None)
     body = {"client_id": "a", "epoch": 1, "holder": "h", "start": GroupPosition({}, 0).to_json()}
     body |= {"timeout_s": 0, "rows_max": 1, "bytes_max": 1, "may_rewind": True, "may_disturb": True}
     for request in ("subscribe", "offset_range"):

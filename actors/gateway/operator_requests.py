@@ -1,0 +1,141 @@
+"""Answer the requests of operators, in JSON, with the help of the group and the shards.
+
+The gateway answers them by Flight and the HTTP service by HTTP: this is what both do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from actors.gateway.group_port import GroupPort
+from actors.gateway.shard_actors import ShardActors
+from actors.gateway.shard_questions import ShardQuestions
+from merge.errors import UsageError
+from merge.values.position import GroupPosition, Position
+
+#: how long the actor of a new shard may take, seconds
+ADD_WAIT_S = 10.0
+#: holder of a client id while an operator changes its subscription
+HOLDER = "an operator"
+
+
+class OperatorRequests:
+    """Answers operators' requests by their names. Safe to use from several threads.
+
+    Args:
+        destination: the one that is served.
+        group: whom to ask.
+        shards: their actors.
+        gateway: returns the gateway's state as a JSON object.
+    """
+
+    def __init__(
+        self,
+        destination: str,
+        group: GroupPort,
+        shards: ShardActors,
+        gateway: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._destination = destination
+        self._group = group
+        self._shards = shards
+        self._gateway = gateway
+        self.questions = ShardQuestions(destination, group, shards)
+        #: by the request's name
+        self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "status": lambda _: self.status(),
+            "locate": self._locate,
+            "outstanding": self._outstanding,
+            "rewind": self._rewind,
+            "client_rollback": self._roll_back,
+            "client_unsubscribe": self._unsubscribe,
+            "shard_policy": lambda body: group.call("give_policy", str(body["shard"]), str(body["policy"])),
+            "shard_add": self._add_shard,
+            "shard_remove": self._remove_shard,
+            "schema_show": lambda body: self.questions.schema(body.get("shard")),
+            "schema_rebuild": lambda body: self.questions.rebuild_schema(str(body["shard"])),
+        }
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the whole instance as a JSON object: gateway, group and shards."""
+        group = self._group.status()
+        return {
+            "destination": self._destination,
+            "now_us": time.time_ns() // 1000,
+            "gateway": self._gateway(),
+            "group": group,
+            "shards": self._shards.status(group.get("shards", [])),
+        }
+
+    def client(self, client_id: str) -> dict[str, Any] | None:
+        """Return the state of a client id; None if there is no such subscription."""
+        clients = self._group.status().get("clients", [])
+        return next((dict(each) for each in clients if each["client_id"] == client_id), None)
+
+    def _known(self, client_id: str) -> dict[str, Any]:
+        client = self.client(client_id)
+        if client is None:
+            raise UsageError(
+                f"{self._destination} has no client {client_id}.", hint="canal-group status lists them."
+            )
+        return client
+
+    def _locate(self, body: dict[str, Any]) -> str:
+        """Return where the sources' binlogs begin or end now, or were at a time: a group position's JSON."""
+        return self.questions.position(str(body["where"])).to_json()
+
+    def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        client = self.client(body["client_id"])
+        return [] if client is None else list(client["outstanding"])
+
+    def _rewind(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Move the cursor of a client id that has no consumer.
+
+        The operator takes the client id for that: so a consumer that is still active refuses it, and one that
+        was cut off is fenced.
+        """
+        client_id = body["client_id"]
+        client = self._known(client_id)
+        start = self.questions.position(str(body["to"]))
+        before = None if client["cursor"] is None else GroupPosition.from_json(client["cursor"])
+        epoch, after = self._take(client, start=start, move=True)
+        self._group.call("release", client_id, epoch)
+        return {"from": None if before is None else before.to_json(), "to": after.to_json()}
+
+    def _roll_back(self, body: dict[str, Any]) -> int:
+        """Roll back the outstanding batches of a client id; its consumer's next ack is refused."""
+        client = self._known(body["client_id"])
+        count: int = self._group.call("rollback", client["client_id"], int(client["epoch"]), None)
+        return count
+
+    def _unsubscribe(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Remove a client id that has no consumer, with its cursor; return what the cursor was."""
+        client = self._known(body["client_id"])
+        # One that was dropped as inactive has to say where it goes on: not where sources are read again.
+        epoch, _ = self._take(client, resume="now" if client["dropped"] else None)
+        self._group.call("unsubscribe", client["client_id"], epoch)
+        return {"client_id": client["client_id"], "cursor": client["cursor"]}
+
+    def _take(self, client: dict[str, Any], **how: Any) -> tuple[int, GroupPosition]:
+        """Become the consumer of a client id; return the epoch and the cursor.
+
+        Raises:
+            ConsumerActive: it has a consumer; nothing was changed.
+        """
+        taken: tuple[int, GroupPosition] = self._group.call(
+            "subscribe", client["client_id"], HOLDER, str(client["filter"]), **how
+        )
+        return taken
+
+    def _add_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        start = None if body.get("start") is None else Position.from_dict(body["start"])
+        state: dict[str, Any] = self._group.call("add_shard", dict(body["shard"]), start, wait_s=ADD_WAIT_S)
+        return state
+
+    def _remove_shard(self, body: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = self._group.call(
+            "remove_shard", str(body["shard"]), now=bool(body.get("now"))
+        )
+        return state

@@ -1,0 +1,130 @@
+"""The HTTP application: its paths, its errors, and what every answer says to browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.exceptions import HTTPException
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import JSONResponse, Response
+
+from actors.http import errors
+from actors.http.audit_log import AuditLog
+from actors.http.body_limit import BodyLimit
+from actors.http.callers import Callers
+from actors.http.instance_files import InstanceFiles
+from actors.http.metrics import Families
+from actors.http.operations import Operations
+from actors.http.served import Served
+from merge.errors import CanalGroupError
+
+#: what browsers may load, and from where: only what this service itself serves
+_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+
+class App:
+    """Makes the application.
+
+    Args:
+        served: returns the instances, by destination.
+        callers: checks who calls.
+        audit_log: is told of every change.
+        files: returns the instance files, by destination.
+        writable: whether they may be replaced.
+        hosts: names by which this service may be addressed, against DNS rebinding; "*": any.
+    """
+
+    def __init__(
+        self,
+        served: Callable[[], Mapping[str, Served]],
+        callers: Callers,
+        audit_log: AuditLog,
+        files: Callable[[], Mapping[str, Path]],
+        *,
+        writable: bool,
+        hosts: list[str],
+    ) -> None:
+        self._served = served
+        self._callers = callers
+        self._audit_log = audit_log
+        app = self.asgi = FastAPI(
+            title="canal-group",
+            version=version("canal-group"),
+            description="Operate the instances of a canal-group server.",
+            docs_url=None,
+            redoc_url=None,
+        )
+        app.add_middleware(BodyLimit)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+        app.middleware("http")(_with_headers)
+        app.add_exception_handler(CanalGroupError, errors.answer_ours)
+        app.add_exception_handler(RequestValidationError, errors.answer_malformed)
+        app.add_exception_handler(HTTPException, errors.answer_plain)
+        app.add_exception_handler(Exception, errors.answer_defect)
+        app.include_router(Operations(callers, audit_log).router())
+        app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
+        app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
+        app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)
+        app.get("/api/audit", summary="The last changes over HTTP")(self.audit)
+        app.get("/live", summary="Whether this process answers")(self.live)
+        app.get("/ready", summary="Whether each instance is served, or stood by for")(self.ready)
+
+    def metrics(self, request: Request) -> Response:
+        """Return the metrics of every instance that the caller may read."""
+        readable = self._callers.readable(request)
+        return _exposed(request, [served.state_for(grant) for served, grant in readable])
+
+    def metrics_of(self, request: Request, destination: str) -> Response:
+        """Return the metrics of one instance."""
+        served, grant = self._callers.reader(request, destination)
+        return _exposed(request, [served.state_for(grant)])
+
+    def audit(self, request: Request) -> list[dict[str, Any]]:
+        """Return the last changes of the instances that the caller may operate, the oldest first."""
+        operated = {one.destination for one, grant in self._callers.readable(request) if grant.operate}
+        return [line for line in self._audit_log.lines if line["destination"] in operated]
+
+    def live(self) -> dict[str, bool]:
+        """Say that this process answers; nothing is asked of it."""
+        return {"live": True}
+
+    def ready(self) -> JSONResponse:
+        """Say whether each instance is active or standing by; 503 if one is neither, or its gateway is away.
+
+        It names no instance: no token is needed, so that whatever starts and stops servers may ask.
+        """
+        states = [served.state() for served in self._served().values()]
+        ready = [_is_ready(state) for state in states]
+        active = sum(bool(state["group"].get("active")) for state in states)
+        body = {"ready": all(ready), "instances": len(states), "active": active}
+        return JSONResponse(body, 200 if all(ready) else 503)
+
+
+def _is_ready(state: Mapping[str, Any]) -> bool:
+    group = state["group"]
+    stands_by = bool(group.get("stopped") or group.get("active_server"))
+    return "error" not in state["gateway"] and bool(group.get("active") or stands_by)
+
+
+def _exposed(request: Request, states: list[dict[str, Any]]) -> Response:
+    registry = CollectorRegistry()
+    registry.register(Families(states))
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(registry), media_type=content_type)
+
+
+async def _with_headers(request: Request, go_on: RequestResponseEndpoint) -> Response:
+    answer = await go_on(request)
+    answer.headers["Content-Security-Policy"] = _POLICY
+    answer.headers["X-Content-Type-Options"] = "nosniff"
+    answer.headers["Referrer-Policy"] = "no-referrer"
+    answer.headers.setdefault("Cache-Control", "no-store")
+    return answer

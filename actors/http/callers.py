@@ -1,0 +1,107 @@
+"""Callers of the HTTP service: which token they show, and what an instance lets them do.
+
+Tokens and grants are the gateway's. A certificate identifies nobody here: who has only a certificate uses the
+gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fastapi import Request
+
+from actors.admission.access import READER, Grant
+from actors.http.errors import NotFound, Unauthenticated
+from actors.http.served import Served
+from merge.errors import AccessDenied
+
+
+class Callers:
+    """Checks who calls. Safe to use from several threads.
+
+    Args:
+        served: returns the instances, by destination.
+        admitted: told of each call whose caller is known: (host, port, name of the grant).
+        anybody: whether instances whose settings name no clients may be read without a token, as through
+            their gateways: only on loopback.
+    """
+
+    def __init__(
+        self,
+        served: Callable[[], Mapping[str, Served]],
+        admitted: Callable[[str, int, str], None],
+        *,
+        anybody: bool,
+    ) -> None:
+        self._served = served
+        self._admitted = admitted
+        self._anybody = anybody
+
+    def readable(self, request: Request) -> list[tuple[Served, Grant]]:
+        """Return the instances that a caller may read.
+
+        Raises:
+            Unauthenticated: there are instances, and the caller may read none of them.
+        """
+        instances = self._served().values()
+        found = []
+        for one in instances:
+            try:
+                found.append((one, self._grant(one, request)))
+            except AccessDenied:
+                continue
+        if instances and not found:
+            raise _unauthenticated(request)
+        return found
+
+    def reader(self, request: Request, destination: str) -> tuple[Served, Grant]:
+        """Return an instance, and the grant of a caller who may read it.
+
+        Raises:
+            NotFound: this server has no such instance.
+            AccessDenied: its caller may not.
+        """
+        one = self._served().get(destination)
+        if one is None:
+            # A stranger does not learn which instances there are.
+            self.readable(request)
+            raise NotFound(
+                f"This server has no instance {destination}.", hint="GET /api/instances lists them."
+            )
+        return one, self._grant(one, request)
+
+    def operator(self, request: Request, destination: str, operation: str) -> tuple[Served, Grant]:
+        """Return an instance, and the grant of a caller who may change it; raises as `reader`.
+
+        Args:
+            request: the caller's.
+            destination: the instance.
+            operation: what is to be changed, for the refusal.
+        """
+        one, grant = self.reader(request, destination)
+        grant.check(destination, operation=operation)
+        return one, grant
+
+    def _grant(self, one: Served, request: Request) -> Grant:
+        grant = one.grants.find(token_of(request))
+        if grant is None or (grant is READER and not self._anybody):
+            raise _unauthenticated(request)
+        grant.check(one.destination)
+        if request.client is not None:
+            self._admitted(request.client.host, request.client.port, grant.name)
+        return grant
+
+
+def token_of(request: Request) -> str:
+    """Return the token that a request shows; empty: none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _unauthenticated(request: Request) -> Unauthenticated:
+    shown = "unknown" if token_of(request) else "missing"
+    return Unauthenticated(
+        f"The token is {shown}.",
+        hint="Send one of gateway.clients as `Authorization: Bearer TOKEN`. Without clients, the user that"
+        " runs the server finds the operator's in ~/.cache/canal-group.",
+    )

@@ -1,0 +1,234 @@
+"""Metrics: the states of instances as Prometheus's families.
+
+Everything comes from the states that `canal-group status` shows; nothing is counted here. Labels are
+destinations, shards, client ids and fixed words: tables are never labels. `docs/metrics.md` explains each
+family, with canal's name where canal has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+
+from actors.gateway.gateway_counters import DURATIONS_S
+from actors.shard.shard_counters import QUANTILES
+
+#: what every name begins with
+PREFIX = "canal_group"
+_INSTANCE = ("destination",)
+_SHARD = ("destination", "shard")
+_CLIENT = ("destination", "client_id")
+
+
+class Families:
+    """The families of some instances, made once for each scrape; a collector of prometheus_client.
+
+    Args:
+        states: as `canal-group status --json` prints them.
+    """
+
+    def __init__(self, states: Iterable[Mapping[str, Any]]) -> None:
+        self._families: dict[str, Any] = {}
+        for state in states:
+            self._add_group(state)
+            merged = {shard["shard"]: shard for shard in state["group"].get("shards", ())}
+            for shard in state["shards"]:
+                self._add_shard(state, shard, merged.get(shard["shard"], {}))
+            for client in state["group"].get("clients", ()):
+                self._add_client(state["destination"], client)
+            self._add_gateway(state["destination"], state["gateway"].get("counters"))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each family; prometheus_client calls this."""
+        yield from self._families.values()
+
+    # ---- what there is ---------------------------------------------------------------------------------
+
+    def _add_group(self, state: Mapping[str, Any]) -> None:
+        group, of = state["group"], (state["destination"],)
+        self._gauge("active", "Whether this server is the active one.", group.get("active", False), of)
+        self._gauge("stopped", "Whether an operator stopped it.", bool(group.get("stopped")), of)
+        if not group.get("active"):
+            return
+        self._gauge(
+            "epoch", "Fencing epoch of the active server; grows with each election.", group["epoch"], of
+        )
+        self._gauge("merging", "Whether transactions are merged, and not only opened.", group["merging"], of)
+        self._count(
+            "rewinds", "Times that every shard was opened again in this epoch.", group["generation"], of
+        )
+        self._gauge("clients", "Client ids with a subscription.", len(group["clients"]), of)
+        self._gauge("headers_pending", "Transactions that wait for a shard.", group["headers_pending"], of)
+        self._gauge(
+            "headers_kept", "Merged transactions that are not acknowledged.", group["headers_kept"], of
+        )
+        self._time("watermark", "Time up to which transactions are merged.", group["watermark_us"], of)
+        for shard in group["shards"]:
+            held = group["held_by"] == shard["shard"]
+            since_s = group["held_since_s"] if held else 0.0
+            self._gauge(
+                "held_seconds",
+                "How long the group has waited for this shard; 0: it does not.",
+                since_s,
+                (*of, shard["shard"]),
+                _SHARD,
+            )
+
+    def _add_shard(
+        self, state: Mapping[str, Any], shard: Mapping[str, Any], merged: Mapping[str, Any]
+    ) -> None:
+        of = (state["destination"], shard["shard"])
+
+        def gauge(name: str, what: str, value: float | None) -> None:
+            self._gauge(f"shard_{name}", what, value, of, _SHARD)
+
+        def count(name: str, what: str, value: float) -> None:
+            self._count(f"shard_{name}", what, value, of, _SHARD)
+
+        running = shard["state"] in ("streaming", "finished")
+        gauge("up", "Whether its source is read, or was read to its end.", running)
+        gauge("skipped", "Whether the group goes on without it.", merged.get("skipped"))
+        if merged:
+            count("late_transactions", "Transactions before the watermark when they came.", merged["late"])
+            count("late_rows", "Rows of these.", merged["late_rows"])
+            count("future_transactions", "Transactions stamped ahead of their clock.", merged["future"])
+            self._time(
+                "shard_frontier", "No later transaction is before this time.", merged["frontier_us"], of
+            )
+            if merged["frontier_us"]:
+                lag_us = state["now_us"] + shard.get("skew_us", 0) - merged["frontier_us"]
+                gauge("lag_seconds", "Age of the frontier, by its source's clock.", max(lag_us, 0) / 1e6)
+        counters, ring, failover = shard.get("counters"), shard.get("ring"), shard.get("failover")
+        if failover is not None:
+            count("failovers", "Times that another of its hosts was read.", failover["switches"])
+        if counters is None or ring is None:
+            return
+        gauge("clock_skew_seconds", "Its source's clock minus this server's.", shard["skew_us"] / 1e6)
+        count("read_bytes", "Bytes that came from its source.", counters["read_bytes"])
+        count("decoded_bytes", "Bytes of decoded rows in memory.", counters["decoded_bytes"])
+        count("transactions", "Transactions stored.", counters["transactions"])
+        count("statements", "Statements stored.", counters["statements"])
+        count("reconnects", "Connections that were lost or failed.", counters["reconnects"])
+        count("ignored_events", "Events of unknown types marked as ignorable.", counters["ignored_events"])
+        for kind, rows in counters["rows"].items():
+            self._count("shard_rows", "Row changes stored, by kind.", rows, (*of, kind), (*_SHARD, "kind"))
+        for kind in ("zero_dates", "invalid_text"):
+            value = counters[kind]
+            what = "Values that no column type can hold, read as null or replaced."
+            self._count("shard_lossy_values", what, value, (*of, kind), (*_SHARD, "kind"))
+        self._delay(of, counters["delay_s"])
+        gauge("ring_headers", "Transactions in the ring.", ring["put"] - ring["ack"])
+        gauge("ring_headers_max", "Transactions that fit.", ring["headers_max"])
+        gauge("ring_bytes", "Bytes of rows in the ring.", ring["bytes"])
+        gauge("ring_bytes_max", "Bytes at which the ring is full.", ring["bytes_max"])
+        gauge("ring_full", "Whether reading waits for room.", ring["full"])
+        gauge("ring_put_sequence", "Sequence of the last transaction stored.", ring["put"])
+        gauge("ring_get_sequence", "Sequence of the last transaction handed to the group.", ring["get"])
+        gauge("ring_ack_sequence", "Sequence of the last transaction freed.", ring["ack"])
+        count("ring_waits", "Times that reading waited for room.", ring["waits"])
+        count("ring_wait_seconds", "Seconds that reading waited for room.", ring["waited_s"])
+
+    def _add_client(self, destination: str, client: Mapping[str, Any]) -> None:
+        of, totals, outstanding = (destination, client["client_id"]), client["totals"], client["outstanding"]
+
+        def gauge(name: str, what: str, value: float | None) -> None:
+            self._gauge(f"client_{name}", what, value, of, _CLIENT)
+
+        def count(name: str, what: str) -> None:
+            self._count(f"client_{name}", what, totals[name], of, _CLIENT)
+
+        gauge("active", "Whether it has a consumer.", client["holder"] is not None)
+        gauge(
+            "set_aside",
+            "Whether it cannot go on: dropped, or purged.",
+            bool(client["error"]) or client["dropped"],
+        )
+        gauge("outstanding_batches", "Batches delivered and not acknowledged.", len(outstanding))
+        gauge("outstanding_rows", "Rows of these.", sum(batch["rows"] for batch in outstanding))
+        age_s = outstanding[0]["age_s"] if outstanding else 0.0
+        gauge("oldest_batch_age_seconds", "How long the oldest of these is outstanding.", age_s)
+        self._time("client_cursor", "Commit time of its cursor.", client["cursor_commit_us"], of, _CLIENT)
+        count("delivered_batches", "Batches delivered in this epoch.")
+        count("delivered_rows", "Rows of these.")
+        count("acked_batches", "Batches acknowledged in this epoch.")
+        count("acked_rows", "Rows of these.")
+        count("rolled_back_batches", "Batches rolled back in this epoch.")
+
+    def _add_gateway(self, destination: str, counters: Mapping[str, Any] | None) -> None:
+        of = (destination,)
+        self._gauge("gateway_up", "Whether the gateway answers.", counters is not None, of)
+        if counters is None:
+            return
+        self._count("gateway_sent_rows", "Rows sent or lent to consumers.", counters["sent_rows"], of)
+        self._count("gateway_sent_bytes", "Bytes of these in memory.", counters["sent_bytes"], of)
+        self._count("gateway_empty_gets", "Gets that ended without a batch.", counters["empty_gets"], of)
+        for request, calls in counters["calls"].items():
+            for error, times in calls["errors"].items():
+                what = "Calls that were refused or failed, by error."
+                labels = ("destination", "request", "error")
+                self._count("gateway_errors", what, times, (destination, request, error), labels)
+            self._durations((destination, request), calls)
+
+    # ---- how it is said --------------------------------------------------------------------------------
+
+    def _gauge(
+        self,
+        name: str,
+        what: str,
+        value: float | None,
+        of: Sequence[str],
+        labels: Sequence[str] = _INSTANCE,
+    ) -> None:
+        """Add a gauge; None: there is no value now."""
+        if value is not None:
+            self._family(GaugeMetricFamily, name, what, labels).add_metric(of, float(value))
+
+    def _time(
+        self,
+        name: str,
+        what: str,
+        time_us: int | None,
+        of: Sequence[str],
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Add a time in microseconds since 1970 UTC as a gauge in seconds; None: it is not known."""
+        if time_us is not None:
+            fitting = labels or (_INSTANCE if len(of) == len(_INSTANCE) else _SHARD)
+            self._gauge(f"{name}_timestamp_seconds", what, time_us / 1e6, of, fitting)
+
+    def _count(
+        self, name: str, what: str, value: float, of: Sequence[str], labels: Sequence[str] = _INSTANCE
+    ) -> None:
+        self._family(CounterMetricFamily, name, what, labels).add_metric(of, value)
+
+    def _delay(self, of: tuple[str, ...], delay_s: Mapping[str, Any]) -> None:
+        what = "Time from a commit until its transaction is stored; quantiles are of the last 1,024 chunks."
+        family = self._family(SummaryMetricFamily, "shard_delay_seconds", what, _SHARD)
+        family.add_metric(of, delay_s["count"], delay_s["sum"])
+        for name, quantile in QUANTILES.items():
+            if delay_s[name] is not None:
+                labels = {**dict(zip(_SHARD, of, strict=True)), "quantile": str(quantile)}
+                family.add_sample(family.name, labels, delay_s[name])
+
+    def _durations(self, of: Sequence[str], calls: Mapping[str, Any]) -> None:
+        what = "Calls of consumers and operators by duration; that of a get includes its wait for rows."
+        labels = ("destination", "request")
+        family = self._family(HistogramMetricFamily, "gateway_call_duration_seconds", what, labels)
+        bounds = [*map(str, DURATIONS_S), "+Inf"]
+        upto = list(accumulate(calls["durations"]))
+        family.add_metric(of, list(zip(bounds, upto, strict=True)), calls["seconds"])
+
+    def _family(self, kind: Any, name: str, what: str, labels: Sequence[str]) -> Any:
+        full = f"{PREFIX}_{name}"
+        if full not in self._families:
+            self._families[full] = kind(full, what, labels=labels)
+        return self._families[full]

@@ -1,0 +1,222 @@
+"""The REST API: what `canal-group` does to a running instance, as HTTP.
+
+Each path asks what the command asks: `actors.gateway.operator_requests` and the instance's switch. Paths that
+change something need an operator's token and are in the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Body, Query, Request
+
+from actors.admission.access import Grant
+from actors.http.audit_log import AuditLog
+from actors.http.callers import Callers
+from actors.http.errors import NotFound
+from actors.http.served import Served
+from canal_group.zookeeper.stop_mark import StopMark
+from merge.values.position import GroupPosition
+
+#: how long a stop waits until no server serves, seconds
+STOP_WAIT_S = 30.0
+#: characters of a reason
+REASON_MAX = 500
+
+T = TypeVar("T")
+_Text = Annotated[str, Body(embed=True, min_length=1, max_length=REASON_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Answers the paths below /api/instances. Safe to use from several threads."""
+
+    callers: Callers
+    audit_log: AuditLog
+
+    def router(self) -> APIRouter:
+        """Return the paths."""
+        router = APIRouter(prefix="/api/instances")
+        get, post, delete = router.get, router.post, router.delete
+        get("", summary="The instances that this server serves, or stands by for")(self.instances)
+        get("/{destination}", summary="The state, as `canal-group status --json` prints it")(self.state)
+        get("/{destination}/position", summary="What a start would choose on each shard")(self.position)
+        post("/{destination}/stop", summary="Take it out of service on every server")(self.stop)
+        post("/{destination}/start", summary="Let it be served again")(self.start)
+        post("/{destination}/shards", summary="Add a shard")(self.add_shard)
+        post("/{destination}/shards/{shard}/{policy}", summary="Hold, skip, or resume by the settings")(
+            self.give_policy
+        )
+        delete("/{destination}/shards/{shard}", summary="Remove a shard")(self.remove_shard)
+        get("/{destination}/shards/{shard}/schema", summary="By which definitions its rows are read")(
+            self.schema
+        )
+        post("/{destination}/shards/{shard}/schema/rebuild", summary="Begin its schema history anew")(
+            self.rebuild_schema
+        )
+        get("/{destination}/clients/{client_id}", summary="A client id, with its outstanding batches")(
+            self.client
+        )
+        post("/{destination}/clients/{client_id}/rollback", summary="Roll its outstanding batches back")(
+            self.roll_back
+        )
+        post("/{destination}/clients/{client_id}/rewind", summary="Move its cursor")(self.rewind)
+        delete("/{destination}/clients/{client_id}", summary="Remove it, with its cursor")(self.unsubscribe)
+        return router
+
+    # ---- reading ---------------------------------------------------------------------------------------
+
+    def instances(self, request: Request) -> list[dict[str, Any]]:
+        """Return a line for each instance that the caller may read."""
+        found = []
+        for served, grant in self.callers.readable(request):
+            group = served.state()["group"]
+            found.append(
+                {
+                    "destination": served.destination,
+                    "uri": served.uri,
+                    "shards": len(served.settings.shards),
+                    "operate": grant.operate,
+                    "active": bool(group.get("active")),
+                    "active_server": group.get("server" if group.get("active") else "active_server"),
+                    "stopped": group.get("stopped"),
+                    "error": group.get("error"),
+                }
+            )
+        return found
+
+    def state(self, request: Request, destination: str) -> dict[str, Any]:
+        """Return the state of an instance."""
+        served, grant = self.callers.reader(request, destination)
+        return {**served.state_for(grant), "operate": grant.operate}
+
+    def client(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
+        """Return the state of a client id."""
+        served, grant = self.callers.reader(request, destination)
+        grant.check(destination, client_id)
+        return _client(served, client_id)
+
+    def position(
+        self, request: Request, destination: str, at: Annotated[str, Query(max_length=100)]
+    ) -> dict[str, Any]:
+        """Return the position of each shard at a start: `earliest`, `latest`, a time, or `-2h`."""
+        served, _ = self.callers.reader(request, destination)
+        found = GroupPosition.from_json(served.requests.answers["locate"]({"where": at}))
+        return {shard: str(position) for shard, position in found.shards.items()}
+
+    def schema(self, request: Request, destination: str, shard: str) -> Any:
+        """Return what a shard knows of its source's tables."""
+        served, _ = self.callers.operator(request, destination, "schema show")
+        _check_shard(served, shard)
+        return served.requests.answers["schema_show"]({"shard": shard})
+
+    # ---- changing --------------------------------------------------------------------------------------
+
+    def stop(self, request: Request, destination: str, reason: _Text) -> dict[str, Any]:
+        """Take the destination out of service; an earlier stop stays in force."""
+        served, grant = self.callers.operator(request, destination, "stop")
+        mark = StopMark(f"{grant.name}@http", datetime.now(UTC).isoformat(timespec="seconds"), reason)
+        said = self._change(
+            (request, served, grant),
+            "stop",
+            {"reason": reason},
+            lambda: served.switch().stop(mark, STOP_WAIT_S),
+        )
+        return {"destination": destination, "said": str(said)}
+
+    def start(self, request: Request, destination: str) -> dict[str, Any]:
+        """Let the destination be served again."""
+        served, grant = self.callers.operator(request, destination, "start")
+        mark = self._change((request, served, grant), "start", {}, lambda: served.switch().start())
+        return {"destination": destination, "said": "was not stopped" if mark is None else f"was {mark}"}
+
+    def add_shard(
+        self, request: Request, destination: str, shard: Annotated[dict[str, Any], Body(embed=True)]
+    ) -> Any:
+        """Add a shard, given as an entry of `shards` in an instance file."""
+        served, grant = self.callers.operator(request, destination, "shard add")
+        details = {"shard": str(shard.get("name"))}
+        return self._ask((request, served, grant), "shard_add", {"shard": shard}, details)
+
+    def give_policy(
+        self, request: Request, destination: str, shard: str, policy: Literal["hold", "skip", "resume"]
+    ) -> Any:
+        """Let the group wait for a silent shard, go on without it, or do as the settings say."""
+        served, grant = self.callers.operator(request, destination, f"shard {policy}")
+        _check_shard(served, shard)
+        return self._ask((request, served, grant), "shard_policy", {"shard": shard, "policy": policy})
+
+    def remove_shard(self, request: Request, destination: str, shard: str, *, now: bool = False) -> Any:
+        """Remove a shard when what it has committed is acknowledged, or at once."""
+        served, grant = self.callers.operator(request, destination, "shard remove")
+        _check_shard(served, shard)
+        return self._ask((request, served, grant), "shard_remove", {"shard": shard, "now": now})
+
+    def rebuild_schema(self, request: Request, destination: str, shard: str) -> Any:
+        """Let a shard forget its schema history: a new one begins with what its source shows."""
+        served, grant = self.callers.operator(request, destination, "schema rebuild")
+        _check_shard(served, shard)
+        return self._ask((request, served, grant), "schema_rebuild", {"shard": shard})
+
+    def roll_back(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
+        """Roll back the outstanding batches of a client id; they are delivered again."""
+        served, grant = self.callers.operator(request, destination, "rollback")
+        _client(served, client_id)
+        count = self._ask((request, served, grant), "client_rollback", {"client_id": client_id})
+        return {"client_id": client_id, "batches": count}
+
+    def rewind(
+        self, request: Request, destination: str, client_id: str, to: Annotated[str, Body(embed=True)]
+    ) -> Any:
+        """Move the cursor of a client id that has no consumer to a start."""
+        served, grant = self.callers.operator(request, destination, "rewind")
+        _client(served, client_id)
+        return self._ask((request, served, grant), "rewind", {"client_id": client_id, "to": to})
+
+    def unsubscribe(self, request: Request, destination: str, client_id: str) -> Any:
+        """Remove a client id that has no consumer, and its cursor."""
+        served, grant = self.callers.operator(request, destination, "unsubscribe")
+        _client(served, client_id)
+        return self._ask((request, served, grant), "client_unsubscribe", {"client_id": client_id})
+
+    def _ask(
+        self,
+        caller: tuple[Request, Served, Grant],
+        name: str,
+        body: dict[str, Any],
+        details: dict[str, Any] | None = None,
+    ) -> Any:
+        """Make a change by a request of `OperatorRequests`; `details` is what the audit log says of it."""
+        served = caller[1]
+        return self._change(caller, name, details or body, lambda: served.requests.answers[name](body))
+
+    def _change(
+        self,
+        caller: tuple[Request, Served, Grant],
+        what: str,
+        details: dict[str, Any],
+        change: Callable[[], T],
+    ) -> T:
+        request, served, grant = caller
+        host = request.client.host if request.client is not None else "unknown"
+        who = f"{grant.name} at {host}"
+        try:
+            return self.audit_log.changing(who, served.destination, what, details, change)
+        finally:
+            served.changed()
+
+
+def _check_shard(served: Served, shard: str) -> None:
+    known = [each["shard"] for each in served.state()["group"].get("shards", ())]
+    if known and shard not in known:
+        raise NotFound(f"{served.destination} has no shard {shard}.", hint=f"It has {', '.join(known)}.")
+
+
+def _client(served: Served, client_id: str) -> dict[str, Any]:
+    found = served.requests.client(client_id)
+    if found is None:
+        raise NotFound(f"{served.destination} has no client {client_id}.", hint="Its state lists them.")
+    return found

@@ -1,0 +1,105 @@
+"""One instance of a server, as the HTTP service sees it: who may ask, and who answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from actors.admission.access import Grant, Grants
+from actors.coordination.switch import Switch, ZooKeeperSwitch
+from actors.driver.instance import Instance
+from actors.gateway.operator_requests import OperatorRequests
+from actors.gateway.requests import seen_by
+from actors.gateway.shard_actors import ShardActors
+from actors.group import wiring
+from actors.http.ray_group import RayGroup, gateway_state
+from conf.server_settings import EmbeddedSettings
+
+#: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
+STATE_AGE_MAX_S = 0.5
+
+
+class Served:
+    """Answers for one instance. Safe to use from several threads.
+
+    Args:
+        instance: a launched instance.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.settings = instance.settings
+        self.uri = instance.uri
+        self.grants: Grants = wiring.grants(instance.settings, instance.address.operator_token)
+        names = [shard.name for shard in instance.settings.shards]
+        self.requests = OperatorRequests(
+            instance.settings.destination,
+            RayGroup(instance.group),
+            ShardActors(instance.shard_actors, names),
+            partial(gateway_state, instance.gateway),
+        )
+        self._state = Shared(self.requests.status, STATE_AGE_MAX_S)
+        self._zookeeper = instance.zookeeper
+
+    @property
+    def destination(self) -> str:
+        """The name of the stream."""
+        return self.settings.destination
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the instance as a JSON object, at most `STATE_AGE_MAX_S` old."""
+        return self._state.get()
+
+    def changed(self) -> None:
+        """Ask the actors anew for the next state: something was changed."""
+        self._state.forget()
+
+    def switch(self) -> Switch:
+        """Return the switch that stops and starts the destination.
+
+        Raises:
+            ConfigError: it is coordinated in memory, where a stop mark cannot be stored.
+        """
+        if self._zookeeper is None:
+            return wiring.switch(self.settings)
+        # Its port may be one that only this process knows.
+        chosen = self.settings.coordination
+        assert isinstance(chosen, EmbeddedSettings), "it was started for this"
+        return ZooKeeperSwitch(
+            self._zookeeper.hosts, self.destination, chosen.prefix, wiring.zookeeper_login(chosen)
+        )
+
+    def state_for(self, grant: Grant) -> dict[str, Any]:
+        """Return the part of the state that a caller may see."""
+        return seen_by(grant, self.state())
+
+
+class Shared:
+    """A value that several threads want at once: one asks for it, and the others get the same answer.
+
+    Args:
+        ask: returns a new value.
+        age_max_s: how old a value may be, seconds.
+    """
+
+    def __init__(self, ask: Callable[[], dict[str, Any]], age_max_s: float) -> None:
+        self._ask = ask
+        self._age_max_s = age_max_s
+        self._lock = threading.Lock()
+        self._value: dict[str, Any] = {}
+        self._asked_s: float | None = None
+
+    def forget(self) -> None:
+        """Ask for a new value the next time."""
+        with self._lock:
+            self._asked_s = None
+
+    def get(self) -> dict[str, Any]:
+        """Return the value; raises what `ask` raises."""
+        with self._lock:
+            now_s = time.monotonic()
+            if self._asked_s is None or now_s - self._asked_s > self._age_max_s:
+                self._value, self._asked_s = self._ask(), time.monotonic()
+            return self._value

@@ -1,0 +1,184 @@
+"""The HTTP service of a server: listens, on a thread of its own, until it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import uvicorn
+
+from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
+from actors.driver.instance import Instance
+from actors.http.app import App
+from actors.http.audit_log import AuditLog
+from actors.http.callers import Callers
+from actors.http.served import Served
+from conf.reach import is_loopback
+from merge.errors import ConfigError
+
+#: requests that are answered at once; one more is told to try again
+REQUESTS_MAX = 64
+#: seconds after which a silent connection is closed
+KEEP_ALIVE_S = 15
+#: seconds that requests may take to end when the service is closed
+CLOSE_S = 5.0
+#: names of this machine for itself
+_LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Where the service listens, and what it allows."""
+
+    host: str = "127.0.0.1"
+    #: 0: a free one
+    port: int = 11112
+    #: whether another port is taken if this one is not free
+    any_port: bool = True
+    #: certificate and key, PEM; None: connections are not encrypted
+    cert: Path | None = None
+    key: Path | None = None
+    #: where changes are logged
+    audit_log: Path = Path("audit.jsonl")
+    #: whether instance files may be replaced
+    edit: bool = False
+
+    def check(self) -> None:
+        """Return if the service may listen there.
+
+        Raises:
+            ConfigError: other machines could listen in, or a file is missing.
+        """
+        if (self.cert is None) != (self.key is None):
+            raise ConfigError("--http-cert and --http-key belong together: one of them is missing.")
+        if not is_loopback(self.host) and self.cert is None:
+            raise ConfigError(
+                f"The HTTP service cannot listen on {self.host}: tokens would cross the network as text.",
+                hint="Pass --http-cert and --http-key, or a loopback address behind a proxy that ends TLS.",
+            )
+
+
+class Running(Protocol):
+    """Has instances; `actors.driver.server.Server` does."""
+
+    @property
+    def instances(self) -> Mapping[Path, Instance]:
+        """The instances, by file; may be asked from any thread."""
+
+
+class HttpService:
+    """The service of one server; a context manager, which ends it.
+
+    Args:
+        server: whose instances are shown.
+        settings: where it listens.
+
+    Raises:
+        ConfigError: it cannot listen there, or its certificate cannot be used.
+    """
+
+    def __init__(self, server: Running, settings: HttpSettings) -> None:
+        settings.check()
+        self._server = server
+        self._known: dict[Path, tuple[Instance, Served]] = {}
+        self._lock = threading.Lock()
+        self._guard = ConnectionGuard(ConnectionLimits())
+        self._socket = _bound(settings)
+        callers = Callers(self._served, self._admitted, anybody=is_loopback(settings.host))
+        hosts = _LOOPBACK_HOSTS if is_loopback(settings.host) else ["*"]
+        app = App(
+            self._served,
+            callers,
+            AuditLog(settings.audit_log),
+            self._files,
+            writable=settings.edit,
+            hosts=hosts,
+        )
+        port = self._socket.getsockname()[1]
+        host = f"[{settings.host}]" if ":" in settings.host else settings.host
+        self.url = f"{'http' if settings.cert is None else 'https'}://{host}:{port}"
+        config = uvicorn.Config(
+            app.asgi,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=REQUESTS_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(CLOSE_S),
+            lifespan="off",
+            ssl_certfile=settings.cert,
+            ssl_keyfile=settings.key,
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            self._socket.close()
+            raise ConfigError(f"{settings.cert} and its key cannot be used: {error}.") from error
+        self._uvicorn = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+        self._thread.start()
+        self._guard.start(port)
+
+    def close(self) -> None:
+        """End the service: requests that are being answered may end."""
+        self._guard.close()
+        self._uvicorn.should_exit = True
+        self._thread.join(2 * CLOSE_S)
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        asyncio.run(self._uvicorn.serve(sockets=[self._socket]))
+
+    def _admitted(self, host: str, port: int, name: str) -> None:
+        self._guard.let_in(f"ip:{host}:{port}", name)
+
+    def _served(self) -> Mapping[str, Served]:
+        """Return the instances, by destination; one that was restarted is another one."""
+        with self._lock:
+            running = self._server.instances
+            self._known = {
+                file: self._known[file]
+                if file in self._known and self._known[file][0] is instance
+                else (instance, Served(instance))
+                for file, instance in running.items()
+            }
+            return {served.destination: served for _, served in self._known.values()}
+
+    def _files(self) -> Mapping[str, Path]:
+        return {instance.settings.destination: file for file, instance in self._server.instances.items()}
+
+
+def _bound(settings: HttpSettings) -> socket.socket:
+    """Return a socket that is bound; to a free port if the wanted one is taken and that is allowed.
+
+    Raises:
+        ConfigError: it cannot listen there.
+    """
+    ports = [settings.port, 0] if settings.any_port else [settings.port]
+    for port in ports:
+        opened = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            opened.bind((settings.host, port))
+            opened.listen()
+        except OSError as error:
+            opened.close()
+            if port == ports[-1]:
+                raise ConfigError(
+                    f"The HTTP service cannot listen on {settings.host}:{port}: {error.strerror}.",
+                    hint="Stop what listens there, or pass another --http HOST:PORT, or --http off.",
+                ) from error
+        else:
+            return opened
+    raise AssertionError("the last port returns or raises")

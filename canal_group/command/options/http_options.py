@@ -1,0 +1,59 @@
+"""Options of `canal-group serve` for its HTTP service."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from actors.http.service import HttpSettings
+
+#: where the service listens unless told; if the port is taken, on a free one
+HTTP = "127.0.0.1:11112"
+_PORT_MAX = 65_535
+
+Http = Annotated[
+    str,
+    typer.Option(help="Where metrics, the REST API and the page are: HOST:PORT (0: a free one), or off."),
+]
+HttpCert = Annotated[Path | None, typer.Option(help="Its certificate, PEM; needed beyond loopback.")]
+HttpKey = Annotated[Path | None, typer.Option(help="The key of that certificate, PEM.")]
+HttpEdit = Annotated[
+    bool, typer.Option("--http-edit", help="Let operators replace instance files over HTTP.")
+]
+AuditLog = Annotated[
+    Path | None, typer.Option(help="File of the changes made over HTTP. Default: below ~/.local/state.")
+]
+
+
+def http_settings(
+    place: str, cert: Path | None, key: Path | None, audit_log: Path | None, *, edit: bool
+) -> HttpSettings | None:
+    """Return the settings of the HTTP service; None: there is to be none.
+
+    Raises:
+        ConfigError: the place is no host and port.
+    """
+    from actors.http.service import HttpSettings
+
+    if place == "off":
+        return None
+    host, _, port = place.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > _PORT_MAX:
+        raise ConfigError(f"--http is {place!r}.", hint=f"Expected host:port, such as {HTTP}, or off.")
+    state = os.environ.get("XDG_STATE_HOME", "")
+    folder = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
+    return HttpSettings(
+        host.strip("[]"),
+        int(port),
+        any_port=place == HTTP,
+        cert=cert,
+        key=key,
+        audit_log=audit_log or folder / "canal-group" / "audit.jsonl",
+        edit=edit,
+    )

@@ -1,0 +1,247 @@
+"""The HTTP service over a running instance: metrics, the REST API, and who may do what."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+from integration.shared_servers import SharedShop
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.http.body_limit import BODY_BYTES_MAX
+from actors.http.service import HttpService, HttpSettings
+
+
+class Http:
+    """Calls a service."""
+
+    def __init__(self, service: HttpService, shop: SharedShop, audit_log: Path) -> None:
+        self.service = service
+        self.audit_log = audit_log
+        self.base = f"/api/instances/{shop.destination}"
+        self.token = shop.instance.address.operator_token
+
+    def __call__(self, method: str, path: str, *, token: str | None = None, **options: Any) -> Any:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        if "data" in options:
+            headers["Content-Type"] = "application/json"
+        return requests.request(method, self.service.url + path, headers=headers, timeout=60, **options)
+
+    def operate(self, method: str, path: str, **options: Any) -> Any:
+        return self(method, self.base + path, token=self.token, **options)
+
+    def state(self) -> dict[str, Any]:
+        answer = self("GET", self.base)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def samples(self, path: str = "/metrics") -> dict[tuple[str, ...], float]:
+        """Scrape; return the values by name and labels."""
+        answer = self("GET", path)
+        assert answer.status_code == 200, answer.text
+        return {
+            (sample.name, *(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+        }
+
+
+@contextmanager
+def listening(shop: SharedShop, folder: Path, **changes: Any) -> Iterator[Http]:
+    file = folder / "shop.yaml"
+    running = SimpleNamespace(instances={file: shop.instance})
+    settings = HttpSettings(port=0, audit_log=folder / "audit.jsonl", **changes)
+    with HttpService(running, settings) as service:
+        yield Http(service, shop, settings.audit_log)
+
+
+@pytest.fixture
+def called(served: SharedShop, tmp_path: Path) -> Iterator[Http]:
+    with listening(served, tmp_path) as called:
+        yield called
+
+
+def test_metrics_count_what_was_written_and_delivered(served: SharedShop, called: Http):
+    of = f"destination={served.destination}"
+    before = called.samples()
+    with served.connect() as consumer:
+        served.write(0, 3, rows=2)
+        served.write(1, 1)
+        rows = 0
+        while rows < 7:
+            batch = consumer.get_without_ack(timeout=60)
+            rows += batch.rows
+            consumer.ack(batch.batch_id)
+        served.write(0, 1)
+        held = consumer.get_without_ack(timeout=60)
+        called.service._served()[served.destination].changed()
+        after = called.samples()
+
+        def grown(name: str, *labels: str) -> float:
+            key = (f"canal_group_{name}", *sorted((of, *labels)))
+            return after[key] - before.get(key, 0)
+
+        assert grown("shard_rows_total", "kind=insert", "shard=s0") == 7
+        assert grown("shard_rows_total", "kind=insert", "shard=s1") == 1
+        assert grown("shard_rows_total", "kind=delete", "shard=s1") == 0
+        assert grown("shard_transactions_total", "shard=s0") >= 4
+        assert grown("shard_read_bytes_total", "shard=s0") > grown("shard_read_bytes_total", "shard=s1") > 100
+        assert grown("shard_decoded_bytes_total", "shard=s0") > 0
+        assert grown("shard_delay_seconds_count", "shard=s0") >= 4
+        assert grown("client_delivered_rows_total", "client_id=reader") == 8
+        assert grown("client_acked_rows_total", "client_id=reader") == 7
+        assert grown("gateway_sent_rows_total") == 0, "no rows were fetched"
+        held.envelope()
+        called.service._served()[served.destination].changed()
+        after = called.samples()
+        assert grown("gateway_sent_rows_total") == 1
+        assert grown("gateway_call_duration_seconds_count", "request=ack") >= 1
+        assert after["canal_group_client_outstanding_batches", "client_id=reader", of] == 1
+        assert after["canal_group_client_oldest_batch_age_seconds", "client_id=reader", of] >= 0
+        assert after["canal_group_active", of] == after["canal_group_shard_up", of, "shard=s0"] == 1
+        assert after["canal_group_watermark_timestamp_seconds", of] > 1.7e9
+        assert called.samples(f"{called.base}/metrics").keys() == after.keys()
+        assert not [key for key in after if any("orders" in part for part in key)], "tables are no labels"
+
+
+def test_a_shard_is_held_resumed_and_known_by_name(served: SharedShop, called: Http):
+    assert called.operate("POST", "/shards/s0/hold").json()["policy"] == "hold"
+    assert {shard["shard"]: shard["policy"] for shard in called.state()["group"]["shards"]}["s0"] == "hold"
+    assert called.operate("POST", "/shards/s0/resume").json()["policy"] is None
+    unknown = called.operate("POST", "/shards/s9/hold")
+    assert (unknown.status_code, unknown.json()["message"]) == (404, f"{served.destination} has no shard s9.")
+    wrong = called.operate("POST", "/shards/s0/stop")
+    assert wrong.status_code == 400
+    assert "hold" in wrong.json()["message"]
+
+
+def test_who_shows_no_token_may_look_and_nothing_else(served: SharedShop, called: Http):
+    assert [one["destination"] for one in called("GET", "/api/instances").json()] == [served.destination]
+    for method, path in [
+        ("POST", "/shards/s0/hold"),
+        ("POST", "/stop"),
+        ("POST", "/start"),
+        ("DELETE", "/clients/reader"),
+        ("GET", "/file"),
+        ("PUT", "/file"),
+    ]:
+        body = {"reason": "test", "text": "", "digest": ""}
+        refused = called(method, called.base + path, json=body)
+        assert (refused.status_code, refused.json()["error"]) == (403, "AccessDenied"), path
+    assert not called.audit_log.exists(), "nothing was begun"
+
+
+def test_bad_requests_get_a_status_and_a_sentence(called: Http):
+    no_json = called.operate("POST", "/stop", data="not json")
+    assert (no_json.status_code, no_json.json()["message"]) == (400, "The body is not JSON.")
+    missing = called.operate("POST", "/stop", json={})
+    assert (missing.status_code, "reason" in missing.json()["message"]) == (400, True)
+    large = called.operate("POST", "/stop", data=b" " * (BODY_BYTES_MAX + 1))
+    assert (large.status_code, large.json()["error"]) == (413, "TooLarge")
+    nowhere = called("GET", "/api/nothing")
+    assert (nowhere.status_code, nowhere.json()["error"]) == (404, "UsageError")
+    nobody = called("GET", "/api/instances/other")
+    assert (nobody.status_code, nobody.json()["error"]) == (404, "NotFound")
+    host, _, port = called.service.url.removeprefix("http://").rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port))
+    connection.request("GET", "/api/instances", headers={"Host": "evil.example.com"})
+    assert connection.getresponse().status == 400
+
+
+def test_a_destination_is_stopped_once_and_started(served: SharedShop, called: Http):
+    stopped = called.operate("POST", "/stop", json={"reason": "a disk is changed"})
+    assert stopped.status_code == 200, stopped.text
+    again = called.operate("POST", "/stop", json={"reason": "another one"})
+    assert "a disk is changed" in again.json()["said"], "the first stop stays"
+    assert "a disk is changed" in called.state()["group"]["stopped"]
+    assert called("GET", "/ready").json() == {"ready": True, "instances": 1, "active": 0}
+    assert called.samples()["canal_group_stopped", f"destination={served.destination}"] == 1
+    refused = called.operate("POST", "/clients/reader/rewind", json={"to": "latest"})
+    assert refused.status_code in (404, 503), refused.text
+    assert called.operate("POST", "/start").status_code == 200
+    with served.connect():
+        called.service._served()[served.destination].changed()
+        assert called("GET", "/ready").json()["active"] == 1
+    lines = [json.loads(line) for line in called.audit_log.read_text().splitlines()]
+    assert [(line["operation"], line["result"]) for line in lines] == [
+        (operation, result) for operation in ("stop", "stop", "start") for result in ("begun", "done")
+    ]
+    assert {line["who"] for line in lines} == {"the operator at 127.0.0.1"}
+    assert called.token not in called.audit_log.read_text()
+    assert called("GET", "/api/audit", token=called.token).json() == lines
+    assert called("GET", "/api/audit").json() == []
+
+
+def test_clients_are_rolled_back_rewound_and_removed(served: SharedShop, called: Http):
+    with served.connect() as consumer:
+        served.write(0, 1)
+        batch = consumer.get_without_ack(timeout=60)
+        path = f"{called.base}/clients/reader"
+        assert called("GET", path).json()["outstanding"][0]["batch_id"] == batch.batch_id
+        assert called.operate("POST", "/clients/reader/rollback").json()["batches"] == 1
+        busy = called.operate("POST", "/clients/reader/rewind", json={"to": "latest"})
+        assert (busy.status_code, busy.json()["error"]) == (409, "ConsumerActive")
+        assert called.operate("DELETE", "/clients/reader").status_code == 409
+        again = consumer.get_without_ack(timeout=60)
+        assert again.batch_id > batch.batch_id
+    moved = called.operate("POST", "/clients/reader/rewind", json={"to": "latest"})
+    assert moved.status_code == 200, moved.text
+    assert set(json.loads(moved.json()["to"])["shards"]) == {"s0", "s1"}
+    wrong = called.operate("POST", "/clients/reader/rewind", json={"to": "yesterday"})
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "ConfigError")
+    assert called.operate("DELETE", "/clients/reader").json()["client_id"] == "reader"
+    gone = called("GET", path)
+    assert (gone.status_code, gone.json()["error"]) == (404, "NotFound")
+
+
+def test_many_scrapes_at_once_ask_the_actors_seldom(served: SharedShop, called: Http):
+    one = called.service._served()[served.destination]
+    asked = 0
+    ask = one._state._ask
+
+    def counted() -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        return ask()
+
+    one._state._ask = counted
+    with ThreadPoolExecutor(20) as pool:
+        codes = list(pool.map(lambda _: called("GET", "/metrics").status_code, range(200)))
+    assert set(codes) == {200}
+    assert asked < 50
+
+
+def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_allows_it(
+    served: SharedShop, tmp_path: Path
+):
+    file = tmp_path / "shop.yaml"
+    text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
+    file.write_text(text)
+    with listening(served, tmp_path) as called:
+        read = called.operate("GET", "/file").json()
+        assert (read["text"], read["writable"]) == (text, False)
+        change = {"text": text + "# mine\n", "digest": read["digest"]}
+        assert called.operate("PUT", "/file", json=change).status_code == 403
+        assert called.operate("POST", "/file/validate", json={"text": text}).json() == {
+            "ok": True,
+            "error": None,
+        }
+        wrong = called.operate("POST", "/file/validate", json={"text": text + "shard: []\n"}).json()
+        assert wrong["ok"] is False
+        assert "shards" in wrong["error"]
+    with listening(served, tmp_path, edit=True) as called:
+        assert called.operate("PUT", "/file", json=change).status_code == 200
+        assert file.read_text() == change["text"]
+        late = called.operate("PUT", "/file", json={"text": text, "digest": read["digest"]})
+        assert (late.status_code, "changed meanwhile" in late.json()["message"]) == (409, True)
+        other = text.replace(served.destination, "other")
+        moved = called.operate("PUT", "/file", json={"text": other, "digest": ""})
+        assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)

@@ -1,0 +1,172 @@
+"""Metrics of made-up states: what `docs/metrics.md` lists is what there is, and odd states break nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounters
+from actors.http.metrics import PREFIX, Families
+from actors.parse.columns.read_counts import ReadCounts
+from actors.shard.shard_counters import ShardCounters
+from actors.store.ring import RingBounds, RingStore
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+def whole_state(destination="shop"):
+    gateway = GatewayCounters({"ack"})
+    gateway.called("ack", 0.02, "RolledBack")
+    shard = {
+        "shard": "s0",
+        "state": "streaming",
+        "error": None,
+        "skew_us": -250_000,
+        "counters": ShardCounters().describe(ReadCounts(7, 1, 2, 3)),
+        "ring": RingStore(RingBounds()).describe(),
+        "failover": {"switches": 2},
+    }
+    merged = {
+        "shard": "s0",
+        "skipped": False,
+        "late": 1,
+        "late_rows": 4,
+        "future": 0,
+        "frontier_us": 1_000_000,
+    }
+    client = {
+        "client_id": "1001",
+        "holder": "c1",
+        "error": None,
+        "dropped": False,
+        "outstanding": [{"batch_id": 1, "rows": 5, "age_s": 2.5}],
+        "cursor_commit_us": 500_000,
+        "totals": {
+            "delivered_batches": 3,
+            "delivered_rows": 9,
+            "acked_batches": 2,
+            "acked_rows": 4,
+            "rolled_back_batches": 0,
+        },
+    }
+    group = {
+        "active": True,
+        "epoch": 4,
+        "merging": True,
+        "generation": 2,
+        "headers_pending": 1,
+        "headers_kept": 2,
+        "watermark_us": 1_000_000,
+        "held_by": "s0",
+        "held_since_s": 1.5,
+        "clients": [client],
+        "shards": [merged],
+    }
+    return {
+        "destination": destination,
+        "now_us": 3_000_000,
+        "group": group,
+        "shards": [shard],
+        "gateway": {"counters": gateway.describe()},
+    }
+
+
+def exposed(*states):
+    registry = CollectorRegistry()
+    registry.register(Families(states))
+    text = generate_latest(registry).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(families, name, sample=None, **labels):
+    family = families[f"{PREFIX}_{name}"]
+    wanted = f"{PREFIX}_{sample or name}"
+    (found,) = [
+        each.value for each in family.samples if each.name == wanted and labels.items() <= each.labels.items()
+    ]
+    return found
+
+
+def test_every_family_is_documented_and_no_other():
+    state = whole_state()
+    counters = state["shards"][0]["counters"]
+    counters["delay_s"] |= {"p50": 0.1, "p95": 0.2, "p99": 0.3}
+    made = set()
+    for family in exposed(state).values():
+        suffix = "_total" if family.type == "counter" else ""
+        made.add(f"{family.name.removeprefix(PREFIX + '_')}{suffix}")
+    table = DOCUMENT.read_text().partition("## For those")[0]
+    documented = set(
+        re.findall(
+            r"`([a-z_]+)`",
+            "\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `")),
+        )
+    )
+    assert documented == made
+
+
+def test_values_are_in_base_units():
+    families = exposed(whole_state())
+    assert value(families, "shard_lag_seconds", shard="s0") == 1.75
+    assert value(families, "shard_frontier_timestamp_seconds") == 1.0
+    assert value(families, "client_cursor_timestamp_seconds", client_id="1001") == 0.5
+    assert value(families, "shard_lossy_values", "shard_lossy_values_total", kind="invalid_text") == 2
+    assert value(families, "gateway_errors", "gateway_errors_total", request="ack", error="RolledBack") == 1
+    buckets = {
+        each.labels["le"]: each.value
+        for each in families[f"{PREFIX}_gateway_call_duration_seconds"].samples
+        if each.name.endswith("_bucket")
+    }
+    assert [buckets[bound] for bound in ("0.01", "0.025", "10.0", "+Inf")] == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"active": False, "error": "The group is unavailable."},
+        {"active": False, "stopped": None, "active_server": "10.0.0.1:11113"},
+        {"active": False, "stopped": "stopped by ann"},
+    ],
+)
+def test_a_server_that_does_not_serve_says_so_and_no_more(group):
+    state = {
+        "destination": "shop",
+        "now_us": 0,
+        "group": group,
+        "shards": [{"shard": "s0", "state": "unavailable", "error": "gone"}],
+        "gateway": {"error": "The gateway is unavailable."},
+    }
+    families = exposed(state)
+    assert value(families, "active") == value(families, "gateway_up") == value(families, "shard_up") == 0
+    assert value(families, "stopped") == bool(group.get("stopped"))
+    assert f"{PREFIX}_shard_rows" not in families
+
+
+def test_a_group_that_opens_its_shards_has_no_times_yet():
+    state = whole_state()
+    state["group"] |= {"watermark_us": None, "held_by": None, "held_since_s": None, "merging": False}
+    state["group"]["shards"][0]["frontier_us"] = None
+    state["group"]["clients"][0] |= {"cursor_commit_us": None, "outstanding": []}
+    families = exposed(state)
+    assert f"{PREFIX}_watermark_timestamp_seconds" not in families
+    assert value(families, "held_seconds", shard="s0") == 0
+    assert value(families, "client_oldest_batch_age_seconds") == 0
+
+
+def test_two_destinations_share_families():
+    families = exposed(whole_state("a"), whole_state("b"))
+    labels = [sample.labels["destination"] for sample in families[f"{PREFIX}_epoch"].samples]
+    assert labels == ["a", "b"]
+
+
+def test_calls_with_made_up_names_are_one_label():
+    counters = GatewayCounters({"get"})
+    for name in ("get", "drop table", "x" * 1_000):
+        counters.called(name, 100.0)
+    calls = counters.describe()["calls"]
+    assert calls.keys() == {"get", UNKNOWN}
+    assert calls[UNKNOWN]["durations"] == [0] * len(DURATIONS_S) + [2]
