@@ -14,7 +14,7 @@ from random import Random
 import pymysql
 import pytest
 from ddl_sequences import SCHEMAS, Author
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from integration.parse.test_parse_catalog import MODES, Twin
 from integration.parse.test_parse_reader import await_true, reading
@@ -175,6 +175,8 @@ def test_rows_have_the_columns_that_they_had(unprepared_server, source_address, 
     @given(st.integers(0, 2**32))
     def run(seed):
         rows, places = written(unprepared_server, source_address, Random(seed))
+        # Without a row nothing would have to be known.
+        assume(rows)
         read(unprepared_server, source_address, rows, places)
 
     run()
