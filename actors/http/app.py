@@ -14,7 +14,8 @@ from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from actors.http import errors
 from actors.http.audit_log import AuditLog
@@ -26,6 +27,7 @@ from actors.http.operations import Operations
 from actors.http.served import Served
 from merge.errors import CanalGroupError
 
+_PAGE = Path(__file__).with_name("page")
 #: what browsers may load, and from where: only what this service itself serves
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -74,8 +76,14 @@ class App:
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)
         app.get("/api/audit", summary="The last changes over HTTP")(self.audit)
+        app.get("/", include_in_schema=False)(self.page)
+        app.mount("/page", StaticFiles(directory=_PAGE), name="page")
         app.get("/live", summary="Whether this process answers")(self.live)
         app.get("/ready", summary="Whether each instance is served, or stood by for")(self.ready)
+
+    def page(self) -> FileResponse:
+        """Return the page; it holds nothing but what the package holds, so no token is needed."""
+        return FileResponse(_PAGE / "index.html")
 
     def metrics(self, request: Request) -> Response:
         """Return the metrics of every instance that the caller may read."""

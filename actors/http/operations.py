@@ -43,6 +43,7 @@ class Operations:
         get, post, delete = router.get, router.post, router.delete
         get("", summary="The instances that this server serves, or stands by for")(self.instances)
         get("/{destination}", summary="The state, as `canal-group status --json` prints it")(self.state)
+        get("/{destination}/history", summary="Samples and events of the last minutes")(self.history)
         get("/{destination}/position", summary="What a start would choose on each shard")(self.position)
         post("/{destination}/stop", summary="Take it out of service on every server")(self.stop)
         post("/{destination}/start", summary="Let it be served again")(self.start)
@@ -92,6 +93,12 @@ class Operations:
         """Return the state of an instance."""
         served, grant = self.callers.reader(request, destination)
         return {**served.state_for(grant), "operate": grant.operate}
+
+    def history(self, request: Request, destination: str, since_us: int = 0) -> dict[str, Any]:
+        """Return samples and events after a time; only who sees every client id sees events."""
+        served, grant = self.callers.reader(request, destination)
+        found = served.history.since(since_us)
+        return found if grant.operate or not grant.client_ids else {**found, "events": []}
 
     def client(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
         """Return the state of a client id."""

@@ -15,6 +15,7 @@ from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.group import wiring
+from actors.http.history import History
 from actors.http.ray_group import RayGroup, gateway_state
 from conf.server_settings import EmbeddedSettings
 
@@ -40,13 +41,20 @@ class Served:
             ShardActors(instance.shard_actors, names),
             partial(gateway_state, instance.gateway),
         )
-        self._state = Shared(self.requests.status, STATE_AGE_MAX_S)
+        self._state = Shared(self._ask, STATE_AGE_MAX_S)
         self._zookeeper = instance.zookeeper
+        #: what the page plots: every state that was shown to anybody
+        self.history = History()
 
     @property
     def destination(self) -> str:
         """The name of the stream."""
         return self.settings.destination
+
+    def _ask(self) -> dict[str, Any]:
+        state = self.requests.status()
+        self.history.take(state)
+        return state
 
     def state(self) -> dict[str, Any]:
         """Return the state of the instance as a JSON object, at most `STATE_AGE_MAX_S` old."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Mapping
@@ -21,10 +22,14 @@ from actors.http.served import Served
 from conf.reach import is_loopback
 from merge.errors import ConfigError
 
+_log = logging.getLogger(__name__)
+
 #: requests that are answered at once; one more is told to try again
 REQUESTS_MAX = 64
 #: seconds after which a silent connection is closed
 KEEP_ALIVE_S = 15
+#: pause between two samples of an instance, seconds
+SAMPLE_EVERY_S = 1.0
 #: seconds that requests may take to end when the service is closed
 CLOSE_S = 5.0
 #: names of this machine for itself
@@ -123,9 +128,14 @@ class HttpService:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         self._guard.start(port)
+        self._closing = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
+        self._sampler.start()
 
     def close(self) -> None:
         """End the service: requests that are being answered may end."""
+        self._closing.set()
+        self._sampler.join(2 * CLOSE_S)
         self._guard.close()
         self._uvicorn.should_exit = True
         self._thread.join(2 * CLOSE_S)
@@ -139,6 +149,15 @@ class HttpService:
 
     def _run(self) -> None:
         asyncio.run(self._uvicorn.serve(sockets=[self._socket]))
+
+    def _sample(self) -> None:
+        """Ask for the state of each instance every second: its history has every answer."""
+        while not self._closing.wait(SAMPLE_EVERY_S):
+            for served in self._served().values():
+                try:
+                    served.state()
+                except Exception:  # noqa: BLE001  a sample that is missing must not end the others
+                    _log.exception("destination=%s no sample could be taken", served.destination)
 
     def _admitted(self, host: str, port: int, name: str) -> None:
         self._guard.let_in(f"ip:{host}:{port}", name)

@@ -71,7 +71,7 @@ def serve(
     stop = threading.Event()
     with Server(_err.print, log_to_driver=True) as server, contextlib.ExitStack() as stack:
         if listen is not None:
-            _err.print(f"metrics and REST API: {stack.enter_context(HttpService(server, listen)).url}")
+            _err.print(f"page, metrics and REST API: {stack.enter_context(HttpService(server, listen)).url}")
         for file, settings in files.fixed.items():
             server.start(file, settings)
         found, scan_at_s = Found(), time.monotonic()

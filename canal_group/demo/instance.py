@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from actors.driver.instance import Instance
 from actors.driver.launch import launch
+from actors.http.service import HttpService, HttpSettings
 from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.demo.load.tables import WHITE, routes
 from canal_group.demo.recorded_shards import RecordedShard
@@ -96,3 +98,19 @@ def running(settings_in: Callable[[Path], InstanceSettings]) -> Iterator[Instanc
                 del os.environ[_RAY_FOLDER]
             else:
                 os.environ[_RAY_FOLDER] = before
+
+
+@dataclass(frozen=True, slots=True)
+class _Demo:
+    """The one instance of a demo, as the HTTP service wants it."""
+
+    instances: Mapping[Path, Instance]
+
+
+@contextmanager
+def page_of(instance: Instance) -> Iterator[HttpService]:
+    """Serve the page of a demo's instance, on the usual port or a free one."""
+    with tempfile.TemporaryDirectory(prefix="cg-page-") as folder:
+        settings = HttpSettings(audit_log=Path(folder) / "audit.jsonl")
+        with HttpService(_Demo({Path(folder) / f"{DESTINATION}.yaml": instance}), settings) as service:
+            yield service

@@ -22,6 +22,7 @@ from canal_group.demo.database.servers import make, start_all
 from canal_group.demo.instance import (
     CLIENT_ID,
     DESTINATION,
+    page_of,
     running,
     settings_for,
     settings_for_files,
@@ -96,7 +97,8 @@ def _run(
     with interrupts.deferred():  # A Ray that is interrupted while it starts crashes the process.
         instance = stack.enter_context(running(partial(settings_for, servers)))
     reading = _reading(options, instance, stack)
-    progress.phase(f"writing and reading; the gateway is {instance.uri}")
+    page = stack.enter_context(page_of(instance))
+    progress.phase(f"writing and reading; the gateway is {instance.uri}, the page {page.url}")
     for writer in writers:
         stack.callback(writer.stop)
         writer.start()

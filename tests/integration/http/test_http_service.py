@@ -58,7 +58,7 @@ class Http:
 def listening(shop: SharedShop, folder: Path, **changes: Any) -> Iterator[Http]:
     file = folder / "shop.yaml"
     running = SimpleNamespace(instances={file: shop.instance})
-    settings = HttpSettings(port=0, audit_log=folder / "audit.jsonl", **changes)
+    settings = HttpSettings(**{"port": 0, "audit_log": folder / "audit.jsonl", **changes})
     with HttpService(running, settings) as service:
         yield Http(service, shop, settings.audit_log)
 

@@ -1,0 +1,135 @@
+"""The recent history of an instance: samples of its state for plots, and what happened to it.
+
+Both are taken from the states that are asked for, at least one a second, and are bounded. Events are what
+differs between two states, so what happens and is undone between two is not among them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+#: samples and events that are kept
+SAMPLES_MAX = 600
+EVENTS_MAX = 200
+
+
+class History:
+    """Samples and events of one instance. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._samples: deque[dict[str, Any]] = deque(maxlen=SAMPLES_MAX)
+        self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
+        self._before: Mapping[str, Any] | None = None
+
+    def take(self, state: Mapping[str, Any]) -> None:
+        """Take a state, as `canal-group status --json` prints it, that is newer than the last."""
+        sample = _sample(state)
+        with self._lock:
+            events = () if self._before is None else _events(self._before, state)
+            self._events.extend({"time_us": state["now_us"], "what": what} for what in events)
+            self._samples.append(sample)
+            self._before = state
+
+    def since(self, time_us: int) -> dict[str, list[dict[str, Any]]]:
+        """Return the samples and events after a time, microseconds since 1970 UTC, the oldest first."""
+        with self._lock:
+            return {
+                "samples": [each for each in self._samples if each["time_us"] > time_us],
+                "events": [each for each in self._events if each["time_us"] > time_us],
+            }
+
+
+def _sample(state: Mapping[str, Any]) -> dict[str, Any]:
+    group = state["group"]
+    merged = {shard["shard"]: shard for shard in group.get("shards", ())}
+    return {
+        "time_us": state["now_us"],
+        "watermark_us": group.get("watermark_us"),
+        "shards": {
+            shard["shard"]: {
+                "lag_s": _lag_s(state, shard, merged.get(shard["shard"], {})),
+                "rows": sum(shard["counters"]["rows"].values()) if "counters" in shard else None,
+            }
+            for shard in state["shards"]
+        },
+    }
+
+
+def _lag_s(state: Mapping[str, Any], shard: Mapping[str, Any], merged: Mapping[str, Any]) -> float | None:
+    frontier_us = merged.get("frontier_us")
+    if not frontier_us:
+        return None
+    lag_us = int(state["now_us"]) + int(shard.get("skew_us", 0)) - int(frontier_us)
+    return max(lag_us, 0) / 1e6
+
+
+def _events(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what happened between two states, a sentence each."""
+    old, new = before["group"], now["group"]
+    if old.get("stopped") != new.get("stopped"):
+        yield f"stopped: {new['stopped']}" if new.get("stopped") else "put back into service"
+    if old.get("active") != new.get("active"):
+        yield f"active on {new['server']}" if new.get("active") else "no longer active on this server"
+    elif new.get("active") and old["epoch"] != new["epoch"]:
+        yield f"elected again, epoch {new['epoch']}"
+    if not (old.get("active") and new.get("active")):
+        return
+    if old["generation"] != new["generation"] and old["epoch"] == new["epoch"]:
+        yield f"rewind {new['generation']}: every shard is opened again at the oldest cursor"
+    known = {shard["shard"]: shard for shard in old["shards"]}
+    for shard in new["shards"]:
+        yield from _shard_events(known.get(shard["shard"]), shard)
+    readers = {shard["shard"]: shard for shard in before["shards"]}
+    for shard in now["shards"]:
+        yield from _reader_events(readers.get(shard["shard"]), shard)
+    clients = {client["client_id"]: client for client in old["clients"]}
+    for client in new["clients"]:
+        yield from _client_events(clients.pop(client["client_id"], None), client)
+    for client_id in clients:
+        yield f"client {client_id} was removed"
+
+
+def _shard_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Iterator[str]:
+    name = now["shard"]
+    if before is None:
+        yield f"shard {name} was added"
+        return
+    if before["role"] != now["role"]:
+        yield f"shard {name} is {now['role']}"
+    if before["policy"] != now["policy"]:
+        yield f"shard {name}: {now['policy'] or 'resume'}"
+    if before["skipped"] != now["skipped"]:
+        yield f"the group {'goes on without' if now['skipped'] else 'waits again for'} shard {name}"
+
+
+def _reader_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Iterator[str]:
+    if before is None:
+        return
+    name = now["shard"]
+    if before["state"] != now["state"]:
+        yield f"shard {name} is {now['state']}{': ' + now['error'] if now['error'] else ''}"
+    if before.get("failover") and now.get("failover"):
+        switches = now["failover"]["switches"] - before["failover"]["switches"]
+        if switches > 0:
+            yield f"shard {name} reads {now['source']} instead of {before['source']}"
+    if "counters" in before and "counters" in now:
+        statements = now["counters"]["statements"] - before["counters"]["statements"]
+        if statements > 0:
+            yield f"shard {name}: {statements} statement{'s' if statements > 1 else ''}"
+
+
+def _client_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Iterator[str]:
+    name = now["client_id"]
+    if before is None:
+        yield f"client {name} subscribed"
+        return
+    if before["holder"] != now["holder"]:
+        yield f"client {name} has {'consumer ' + now['holder'] if now['holder'] else 'no consumer'}"
+    if before["error"] != now["error"] and now["error"]:
+        yield f"client {name} is set aside: {now['error']}"
+    if not before["dropped"] and now["dropped"]:
+        yield f"client {name} was dropped: it was inactive for too long"

@@ -1,0 +1,390 @@
+// The page: asks the REST API once a second and shows what it says. It keeps no state that a reload would lose,
+// but the token, which lives as long as the tab.
+
+import { call, Refused, token } from "./api.js";
+import { colorOf, draw, short } from "./plot.js";
+
+const EVERY_MS = 1000;
+const SPAN_MIN_S = 60;
+const SPAN_MAX_S = 300;
+const SAMPLES_MAX = 600;
+const EVENTS_MAX = 200;
+
+const at = (id) => document.getElementById(id);
+let chosen = decodeURIComponent(location.hash.slice(1));
+let operates = false;
+let history = { samples: [], events: [] };
+let file = null;
+
+// ---- small parts ------------------------------------------------------------------------------------------
+
+function make(name, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+const clock = (us) => (us ? new Date(us / 1000).toISOString().slice(11, 23) : "–");
+const seconds = (value) => (value === null || value === undefined ? "–" : `${value.toFixed(value < 10 ? 2 : 0)} s`);
+
+function trouble(error) {
+  const shown = at("trouble");
+  shown.hidden = !error;
+  shown.textContent = error ? error.message : "";
+}
+
+// Replaces a table's rows, cell by cell, so that a button keeps the focus while numbers change.
+function fill(table, head, rows) {
+  if (!table.tHead) {
+    table.createTHead().append(make("tr", {}, ...head.map((text) => make("th", { scope: "col", textContent: text }))));
+    table.append(make("tbody"));
+  }
+  const body = table.tBodies[0];
+  const known = new Map([...body.rows].map((row) => [row.dataset.key, row]));
+  for (const { key, cells, note, actions } of rows) {
+    let row = known.get(key);
+    known.delete(key);
+    if (!row) {
+      row = make("tr");
+      row.dataset.key = key;
+      row.append(...head.map(() => make("td")));
+      body.append(row);
+    }
+    cells.forEach((text, index) => {
+      if (row.cells[index].textContent !== text) row.cells[index].textContent = text;
+    });
+    const last = row.cells[head.length - 1];
+    const wanted = JSON.stringify([note, actions.map(([name]) => name), operates]);
+    if (last.dataset.shows !== wanted) {
+      last.dataset.shows = wanted;
+      last.className = note ? "note" : "";
+      const buttons = actions.map(([name, run]) => button(name, run, key));
+      last.replaceChildren(...(note ? [make("div", { textContent: note })] : []), make("div", { className: "actions" }, ...buttons));
+    }
+  }
+  for (const row of known.values()) row.remove();
+}
+
+function button(name, run, whose = "") {
+  const made = make("button", { type: "button", textContent: name, disabled: !operates });
+  if (whose) made.setAttribute("aria-label", `${name} ${whose}`);
+  if (!operates) made.title = "Log in with a token that may operate";
+  made.addEventListener("click", run);
+  return made;
+}
+
+// ---- asking before doing ----------------------------------------------------------------------------------
+
+// Resolves to the text that was given ("" without a label), or to null if it was cancelled.
+function ask(title, text, { label = "", secret = false, value = "" } = {}) {
+  const dialog = at("ask");
+  const input = at("ask-input");
+  at("ask-title").textContent = title;
+  at("ask-text").textContent = text;
+  at("ask-label").textContent = label;
+  input.hidden = at("ask-label").hidden = !label;
+  input.type = secret ? "password" : "text";
+  input.value = value;
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  (label ? input : at("ask-ok")).focus();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? input.value : null), { once: true });
+  });
+}
+
+// Asks, calls, and shows what is wrong; `body` makes the body of what was typed.
+async function change(title, text, method, path, { label, value, body } = {}) {
+  const given = await ask(title, text, { label, value });
+  if (given === null) return;
+  try {
+    await call(method, `instances/${encodeURIComponent(chosen)}${path}`, body ? body(given) : undefined);
+    trouble(null);
+  } catch (error) {
+    trouble(error);
+    await ask("Not done", error.message);
+  }
+  await look();
+}
+
+async function login() {
+  const given = await ask("Log in", "The token stays in this tab and is sent to this server only.", {
+    label: "Token",
+    secret: true,
+  });
+  if (given === null) return;
+  token.set(given.trim());
+  chosen = "";
+  history = { samples: [], events: [] };
+  file = null;
+  await look();
+}
+
+// ---- what is shown ----------------------------------------------------------------------------------------
+
+function showInstances(instances) {
+  const links = instances.map((one) => {
+    const link = make("a", { href: `#${encodeURIComponent(one.destination)}`, textContent: one.destination });
+    if (one.destination === chosen) link.setAttribute("aria-current", "page");
+    return link;
+  });
+  const nav = at("instances");
+  if (nav.textContent !== links.map((link) => link.textContent).join("") || !nav.querySelector("[aria-current]")) {
+    nav.replaceChildren(...links);
+  }
+}
+
+function showGroup(state, one) {
+  const group = state.group;
+  at("instance-title").textContent = state.destination;
+  const role = at("role");
+  role.className = `badge ${group.active ? "good" : "bad"}`;
+  role.textContent = group.active
+    ? `active on ${group.server}`
+    : group.stopped
+      ? `stopped: ${group.stopped}`
+      : one.active_server
+        ? `standing by; ${one.active_server} is active`
+        : group.error ?? "not served";
+  at("held").textContent = group.held_by
+    ? `Held by shard ${group.held_by} for ${seconds(group.held_since_s)}: ${group.held_why}`
+    : "";
+  const sent = state.gateway.counters;
+  const facts = [
+    ["Gateway", state.gateway.error ?? one.uri],
+    ["Epoch", group.epoch ?? "–"],
+    ["Rewinds in it", group.generation ?? "–"],
+    ["Watermark, UTC", clock(group.watermark_us)],
+    ["Late transactions", group.late ?? "–"],
+    ["Waiting to be merged", group.headers_pending ?? "–"],
+    ["Not acknowledged", group.headers_kept ?? "–"],
+    ["Rows sent", sent ? short(sent.sent_rows) : "–"],
+  ];
+  const shown = at("facts");
+  if (shown.children.length !== facts.length) {
+    shown.replaceChildren(...facts.map(([name]) => make("div", {}, make("dt", { textContent: name }), make("dd"))));
+  }
+  facts.forEach(([, value], index) => {
+    const place = shown.children[index].lastChild;
+    if (place.textContent !== String(value)) place.textContent = value;
+  });
+  const actions = at("instance-actions");
+  const wanted = `${Boolean(group.stopped)} ${operates}`;
+  if (actions.dataset.shows !== wanted) {
+    actions.dataset.shows = wanted;
+    actions.replaceChildren(
+      group.stopped
+        ? button("Start", () => change("Start", `Let ${chosen} be served again?`, "POST", "/start"))
+        : button("Stop", () =>
+            change("Stop", `Take ${chosen} out of service on every server, until it is started?`, "POST", "/stop", {
+              label: "Reason",
+              value: "maintenance",
+              body: (reason) => ({ reason }),
+            }),
+          ),
+    );
+  }
+}
+
+function showShards(state) {
+  const merged = new Map((state.group.shards ?? []).map((shard) => [shard.shard, shard]));
+  const last = history.samples.at(-1)?.shards ?? {};
+  const rows = state.shards.map((shard) => {
+    const name = shard.shard;
+    const group = merged.get(name) ?? {};
+    const path = `/shards/${encodeURIComponent(name)}`;
+    const give = (policy, text) => [
+      policy,
+      () => change(`${policy} ${name}`, text, "POST", `${path}/${policy}`),
+    ];
+    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? ""];
+    return {
+      key: name,
+      cells: [
+        name,
+        state_.filter(Boolean).join(", "),
+        seconds(last[name]?.lag_s),
+        clock(group.frontier_us),
+        shard.position ?? "–",
+        shard.ring ? `${shard.ring.put - shard.ring.ack} / ${short(shard.ring.bytes)}B` : "–",
+      ],
+      note: shard.error ?? group.error ?? "",
+      actions: group.policy
+        ? [give("resume", "Do as the settings say again?")]
+        : [
+            give("hold", "Let the group wait for this shard, however long it is silent?"),
+            give("skip", "Let the group go on without this shard? Its rows may come late."),
+          ],
+    };
+  });
+  fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows);
+}
+
+function showClients(state) {
+  const rows = (state.group.clients ?? []).map((client) => {
+    const path = `/clients/${encodeURIComponent(client.client_id)}`;
+    const oldest = client.outstanding[0];
+    return {
+      key: client.client_id,
+      cells: [
+        client.client_id,
+        client.holder ?? "none",
+        `${client.outstanding.length} (${client.outstanding.reduce((sum, batch) => sum + batch.rows, 0)} rows)`,
+        oldest ? seconds(oldest.age_s) : "–",
+        short(client.totals.acked_rows),
+        clock(client.cursor_commit_us),
+      ],
+      note: client.error ?? (client.dropped ? "dropped: it was inactive for too long" : ""),
+      actions: [
+        [
+          "roll back",
+          () => change(`Roll back ${client.client_id}`, "Deliver its outstanding batches again?", "POST", `${path}/rollback`),
+        ],
+        [
+          "rewind",
+          () =>
+            change(
+              `Rewind ${client.client_id}`,
+              "Move its cursor? Backwards, sources are read again and every consumer is rolled back; forwards, what lies between is not delivered.",
+              "POST",
+              `${path}/rewind`,
+              { label: "To: earliest, latest, a time with its zone, or -2h", value: "latest", body: (to) => ({ to }) },
+            ),
+        ],
+        [
+          "remove",
+          () => change(`Remove ${client.client_id}`, "Remove this client id and its cursor?", "DELETE", path),
+        ],
+      ],
+    };
+  });
+  const head = ["Client id", "Consumer", "Outstanding", "Oldest", "Acknowledged rows", "Cursor, UTC", "Actions"];
+  fill(at("clients"), head, rows);
+}
+
+function showHistory() {
+  const { samples, events } = history;
+  const names = Object.keys(samples.at(-1)?.shards ?? {});
+  const nowS = (samples.at(-1)?.time_us ?? 0) / 1e6;
+  const lags = names.map((name) => samples.map((each) => [each.time_us / 1e6, each.shards[name]?.lag_s ?? null]));
+  const rates = names.map((name) =>
+    samples.slice(1).map((each, index) => {
+      const before = samples[index];
+      const [now, then] = [each.shards[name]?.rows ?? null, before.shards[name]?.rows ?? null];
+      // A restarted shard begins to count anew: no rate is known there.
+      const rate = now === null || then === null || now < then ? null : (now - then) / ((each.time_us - before.time_us) / 1e6);
+      return [each.time_us / 1e6, rate];
+    }),
+  );
+  const behind = samples.map((each) => [
+    each.time_us / 1e6,
+    each.watermark_us ? Math.max(each.time_us - each.watermark_us, 0) / 1e6 : null,
+  ]);
+  const spanS = Math.min(Math.max(nowS - (samples[0]?.time_us ?? 0) / 1e6, SPAN_MIN_S), SPAN_MAX_S);
+  draw(at("plot-lag"), lags, nowS, spanS);
+  draw(at("plot-rows"), rates, nowS, spanS);
+  draw(at("plot-watermark"), [behind], nowS, spanS);
+  const legend = at("legend");
+  if (legend.dataset.shows !== names.join("\n")) {
+    legend.dataset.shows = names.join("\n");
+    legend.replaceChildren(
+      ...names.map((name, index) => {
+        const mark = make("span", { textContent: "■ " });
+        mark.style.color = colorOf(index);
+        return make("li", {}, mark, name);
+      }),
+    );
+  }
+  at("events").replaceChildren(
+    ...[...events].reverse().map((event) => make("li", {}, make("time", { textContent: clock(event.time_us).slice(0, 8) }), event.what)),
+  );
+}
+
+async function showFile() {
+  const section = at("file-section");
+  section.hidden = !operates;
+  if (!operates || file?.of === chosen) return;
+  file = { of: chosen, ...(await call("GET", `instances/${encodeURIComponent(chosen)}/file`)) };
+  at("file-name").textContent = file.writable ? file.file : `${file.file} (read only: serve was started without --http-edit)`;
+  at("file-text").value = file.text;
+  at("file-text").readOnly = !file.writable;
+  at("file-save").disabled = !file.writable;
+  at("file-said").textContent = "";
+}
+
+async function validate() {
+  const text = at("file-text").value;
+  const found = await call("POST", `instances/${encodeURIComponent(chosen)}/file/validate`, { text });
+  at("file-said").textContent = found.ok ? "Nothing is wrong with it." : found.error;
+  return found.ok;
+}
+
+async function save() {
+  if (!(await validate())) return;
+  const body = () => ({ text: at("file-text").value, digest: file.digest });
+  await change("Replace the file", "Shards join and leave; any other change restarts the instance.", "PUT", "/file", { body });
+  file = null;
+  await look();
+}
+
+// ---- the loop ---------------------------------------------------------------------------------------------
+
+function merge(news) {
+  history.samples = [...history.samples, ...news.samples].slice(-SAMPLES_MAX);
+  history.events = [...history.events, ...news.events].slice(-EVENTS_MAX);
+}
+
+// Looks follow each other: two at once would take the same samples twice.
+let looking = Promise.resolve();
+
+function look() {
+  looking = looking.catch(() => {}).then(lookOnce);
+  return looking;
+}
+
+async function lookOnce() {
+  try {
+    const instances = await call("GET", "instances");
+    if (!instances.some((one) => one.destination === chosen)) {
+      chosen = instances[0]?.destination ?? "";
+      history = { samples: [], events: [] };
+    }
+    showInstances(instances);
+    const one = instances.find((each) => each.destination === chosen);
+    if (!one) return;
+    const path = `instances/${encodeURIComponent(chosen)}`;
+    const since = history.samples.at(-1)?.time_us ?? 0;
+    const [state, news] = await Promise.all([call("GET", path), call("GET", `${path}/history?since_us=${since}`)]);
+    if (state.operate !== operates) {
+      operates = state.operate;
+      at("login").textContent = token.get() ? "Log in again" : "Log in";
+    }
+    merge(news);
+    showGroup(state, one);
+    showShards(state);
+    showClients(state);
+    showHistory();
+    await showFile();
+    trouble(null);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    trouble(error);
+  }
+}
+
+async function run() {
+  for (;;) {
+    if (!document.hidden) await look();
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+}
+
+window.addEventListener("hashchange", () => {
+  chosen = decodeURIComponent(location.hash.slice(1));
+  history = { samples: [], events: [] };
+  look();
+});
+at("login").addEventListener("click", login);
+at("file-validate").addEventListener("click", () => validate().catch(trouble));
+at("file-save").addEventListener("click", () => save().catch(trouble));
+run();

@@ -1,0 +1,222 @@
+"""The page in a real browser."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.http.test_http_service import Http, listening
+from integration.shared_servers import SharedShop
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService, Keys
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+#: seconds that the page may take to show something
+WAIT_S = 30.0
+#: a folder for screenshots; those in docs/ were made with `CANAL_GROUP_SCREENSHOTS=docs make test ARGS=...`
+SCREENSHOTS = "CANAL_GROUP_SCREENSHOTS"
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="chromium and chromium-driver are not installed"
+)
+
+
+class Page:
+    """A browser that shows the page."""
+
+    def __init__(self, browser: Chrome) -> None:
+        self.browser = browser
+
+    def open(self, url: str) -> None:
+        self.browser.get(url)
+
+    def find(self, selector: str) -> Any:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def until(self, seen: Any, what: str) -> Any:
+        return WebDriverWait(self.browser, WAIT_S).until(lambda _: seen(), f"never seen: {what}")
+
+    def until_text(self, selector: str, pattern: str) -> str:
+        def matches() -> str:
+            text = self.find(selector).text
+            return text if re.search(pattern, text) else ""
+
+        return self.until(matches, f"{pattern} in {selector}")
+
+    def press(self, selector: str) -> None:
+        self.until(lambda: self.find(selector).is_enabled(), f"{selector} can be pressed")
+        self.find(selector).click()
+
+    def answer(self, text: str | None = None, *, go_on: bool = True) -> None:
+        """Answer the dialog."""
+        self.until(lambda: self.find("#ask").get_attribute("open") is not None, "the dialog")
+        if text is not None:
+            field = self.find("#ask-input")
+            field.clear()
+            field.send_keys(text)
+        (self.find("#ask-ok") if go_on else self.find("#ask button[value=cancel]")).click()
+        self.until(lambda: self.find("#ask").get_attribute("open") is None, "the dialog closes")
+
+    def lines(self, selector: str) -> dict[str, int]:
+        """Return how many points each series of a plot has; at once, because each second draws it anew."""
+        lines = f"[...document.querySelectorAll('{selector} polyline')]"
+        found = self.browser.execute_script(
+            f"return {lines}.map((line) => [line.dataset.series, line.points.length])"
+        )
+        return {series: max(count for name, count in found if name == series) for series, _ in found}
+
+    def log_in(self, token: str) -> None:
+        self.press("#login")
+        self.answer(token)
+
+    def errors(self) -> list[str]:
+        """What the browser complains of, but for refusals, which it logs as well."""
+        found = [str(entry["message"]) for entry in self.browser.get_log("browser")]
+        return [each for each in found if "the server responded with a status of" not in each]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1280,1500"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = Chrome(options, ChromeService(str(DRIVER)))
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture
+def page(browser: Chrome) -> Iterator[Page]:
+    page = Page(browser)
+    yield page
+    assert not (said := page.errors()), said
+    browser.get("about:blank")
+
+
+@pytest.fixture
+def called(served: SharedShop, tmp_path: Path) -> Iterator[Http]:
+    with listening(served, tmp_path) as called:
+        yield called
+
+
+def test_an_operator_holds_stops_and_starts_and_others_only_look(
+    served: SharedShop, called: Http, page: Page
+):
+    page.open(called.service.url)
+    page.until_text("#role", "active on")
+    page.until_text("#shards", r"(?s)s0.*s1")
+    assert not page.find("#shards button").is_enabled(), "nobody has logged in"
+    assert not page.find("#file-section").is_displayed()
+    page.log_in("wrong")
+    page.until_text("#role", "active on")
+    assert not page.find("#shards button").is_enabled(), "a wrong token is as good as none here"
+    page.log_in(str(called.token))
+    page.press("[aria-label='hold s0']")
+    page.answer(go_on=False)
+    assert called.state()["group"]["shards"][0]["policy"] is None, "it was cancelled"
+    page.press("[aria-label='hold s0']")
+    page.answer()
+    page.until_text("#shards tbody tr", "hold")
+    page.until_text("#events", "shard s0: hold")
+    page.press("[aria-label='resume s0']")
+    page.answer()
+    page.until(lambda: "resume" not in page.find("#shards").text, "the shard is as the settings say")
+    with served.connect() as consumer:
+        served.write(0, 1)
+        batch = consumer.get_without_ack(timeout=60)
+        page.until_text("#clients", rf"(?s)reader.*1 \({batch.rows} rows\)")
+        consumer.ack(batch.batch_id)
+        page.until_text("#clients", r"0 \(0 rows\)")
+    page.press("[aria-label='remove reader']")
+    page.answer()
+    page.until(lambda: "reader" not in page.find("#clients").text, "the client is gone")
+    page.press("#instance-actions button")
+    page.answer("a disk is changed")
+    page.until_text("#role", "stopped: .*a disk is changed")
+    page.press("#instance-actions button")
+    page.answer()
+    page.until_text("#role", "active on")
+    page.until_text("#events", "put back into service")
+
+
+def test_the_page_goes_on_over_a_restarted_gateway_and_a_service_that_was_away(
+    served: SharedShop, tmp_path: Path, page: Page
+):
+    with listening(served, tmp_path) as called:
+        page.open(called.service.url)
+        page.until_text("#facts", served.instance.uri)
+        pid = called.state()["gateway"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        page.until(lambda: called.state()["gateway"].get("pid") not in (None, pid), "the gateway is back")
+        page.until_text("#facts", served.instance.uri)
+        port = int(called.service.url.rpartition(":")[2])
+    page.until_text("#trouble", "does not answer")
+    with listening(served, tmp_path, port=port):
+        page.until(lambda: not page.find("#trouble").is_displayed(), "the page goes on")
+    assert any("ERR_CONNECTION_REFUSED" in each for each in page.errors()), "only the browser's own complaint"
+
+
+def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http, page: Page):
+    page.browser.set_window_size(400, 900)
+    page.open(called.service.url)
+    page.until_text("#shards", "s1")
+    page.until(lambda: page.lines("#plot-lag"), "a line")
+    width = page.browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert width[0] <= width[1], "nothing is wider than the screen"
+    before = page.browser.execute_script(
+        "return document.querySelector('#shards').getBoundingClientRect().top"
+    )
+    page.until(lambda: max(page.lines("#plot-lag").values()) > 3, "samples")
+    after = page.browser.execute_script(
+        "return document.querySelector('#shards').getBoundingClientRect().top"
+    )
+    assert before == after
+    page.find("body").send_keys(Keys.TAB)
+    assert page.browser.switch_to.active_element.text == "Skip to content"
+    page.find("#login").send_keys(Keys.ENTER)
+    page.until(lambda: page.find("#ask").get_attribute("open") is not None, "the dialog")
+    assert page.browser.switch_to.active_element.get_attribute("id") == "ask-input"
+    page.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    page.until(lambda: page.find("#ask").get_attribute("open") is None, "the dialog closes")
+    page.browser.set_window_size(1280, 1500)
+
+
+@pytest.mark.soak
+def test_the_demo_shows_four_moving_lines(page: Page, tmp_path: Path):
+    command = [sys.executable, "-m", "canal_group.command.cli", "demo", "--seconds", "60"]
+    demo = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        assert demo.stderr is not None
+        said = next(found for line in demo.stderr if (found := re.search(r"http://[\d.:]+", line)))
+        page.open(said.group())
+        page.until(
+            lambda: len(page.browser.find_elements(By.CSS_SELECTOR, "#shards tbody tr")) == 4, "shards"
+        )
+
+        def moving() -> bool:
+            lines = page.lines("#plot-rows")
+            return lines.keys() == {"0", "1", "2", "3"} and min(lines.values()) > 15
+
+        page.until(moving, "four lines")
+        folder = Path(os.environ.get(SCREENSHOTS, str(tmp_path)))
+        for scheme in ("light", "dark"):
+            page.browser.execute_cdp_cmd(
+                "Emulation.setEmulatedMedia",
+                {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+            )
+            assert page.browser.save_screenshot(str(folder / f"page-{scheme}.png"))
+        page.open("about:blank")
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=60)
