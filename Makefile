@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup browser demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
+.PHONY: help setup tools demo recorded test sim chaos soak bench mutants check audit fuzz asan format clean
 
 BIN := .venv/bin
 # Three processes share the tests, by whole files: three also on two cores, because tests wait as well as compute. A run
@@ -18,10 +18,10 @@ demo: setup ## start shards, merge them, watch the stream (ARGS="--help" for opt
 recorded: setup ## record again the binlogs that `canal-group demo --files` reads
 	@$(BIN)/python -m canal_group.demo.record
 
-browser: setup
-	@scripts/get-browser.sh
+tools: setup
+	@scripts/get-test-tools.sh
 
-test: browser ## run the tests, without those of `make soak` (ARGS="tests/unit -k batch" for some)
+test: tools ## run the tests, without those of `make soak` (ARGS="tests/unit -k batch" for some)
 	$(BIN)/python -m pytest $(or $(ARGS),$(SHARED))
 
 sim: setup ## run a seed's faults around the real shell in simulated time (SEED=7; SEEDS=1000 runs that many, from SEED on)
@@ -30,7 +30,7 @@ sim: setup ## run a seed's faults around the real shell in simulated time (SEED=
 chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
-soak: browser ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
+soak: tools ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
 	$(BIN)/python -m pytest -m soak $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),60) $(ARGS)

@@ -1,0 +1,51 @@
+"""The board and the alerts over a real Prometheus that scrapes a running instance."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from integration.http.test_http_service import listening
+from integration.shared_servers import SharedShop
+from prometheus import ROOT, scraping
+
+BOARD = ROOT / "deploy" / "grafana" / "canal-group.json"
+#: what Grafana puts in for its variables
+VARIABLES = {"$destination": ".*", "$__rate_interval": "15s", "$__range": "1m"}
+#: seconds until Prometheus must have seen everything
+SEEN_S = 30.0
+
+
+def expressions() -> dict[str, str]:
+    """Return the board's queries by the title of their panel and their letter."""
+    panels = json.loads(BOARD.read_text())["panels"]
+    found = {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in panels
+        for target in panel["targets"]
+    }
+    for name, value in VARIABLES.items():
+        found = {title: expression.replace(name, value) for title, expression in found.items()}
+    return found
+
+
+def test_every_panel_shows_something_and_nothing_alerts(served: SharedShop, tmp_path: Path):
+    with listening(served, tmp_path) as called, served.connect() as consumer:
+        target = called.service.url.removeprefix("http://")
+        with scraping(target, tmp_path) as prometheus:
+            missing = expressions()
+            # Nothing is wrong and the group waits for nobody: no series of these.
+            for quiet in ("The group waits for A", "What was not as it should be F"):
+                assert prometheus.query(missing.pop(quiet)) == []
+            deadline_s = time.monotonic() + SEEN_S
+            while missing and time.monotonic() < deadline_s:
+                served.write(0, 1)
+                batch = consumer.get_without_ack(timeout=60)
+                batch.envelope()
+                consumer.ack(batch.batch_id)
+                assert called("GET", "/api/instances/none").status_code == 404
+                missing = {title: each for title, each in missing.items() if not prometheus.query(each)}
+            missing.pop("Errors of the gateway A", None)
+            assert missing == {}
+            assert prometheus.query('ALERTS{alertstate="firing"}') == []
