@@ -51,9 +51,11 @@ check: setup ## lint, formatting, types, import contracts, known vulnerabilities
 audit: setup ## check the versions in constraints.txt against a vulnerability database
 	@$(BIN)/python scripts/audit.py
 
-fuzz: setup ## damage binlogs, and compare random rows with SELECT (MINUTES=1 SEEDS=20)
+fuzz: setup ## damage binlogs, compare random rows with SELECT (MINUTES=1 SEEDS=20), and play new sequences of DDL
 	$(BIN)/python tests/fuzz.py $(or $(MINUTES),1)
 	CANAL_GROUP_SEEDS=$(or $(SEEDS),20) $(BIN)/python -m pytest tests/integration/parse/test_parse_differential.py
+	CANAL_GROUP_EXPLORE=1 $(BIN)/python -m pytest -m "soak or not soak" \
+		tests/integration/parse/test_parse_catalog.py tests/integration/parse/test_parse_random_ddl.py
 
 asan: setup ## read damaged rows events and binlogs with a decoder compiled with AddressSanitizer
 	@scripts/asan.sh

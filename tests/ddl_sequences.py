@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from random import Random
 
@@ -11,6 +12,8 @@ from actors.parse.schema.definition import Generated, TableDefinition
 NAMES = ["a", "b", "C", "d", "id", "1x", "key", "é", "row_end2", "Id2"]
 TABLES = ["t", "u", "_t_gho", "_t_new", "_t_old", "t2"]
 SCHEMAS = ["app", "app2"]
+#: whether tests play sequences that nobody has played yet, as `make fuzz` does, and not always the same ones
+EXPLORES = "CANAL_GROUP_EXPLORE" in os.environ
 CHARSETS = ["latin1", "utf8mb4", "utf8mb3", "latin2", "ucs2", "binary", "cp1251", "utf8", "ascii", "utf32"]
 COLLATIONS = [
     "utf8mb4_bin",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.columns.charsets import charset_of
-from actors.parse.schema.definition import ColumnDefinition, Key, TableDefinition
+from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
 from actors.parse.schema.tokens import UnreadableError
 from actors.parse.schema.types import is_geometry, is_text
@@ -244,10 +244,12 @@ def _ordered(keys: Iterable[Key], columns: tuple[ColumnDefinition, ...]) -> tupl
     the first. Other keys, and those of expressions, are in the order of their names.
     """
     nullable = {column.name.lower() for column in columns if column.nullable}
+    virtual = {column.name.lower() for column in columns if column.generated is Generated.VIRTUAL}
 
-    def order(key: Key) -> tuple[bool, bool, bool, bool, str]:
+    def order(key: Key) -> tuple[bool, bool, bool, bool, bool, str]:
         if not key.unique or not all(key.columns):
-            return True, False, False, False, key.name
-        return False, key.hashed, bool({name.lower() for name in key.columns} & nullable), not key.whole, ""
+            return True, False, False, False, False, key.name
+        names = {name.lower() for name in key.columns}
+        return False, key.hashed, bool(names & nullable), not key.whole, bool(names & virtual), ""
 
     return tuple(sorted(keys, key=order))

@@ -14,7 +14,7 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import SCHEMAS, Author
+from ddl_sequences import EXPLORES, SCHEMAS, Author
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -217,6 +217,8 @@ class Twin:
             ]
             mapped = [(column.name, column.unsigned, column.values) for column in found.columns]
             assert logged == mapped, (name, different(logged, mapped), history)
+            if self.mariadb and not found.primary_key and "USING HASH" in "".join(history):
+                continue  # MariaDB no longer counts a UNIQUE key that it has hashed once.
             assert table.row_key == found.primary_key, (name, table.row_key, found.primary_key, history)
         return len(maps)
 
@@ -284,6 +286,7 @@ def played(server, sequences):
     @settings(
         max_examples=sequences,
         database=None,
+        derandomize=not EXPLORES,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

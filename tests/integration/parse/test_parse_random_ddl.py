@@ -13,7 +13,7 @@ from random import Random
 
 import pymysql
 import pytest
-from ddl_sequences import SCHEMAS, Author
+from ddl_sequences import EXPLORES, SCHEMAS, Author
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from integration.parse.test_parse_catalog import MODES, Twin
@@ -169,6 +169,7 @@ def test_rows_have_the_columns_that_they_had(unprepared_server, source_address, 
     @settings(
         max_examples=sequences,
         database=None,
+        derandomize=not EXPLORES,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -291,6 +291,18 @@ def test_names_may_be_swapped_in_one_statement():
     assert summary(table) == {"b": "int", "a": "text"}
 
 
+def test_unique_keys_of_virtual_columns_come_after_others_like_them():
+    columns = "v INT AS (1) VIRTUAL, w INT AS (1) VIRTUAL NOT NULL, a INT, n INT NOT NULL, x TEXT"
+    for keys, order in [
+        ("UNIQUE kv (v), UNIQUE ka (a)", ["ka", "kv"]),
+        ("UNIQUE kw (w), UNIQUE kn (n)", ["kn", "kw"]),
+        ("UNIQUE ka (a), UNIQUE kw (w)", ["kw", "ka"]),
+        ("UNIQUE kx (x(3)), UNIQUE kv (v)", ["kv", "kx"]),
+        ("UNIQUE kv (a, v), UNIQUE ka (a)", ["ka", "kv"]),
+    ]:
+        assert [key.name for key in defined(f"CREATE TABLE t ({columns}, {keys})").keys] == order, keys
+
+
 def test_partitions_change_no_definition():
     made = catalog()
     applied(
