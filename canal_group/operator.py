@@ -31,6 +31,10 @@ class Operator:
         self.destination = destination
         self._gateway_client = GatewayClient(uri, destination, find_token if token is None else token, tls)
 
+    def status(self) -> dict[str, Any]:
+        """Return the state of the instance, as `canal-group status --json` prints it."""
+        return self._gateway_client.ask_for("status", fields)
+
     def hold(self, shard: str) -> dict[str, Any]:
         """Let the group wait for a shard that is silent, whatever the settings say; return its state.
 
