@@ -95,6 +95,9 @@ class AlterWords:
     target: SourceName | None = None
     #: whether there is a clause besides the one of the new name
     others: bool = False
+    #: how many clauses do nothing under their IF EXISTS or IF NOT EXISTS, and whether there are others
+    optional_clauses: int = 0
+    binding: bool = False
     #: tables that a partition becomes, and that become a partition
     split_off: list[SourceName] = field(default_factory=list)
     taken_in: list[SourceName] = field(default_factory=list)
@@ -103,6 +106,23 @@ class AlterWords:
     def renames_only(self) -> bool:
         """Whether it does nothing but give the table another name."""
         return self.target is not None and not self.others
+
+    def is_void(self, draft: Draft) -> bool:
+        """Return whether nothing is left to do: what IF EXISTS names is not there, or IF NOT EXISTS is.
+
+        The server then leaves the table as it is, with what any other change would make it forget.
+        """
+        there = {column.name.lower() for column in draft.columns}
+        return (
+            not self.binding
+            and all(
+                placed.old.lower() not in there if placed.old else placed.column.name.lower() in there
+                for placed in self.placed
+            )
+            and not any(dropped.name.lower() in there for dropped in self.dropped)
+            and not any(draft.has_key(dropped.name) for dropped in self.dropped_keys)
+            and all(draft.has(key) for key in self.keys)
+        )
 
     def applied(self, draft: Draft, *, default_collation: int | None, words: Words) -> TableDefinition:
         """Return the changed table, under its old name.
@@ -246,11 +266,13 @@ class _Clauses:
             self._alter.others |= not words.sees("RENAME") or words.peek(1).text.upper() in _RENAMED_PARTS
             token = words.peek()
             by_word = self._by_word.get(token.text.upper()) if token.kind is Kind.WORD else None
+            optional = self._alter.optional_clauses
             if by_word is not None:
                 words.take()
                 by_word()
             elif not self._other():
                 raise words.unexpected()
+            self._alter.binding |= self._alter.optional_clauses == optional
         return self._alter
 
     def _other(self) -> bool:
@@ -276,7 +298,9 @@ class _Clauses:
         elif words.sees("PERIOD", "FOR"):
             self._alter.filled += read_period(words)
         elif sees_key(words):
-            self._alter.keys.append(read_key(words))
+            key = read_key(words)
+            self._alter.keys.append(key)
+            self._alter.optional_clauses += key.if_not_exists
         else:
             words.skip("COLUMN")
             if_not_exists = words.skip_if_exists()
@@ -302,6 +326,7 @@ class _Clauses:
         elif words.skip("AFTER"):
             position = words.name()
         self._alter.placed.append(_Placed(column, old, position, if_exists))
+        self._alter.optional_clauses += if_exists
         self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
 
     def _modify(self) -> None:
@@ -330,6 +355,7 @@ class _Clauses:
         elif words.skip_any("INDEX", "KEY"):
             if_exists = words.skip_if_exists()
             alter.dropped_keys.append(_Dropped(words.name(), if_exists))
+            alter.optional_clauses += if_exists
         elif words.skip("CONSTRAINT"):
             if_exists = words.skip_if_exists()
             alter.dropped_keys.append(_Dropped(words.name(), if_exists, any_constraint=True))
@@ -337,6 +363,7 @@ class _Clauses:
             words.skip("COLUMN")
             if_exists = words.skip_if_exists()
             alter.dropped.append(_Dropped(words.name(), if_exists))
+            alter.optional_clauses += if_exists
             words.skip_any("RESTRICT", "CASCADE")
 
     def _rename(self) -> None:

@@ -274,6 +274,8 @@ class Applying:
         else:
             words.skip("NOWAIT")
         key = replace(read_index(words, kind, index), if_not_exists=if_not_exists)
+        if if_not_exists and draft.has(key):
+            return
         if or_replace and draft.has_key(index):
             draft.drop_key(index)
         draft.add_key(replace(key, hashed=key.hashed or hashed))
@@ -322,7 +324,7 @@ class Applying:
         if alter.target is not None:
             self._concerned.append(alter.target)
         draft = None if alter.renames_only else self._draft(name)
-        if draft is not None:
+        if draft is not None and not alter.is_void(draft):
             table = alter.applied(draft, default_collation=self._convert_default(name), words=words)
             self._holdings.change(name, table)
             for other in alter.split_off:
@@ -392,7 +394,9 @@ class Applying:
             return
         if index.upper() == PRIMARY:
             draft.primary_key = []
-        elif draft.has_key(index) or not if_exists:
+        elif if_exists and not draft.has_key(index):
+            return
+        else:
             draft.drop_key(index)
         self._holdings.change(name, draft.finished())
 

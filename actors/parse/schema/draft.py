@@ -110,7 +110,7 @@ class Draft:
         Raises:
             UnreadableError: a column of it does not exist.
         """
-        if words.kind is KeyKind.CHECK or (words.if_not_exists and self._is_there(words)):
+        if words.kind is KeyKind.CHECK or (words.if_not_exists and self.has(words)):
             return
         columns = tuple(
             self.columns[self.require(part.column)].name if part.column else "" for part in words.parts
@@ -126,7 +126,8 @@ class Draft:
             # Until it is finished, `hashed` says that the statement asks for it.
             self.keys.append(Key(name, columns, unique, prefixes, words.hashed))
 
-    def _is_there(self, words: KeyWords) -> bool:
+    def has(self, words: KeyWords) -> bool:
+        """Return whether there is a key of a statement's name, or a primary key if it is one."""
         if words.kind is KeyKind.PRIMARY:
             return bool(self.primary_key)
         return self.has_key(words.name or words.parts[0].column)

@@ -303,6 +303,27 @@ def test_unique_keys_of_virtual_columns_come_after_others_like_them():
         assert [key.name for key in defined(f"CREATE TABLE t ({columns}, {keys})").keys] == order, keys
 
 
+def test_mariadb_keeps_a_hash_if_an_alter_has_nothing_to_do():
+    made = "CREATE TABLE t (a VARCHAR(5), b INT, CONSTRAINT cc UNIQUE (a(3)) USING HASH, KEY kb (b))"
+    for change, kept in [
+        ("ALTER TABLE t ADD IF NOT EXISTS a DATE", True),
+        ("ALTER IGNORE TABLE t DROP COLUMN IF EXISTS nope, ADD IF NOT EXISTS (a INT, b INT)", True),
+        ("ALTER TABLE t ADD INDEX IF NOT EXISTS kb (b)", True),
+        ("ALTER TABLE t DROP INDEX IF EXISTS nope", True),
+        ("ALTER TABLE t MODIFY IF EXISTS nope INT", True),
+        ("CREATE INDEX IF NOT EXISTS kb ON t (b)", True),
+        ("DROP INDEX IF EXISTS nope ON t", True),
+        ("ALTER TABLE t", True),
+        ("ALTER TABLE t FORCE", False),
+        ("ALTER TABLE t COMMENT 'y'", False),
+        ("ALTER TABLE t RENAME COLUMN IF EXISTS nope TO x", False),
+        ("ALTER TABLE t DROP COLUMN IF EXISTS nope, FORCE", False),
+        ("ALTER TABLE t ADD IF NOT EXISTS c INT", False),
+    ]:
+        (key, *_) = [key for key in defined(made, change, server=MARIADB).keys if key.name == "cc"]
+        assert key.hashed == kept, change
+
+
 def test_partitions_change_no_definition():
     made = catalog()
     applied(
