@@ -146,9 +146,10 @@ def _rate(
     state: dict[str, Any], before: dict[str, Any] | None, now: int | None, then: int | None
 ) -> float | None:
     """Return a growth per second; None: it is not known, for instance because a process began anew."""
-    if before is None or now is None or then is None or now < then or state["now_us"] <= before["now_us"]:
+    if before is None or now is None or then is None or now < then:
         return None
-    return (now - then) * 1e6 / (state["now_us"] - before["now_us"])
+    passed_us = int(state["now_us"]) - int(before["now_us"])
+    return (now - then) * 1e6 / passed_us if passed_us > 0 else None
 
 
 def _number(value: float | None, unit: float = 1) -> str:
