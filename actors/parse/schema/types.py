@@ -195,7 +195,7 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb
         name, length = "text", _TEXTS[name] // width
     kind = Type(name, length=length, collation=collation)
     changed = resolved(kind, collation, strict=strict)
-    if column.type == "varchar" and changed.type != "varchar" and not mariadb and width > 1:
+    if column.type == "varchar" and changed.type in _TEXTS and not mariadb and width > 1:
         changed = replace(changed, type="text")
     return ColumnDefinition(
         column.name,
