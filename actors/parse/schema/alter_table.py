@@ -219,7 +219,8 @@ class AlterWords:
     def _converted(self, draft: Draft, column: ColumnDefinition, *, words: Words) -> ColumnDefinition:
         if self.convert is None or draft.collation is None:
             return column
-        return converted(column, draft.collation, strict=words.statement.strict)
+        statement = words.statement
+        return converted(column, draft.collation, strict=statement.strict, mariadb=statement.server.mariadb)
 
     def _new(self, draft: Draft, placed: _Placed, *, words: Words) -> ColumnDefinition:
         column = placed.column
@@ -326,7 +327,7 @@ class _Clauses:
         elif words.skip("AFTER"):
             position = words.name()
         self._alter.placed.append(_Placed(column, old, position, if_exists))
-        self._alter.optional_clauses += if_exists
+        self._alter.optional_clauses += if_exists and position is None
         self._alter.keys += [replace(key, if_not_exists=if_exists and not old) for key in keys_of(column)]
 
     def _modify(self) -> None:

@@ -176,11 +176,12 @@ def in_charset(kind: Type, collation: int, *, mariadb: bool) -> Type:
     return kind if own_bytes else replace(kind, collation=collation, by_code=by_code)
 
 
-def converted(column: ColumnDefinition, collation: int, *, strict: bool) -> ColumnDefinition:
+def converted(column: ColumnDefinition, collation: int, *, strict: bool, mariadb: bool) -> ColumnDefinition:
     """Return a column after CONVERT TO CHARACTER SET; columns without text stay as they are.
 
-    A text keeps room for as many characters of the new charset as it had of the old one. The servers keep the
-    bytes of ENUM's and SET's values, which may be other characters in the new charset.
+    A text keeps room for as many characters of the new charset as it had of the old one. But a VARCHAR that
+    becomes too long is a TEXT on MySQL, if its old charset has more than one byte a character. The servers
+    keep the bytes of ENUM's and SET's values, which may be other characters in the new charset.
 
     Raises:
         UnreadableError: they are no characters.
@@ -189,11 +190,13 @@ def converted(column: ColumnDefinition, collation: int, *, strict: bool) -> Colu
         return column
     length: int | None = column.length
     name = column.type
+    width = charset_of(column.collation).width
     if name in _TEXTS:
-        width = charset_of(column.collation).width
         name, length = "text", _TEXTS[name] // width
     kind = Type(name, length=length, collation=collation)
     changed = resolved(kind, collation, strict=strict)
+    if column.type == "varchar" and changed.type in _TEXTS and not mariadb and width > 1:
+        changed = replace(changed, type="text")
     return ColumnDefinition(
         column.name,
         changed.type,

@@ -49,6 +49,10 @@ UNIQUE = re.compile(r"^  UNIQUE KEY `((?:[^`]|``)+)`", re.MULTILINE)
 SIZED = {"char", "varchar", "binary", "varbinary"}
 
 
+#: MariaDB lets an ALTER make a partitioned table that it cannot open again
+BROKEN = 1503
+
+
 class Twin:
     """A server, and the catalog that should know the same."""
 
@@ -181,7 +185,13 @@ class Twin:
             if table.primary_key:
                 own["PRIMARY", True] = list(table.primary_key)
             assert own == keys.get(name, {}), (name, own, keys.get(name), history)
-            self.shows.execute(f"SHOW CREATE TABLE `{name[0]}`.`{name[1]}`")
+            try:
+                self.shows.execute(f"SHOW CREATE TABLE `{name[0]}`.`{name[1]}`")
+            except pymysql.OperationalError as error:
+                if error.args[0] != BROKEN:
+                    raise
+                self.run(f"DROP TABLE `{name[0]}`.`{name[1]}`")
+                continue
             ((_, text),) = self.shows.fetchall()
             # Where others are does not matter: they are never the key of table maps.
             filled = {column.name for column in table.columns if not column.nullable}

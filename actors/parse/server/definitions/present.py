@@ -45,8 +45,8 @@ _TRIES = 5
 #: statements between a place and now that are held, and characters of them
 CHANGES_MAX = 100_000
 CHANGES_CHARS_MAX = 64 << 20
-#: a table was dropped meanwhile, or the account does not see it
-_NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356}
+#: a table was dropped meanwhile, or the account does not see it; 1503: MariaDB made one that it cannot open
+_NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356, 1503}
 _TABLES = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN"
     " ('information_schema', 'mysql', 'performance_schema', 'sys') AND TABLE_TYPE IN ('BASE TABLE',"

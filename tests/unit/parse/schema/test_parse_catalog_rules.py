@@ -262,6 +262,22 @@ def test_a_converted_text_keeps_room_for_its_characters():
     assert table.collation == UTF8MB4_0900
 
 
+def test_a_varchar_that_a_conversion_makes_too_long_becomes_what_the_server_makes_of_it():
+    for charset, mysql, mariadb in [
+        ("ucs2", "text", "mediumtext"),
+        ("utf8mb3", "text", "mediumtext"),
+        ("latin1", "mediumtext", "mediumtext"),
+    ]:
+        for server, expected in [(MYSQL, mysql), (MARIADB, mariadb)]:
+            table = defined(
+                f"CREATE TABLE t (a VARCHAR(20000) CHARACTER SET {charset})",
+                "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4",
+                server=server,
+                mode=SqlMode(0),
+            )
+            assert summary(table) == {"a": expected}, (charset, server)
+
+
 def test_a_varchar_that_is_too_long_becomes_a_text_without_strict_mode():
     table = defined("CREATE TABLE t (a VARCHAR(70000) CHARSET latin1)", mode=0)
     assert summary(table) == {"a": "mediumtext"}
@@ -314,6 +330,7 @@ def test_mariadb_keeps_a_hash_if_an_alter_has_nothing_to_do():
         ("CREATE INDEX IF NOT EXISTS kb ON t (b)", True),
         ("DROP INDEX IF EXISTS nope ON t", True),
         ("ALTER TABLE t", True),
+        ("ALTER TABLE t ADD IF NOT EXISTS a DATE FIRST", False),
         ("ALTER TABLE t FORCE", False),
         ("ALTER TABLE t COMMENT 'y'", False),
         ("ALTER TABLE t RENAME COLUMN IF EXISTS nope TO x", False),
