@@ -31,6 +31,18 @@ class Operator:
         self.destination = destination
         self._gateway_client = GatewayClient(uri, destination, find_token if token is None else token, tls)
 
+    def status(self) -> dict[str, Any]:
+        """Return the state of the instance, as `canal-group status --json` prints it."""
+        return self._gateway_client.ask_for("status", fields)
+
+    def trace(self, gtid: str) -> dict[str, Any]:
+        """Return where a transaction is: which shards have read it, in the group, and at each client id.
+
+        Raises:
+            UsageError: that is not the GTID of one transaction.
+        """
+        return self._gateway_client.ask_for("trace", fields, gtid=gtid)
+
     def hold(self, shard: str) -> dict[str, Any]:
         """Let the group wait for a shard that is silent, whatever the settings say; return its state.
 

@@ -42,6 +42,7 @@ from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
+from merge.trace import trace
 from merge.values.member import Role
 
 #: how long a position must stay purged before the clients that need it are set aside, microseconds; an
@@ -294,6 +295,10 @@ class Group:
             "reconciled": self._subscribers.reconciled,
             "clients": self._subscribers.describe(at_us),
         }
+
+    def trace(self, gtid: str) -> dict[str, Any]:
+        """Return where a transaction is, see `merge.trace.trace`."""
+        return trace(self._stream, self._subscribers, gtid)
 
     def validate(self) -> None:
         """Assert what holds between two events."""

@@ -13,6 +13,8 @@ from actors.gateway.group_port import GroupPort
 from actors.gateway.shard_actors import ShardActors
 from actors.gateway.shard_questions import ShardQuestions
 from merge.errors import UsageError
+from merge.trace import single
+from merge.values.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
 
 #: how long the actor of a new shard may take, seconds
@@ -47,6 +49,7 @@ class OperatorRequests:
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "status": lambda _: self.status(),
             "locate": self._locate,
+            "trace": lambda body: self._trace(str(body["gtid"])),
             "outstanding": self._outstanding,
             "rewind": self._rewind,
             "client_rollback": self._roll_back,
@@ -89,6 +92,19 @@ class OperatorRequests:
     def _outstanding(self, body: dict[str, Any]) -> list[dict[str, Any]]:
         client = self.client(body["client_id"])
         return [] if client is None else list(client["outstanding"])
+
+    def _trace(self, gtid: str) -> dict[str, Any]:
+        """Return where a transaction is: read or not, in the group, and at each client id."""
+        wanted = parse_gtid_set(gtid)
+        single(wanted, gtid)
+        found: dict[str, Any] = self._group.call("trace", gtid)
+        shards = self._shards.status(self._group.status().get("shards", []))
+        read = [
+            shard["shard"]
+            for shard in shards
+            if shard.get("gtid_set") and parse_gtid_set(shard["gtid_set"]).contains(wanted)
+        ]
+        return {"gtid": gtid, "read_by": read, **found}
 
     def _rewind(self, body: dict[str, Any]) -> dict[str, Any]:
         """Move the cursor of a client id that has no consumer.

@@ -195,6 +195,16 @@ class GroupCalls:
                 lambda call: ev.ReleaseRequested(call, client_id, epoch, self._host.now_us())
             )
 
+    async def trace(self, gtid: str) -> dict[str, Any]:
+        """Return where a transaction is, see `merge.trace.trace`.
+
+        Raises:
+            UsageError: that is no GTID of one transaction.
+        """
+        group = self._candidate.serving()
+        group.check_active()
+        return group.machine.trace(gtid)
+
     # ---- operators -------------------------------------------------------------------------------------
 
     async def give_policy(self, name: str, policy: str) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _CALLS = (
     "plan",
     "confirm",
     "lease_state",
+    "trace",
     "ack",
     "rollback",
     "unsubscribe",

@@ -182,6 +182,7 @@ class Intake:
             "server_version": self.server_version,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,
+            "gtid_set": str(latest.gtid_set) if latest is not None else "",
             "commit_us": self.commit_us,
             "rows": self.rows,
             "counters": self._counters.describe(self._reader.counts),

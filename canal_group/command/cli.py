@@ -32,6 +32,8 @@ from canal_group.command.position_command import position
 from canal_group.command.rewind_command import rewind
 from canal_group.command.serve_command import serve
 from canal_group.command.switch_command import start, stop
+from canal_group.command.top_command import top
+from canal_group.command.trace_command import trace
 from canal_group.demo.database.engine import Engine
 from canal_group.zookeeper.login import ZooKeeperLogin
 from merge.errors import CanalGroupError, RolledBack
@@ -70,6 +72,8 @@ app.command()(stop)
 app.command()(start)
 app.command()(position)
 app.command()(rewind)
+app.command()(top)
+app.command()(trace)
 
 
 @app.command()

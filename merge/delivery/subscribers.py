@@ -62,6 +62,11 @@ class Subscribers:
         """Return the subscriber of a client id; None if it has none."""
         return self._by_id.get(client_id)
 
+    @property
+    def all(self) -> list[Subscriber]:
+        """Every subscriber."""
+        return list(self._by_id.values())
+
     def find_or_make(self, client_id: str) -> Subscriber:
         """Return the subscriber of a client id; make one if it has none."""
         if client_id not in self._by_id:

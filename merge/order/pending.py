@@ -37,6 +37,11 @@ class Pending:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def runs(self) -> list[Headers]:
+        """The headers, not in order."""
+        return [run for runs in self._ranks for run in runs]
+
     def add(self, run: Headers) -> None:
         """Add the next headers of a shard."""
         if not len(run):

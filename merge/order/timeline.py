@@ -212,6 +212,10 @@ class Timeline:
         """Number of headers that came in and did not go out yet."""
         return len(self._pending) + sum(len(run) for run in self._rest)
 
+    def waiting(self) -> list[Headers]:
+        """Return the headers that may not go out yet; not in order."""
+        return [*self._pending.runs, *self._rest]
+
     def held_by(self) -> int | None:
         """Return the shard for which the pending headers wait; None if nothing is pending.
 

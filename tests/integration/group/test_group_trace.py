@@ -1,0 +1,69 @@
+"""Where a transaction is, told from its commit to its acknowledgement."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import closing
+
+import pytest
+from integration.shared_servers import SharedShop
+
+import canal_group
+from canal_group.command.trace_command import lines
+from canal_group.operator import Operator
+
+
+def last_gtid(shop: SharedShop, shard: int) -> str:
+    return str(shop.servers[shard].execute("SELECT @@global.gtid_binlog_pos")[0][0])
+
+
+def test_a_transaction_is_followed_from_its_commit_to_its_acknowledgement(served: SharedShop):
+    token = served.instance.address.operator_token
+    operator = Operator(served.instance.uri, served.destination, token)
+    with closing(operator), served.connect() as consumer:
+
+        def state(gtid: str) -> dict[str, object]:
+            found = operator.trace(gtid)
+            (mine,) = [each for each in found["clients"] if each["client_id"] == "reader"]
+            return {"found": found["found"], **{key: mine[key] for key in mine if key != "client_id"}}
+
+        served.write(0, 1, rows=3)
+        gtid = last_gtid(served, 0)
+        batch = consumer.get_without_ack(timeout=60)
+        assert state(gtid) == {"found": "merged", "state": "outstanding", "batch_id": batch.batch_id}
+        said = lines(operator.trace(gtid), operator.status())
+        assert "on shard s0 at" in said[0]
+        assert said[0].endswith(": 3 rows.")
+        assert f"client reader: outstanding in batch {batch.batch_id}" in said
+        consumer.ack(batch.batch_id)
+        assert state(gtid)["state"] == "acknowledged"
+        later = f"{gtid.rpartition('-')[0]}-{int(gtid.rpartition('-')[2]) + 1_000_000}"
+        found = operator.trace(later)
+        assert (found["found"], found["read_by"]) == (None, [])
+        assert lines(found, operator.status())[0] == f"{later} was not read by any shard yet."
+        for wrong in ("nonsense", "0-1-42,1-1-3", ""):
+            with pytest.raises(canal_group.UsageError):
+                operator.trace(wrong)
+
+
+def test_a_transaction_waits_for_the_shard_that_holds_the_group(served: SharedShop):
+    operator = Operator(served.instance.uri, served.destination, served.instance.address.operator_token)
+    with closing(operator), served.connect():
+        pid = served.servers[1].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            found = {"found": "merged"}
+            # What was committed before the pause, or in the same second, goes out.
+            while found["found"] == "merged":
+                served.write(0, 1)
+                gtid = last_gtid(served, 0)
+                found = operator.trace(gtid)
+                while not found["found"]:
+                    found = operator.trace(gtid)
+            said = lines(found, operator.status())
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert found["found"] == "waiting"
+        assert said[1].startswith("It waits to be merged. It waits for shard s1: ")
+        assert found["read_by"] == ["s0"]
