@@ -47,7 +47,7 @@ from merge.values.loss import Loss, to_dicts, with_loss
 from merge.values.offset_range import reaches_back, same_places
 from merge.values.position import GroupPosition, Position
 
-#: times that a client id moves over what a shard's source has purged without acknowledging anything in between
+#: times that a client id moves over what a source has purged without acknowledging anything in between
 MOVES_MAX = 5
 
 

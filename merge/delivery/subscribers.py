@@ -255,7 +255,7 @@ class Subscribers:
 
         - a subscriber that sought the position is refused at once;
         - any other keeps it until `waited`;
-        - then it moves to where the policy says, if the source says where that is and did not purge it too often;
+        - then it moves to where the policy says, if the source says where that is, and not too often;
         - else it keeps it for as long as every kept subscriber needs it;
         - a subscriber that started with this log, which brought nothing, starts where the next log starts.
 

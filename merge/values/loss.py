@@ -21,7 +21,7 @@ from merge.values.position import Position, whole
 
 #: losses of a shard that are kept for a client id
 KEPT_MAX = 16
-#: a GTID set whose text is longer is left out of a loss, so that losses do not make a cursor too large to write
+#: a GTID set whose text is longer is left out of a loss, so that losses do not make cursors too large
 GTIDS_CHARACTERS_MAX = 1_024
 
 
@@ -71,9 +71,8 @@ class Loss:
     @property
     def between_us(self) -> int | None:
         """Microseconds from the last commit before it to when it was found, at most; None: not known."""
-        return (
-            max(0, self.found_us - self.after.commit_us) if self.after.commit_us and self.found_us else None
-        )
+        known = self.after.commit_us and self.found_us
+        return max(0, self.found_us - self.after.commit_us) if known else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the loss as a JSON object, which `from_dict` reads."""
@@ -149,7 +148,8 @@ def gtids_between(after: GtidSet, until: GtidSet) -> int | None:
     if isinstance(until, MySqlGtidSet):
         return _count(until) - _count(after.intersection(until))
     if isinstance(until, MariaDbGtidSet):
-        before = {domain: number for domain, _, number in getattr(after, "domains", ())}
+        domains = after.domains if isinstance(after, MariaDbGtidSet) else ()
+        before = {domain: number for domain, _, number in domains}
         return sum(max(0, number - before.get(domain, 0)) for domain, _, number in until.domains)
     return None
 

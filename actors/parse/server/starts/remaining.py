@@ -14,7 +14,7 @@ import pymysql
 
 from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.start import earliest_position, latest_position
-from merge.errors import DataError, PositionPurged, SourceUnavailable
+from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable
 from merge.values.position import Position
 
 
@@ -35,6 +35,10 @@ def telling(error: PositionPurged, earliest: Position, latest: Position | None) 
     """
     gtids = f", after the GTIDs {earliest.gtid_set}" if earliest.gtid_set else ""
     ends = {} if latest is None else {"latest": json.dumps(latest.to_dict())}
-    told = {"earliest": json.dumps(earliest.to_dict()), **ends, "found_us": time.time_ns() // 1000}
+    told: dict[str, Detail] = {
+        "earliest": json.dumps(earliest.to_dict()),
+        **ends,
+        "found_us": time.time_ns() // 1000,
+    }
     message = f"{error.message} The oldest position available is {earliest}{gtids}."
     return PositionPurged(message, hint=error.hint, **{**error.details, **told})

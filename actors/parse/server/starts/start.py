@@ -228,8 +228,8 @@ def require_not_reset(
     if executed.contains(gtids):
         return
     raise PositionRefused(
-        f"The source of shard {address.name} at {address} lacks transactions that were read: it was reset, or "
-        f"restored from an older copy. {_both(executed, gtids)} The position is {position}.",
+        f"The source of shard {address.name} at {address} lacks transactions that were read: it was reset "
+        f"or restored from an older copy. {_both(executed, gtids)} The position is {position}.",
         hint="Read a server that has these transactions, or move the client ids to a position of this one: "
         "canal-group rewind.",
         shard=address.name,

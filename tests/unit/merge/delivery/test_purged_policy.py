@@ -132,7 +132,7 @@ def test_the_moved_cursor_and_the_loss_are_one_write():
 
 @pytest.mark.parametrize("arrived", [True, False])
 def test_a_lost_answer_of_the_store_loses_and_repeats_nothing(arrived):
-    """1. The store took the write, or not; its answer was lost. 2. It is written again. 3. There is one loss."""
+    """1. The store took the write, or not; its answer was lost. 2. It is written again: one loss."""
     world = committing(purged=Purged.EARLIEST)
     restart(world, 2)
     for _ in range(3):
@@ -181,7 +181,7 @@ def test_only_the_purged_shard_moves():
 
 
 def test_a_source_that_purges_again_and_again_is_an_error_in_the_end():
-    """Each time that a shard opens, its source has purged one transaction more. It is one loss, in few moves."""
+    """Each time that a shard opens, its source has purged one transaction more: one loss, few moves."""
     world = World.of(Source(*[Tx(10 * n) for n in range(1, 13)]), purged=Purged.EARLIEST)
     world.subscribe("only")
     restart(world, 1, "only")
@@ -191,6 +191,7 @@ def test_a_source_that_purges_again_and_again_is_an_error_in_the_end():
             assert world.sources[shard].index_after(asked.position) < oldest
         if not world.opening:
             world.lose(0)
+    subscribe(world, "only")
     (loss,) = losses(world, "only")
     assert loss["until"]["offset"] == world.sources[0].ends[MOVES_MAX - 1].offset
     call = world.request_get("only")
