@@ -297,8 +297,9 @@ class SourceReader:
                     self._replays = False
                 else:
                     self._get_past(error, lead_in, control, facts, by_gtid=by_gtid)
-            except PositionRefused:
-                if not by_gtid:
+            except DataError as error:
+                another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
+                if another and not by_gtid:
                     require_not_reset(self._address, control, facts, self.position)
                 raise
             finally:
