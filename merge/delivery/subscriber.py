@@ -73,7 +73,7 @@ class Subscriber:
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
         #: what its sources had purged before it got it; stored with the cursor
         self.losses: tuple[Loss, ...] = ()
-        #: shard -> times that it moved over what was purged since it last acknowledged something
+        #: shard -> times that it moved over what was purged since it last acknowledged something of it
         self._moves: dict[str, int] = {}
         #: why it is PURGED
         self._purged: DataError | None = None
@@ -339,7 +339,7 @@ class Subscriber:
     def _acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch that the cursor store has as acknowledged."""
         self.new = False
-        self._moves.clear()
+        self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
         if self.delivery.acked(batch, stream):
             self.cursor = stream.reconciled(batch.ack)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
@@ -350,6 +350,14 @@ class Subscriber:
             self.stand_at(batch.ack, stream)
         else:
             self.cursor = stream.reconciled(batch.ack)
+
+    def _passes(self, batch: Batch, shard: str) -> bool:
+        """Return whether a batch brought something of a shard."""
+        before = self.cursor.shards.get(shard) if self.cursor is not None else None
+        after = batch.ack.shards.get(shard)
+        if before is None or after is None:
+            return False
+        return (before.file, before.offset) != (after.file, after.offset)
 
     # ---- read position ---------------------------------------------------------------------------------
 

@@ -280,3 +280,49 @@ def test_each_client_gets_or_is_told_of_every_transaction(acked, oldest, policy,
         if lost:
             begin = 8 if policy == "latest" else oldest
         assert got == list(range(begin + 1, 9))
+
+
+def test_a_write_that_is_under_way_is_awaited():
+    """It would take the cursor back."""
+    world = committing(purged=Purged.EARLIEST)
+    restart(world, 2)
+    world.request_subscribe("other", "h2", None)
+    world.lease()
+    (save,) = world.saving
+    for _ in range(4):
+        world.tick(PURGED_WAIT_US // 2)
+        open_or_refuse(world, 2)
+    assert (world.saving, losses(world, "other")) == ([save], [])
+    world.save()
+    wait(world, 2)
+    assert [loss["number"] for loss in losses(world, "other")] == [1]
+    assert world.stored["other"].losses
+
+
+def test_who_goes_on_in_between_may_move_any_number_of_times():
+    """Again and again it gets one transaction, and loses the next one."""
+    times = MOVES_MAX + 2
+    world = World.of(Source(*[Tx(10 * n) for n in range(1, 2 * times + 2)]), purged=Purged.EARLIEST)
+    world.subscribe("only")
+    for number in range(times):
+        world.report(0, 1, 10 * (2 * number + 1) + 5)
+        batch = world.get("only")
+        assert numbers(batch) == [2 * number + 1]
+        world.ack(batch.batch_id, "only")
+        refusal = purged(world.sources[0], 2 * number + 2)
+        world.tell(ev.ShardFailed(0, world.group.generation, refusal, world.now_us))
+        for _ in range(4):
+            world.tell(ev.ConsumerTouched(world.call(), "only", world.epochs["only"], world.now_us))
+            wait(world, 2 * number + 2, rounds=1)
+    assert [loss["number"] for loss in losses(world, "only")] == list(range(1, times + 1))
+
+
+def test_what_is_purged_bit_by_bit_over_restarts_is_one_loss():
+    one, two = (Source(*[Tx(10 * n + s) for n in range(1, 13)]) for s in (0, 5))
+    world = World.of(one, two, purged=Purged.EARLIEST)
+    world.subscribe("only")
+    for oldest in range(1, 10):
+        restart(world, oldest)
+        wait(world, oldest)
+    assert len(losses(world, "only")) == 1
+    assert all(loss.shard == "s0" for loss in world.stored["only"].losses)
