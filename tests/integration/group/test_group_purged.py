@@ -15,23 +15,30 @@ import canal_group
 from canal_group.command.status_page import print_status
 
 
+@pytest.fixture
+def any_shop(request: pytest.FixtureRequest) -> Shop:
+    chosen: Shop = request.getfixturevalue(request.param)
+    return chosen
+
+
 @pytest.mark.parametrize(
-    ("servers", "policy"),
+    ("any_shop", "policy"),
     [
         ("shop", "earliest"),
         ("mysql_shop", "latest"),
         pytest.param("shop", "latest", marks=pytest.mark.soak),
         pytest.param("mysql_shop", "earliest", marks=pytest.mark.soak),
     ],
+    indirect=["any_shop"],
 )
 def test_the_old_client_goes_on_and_only_it_loses_something(
-    servers: str, policy: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    any_shop: Shop, policy: str, capsys: pytest.CaptureFixture[str]
 ):
     """1. `app` has acknowledged all, `old` nothing. 2. The instance is away; one source purges all that
     was written, and writes 3 transactions more. 3. `app` misses and repeats nothing. `old` goes on, on the
     purged shard at the oldest or the newest position, and the loss is shown. 4. So it is after a restart.
     """
-    shop: Shop = request.getfixturevalue(servers)
+    shop = any_shop
     with shop.serve() as instance:
         shop.connect(instance, client_id="old").close()
         with shop.connect(instance, client_id="app") as app:
