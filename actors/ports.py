@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
 
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.values.loss import Loss
 from merge.values.position import GroupPosition
 
 _T = TypeVar("_T")
@@ -186,6 +187,8 @@ class Subscription:
     cursor: GroupPosition | None
     #: whether it was inactive for too long, so that its rows are no longer kept
     dropped: bool = False
+    #: what its sources had purged before it got it
+    losses: tuple[Loss, ...] = ()
 
 
 class CursorStore(Protocol):

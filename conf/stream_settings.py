@@ -121,6 +121,8 @@ class MergeSettings(Settings):
     dead_shard: DeadShardKind = "wait"
     #: only with `skip_after`: silence after which the group continues without the shard
     skip_after_s: Seconds | None = None
+    #: where a client id goes on whose position a source has purged
+    purged: Literal["fail", "earliest", "latest"] = "fail"
     #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
     #: transactions, the first that matches; None: commit times order them
     order_by: RegexMap | None = None

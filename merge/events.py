@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
+from merge.values.loss import Loss
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
@@ -29,6 +30,8 @@ class ConsumerState:
     epoch: int
     #: whether it was inactive for too long and its rows are no longer held
     dropped: bool = False
+    #: what its sources had purged before it got it
+    losses: tuple[Loss, ...] = ()
 
 
 class Resume(StrEnum):

@@ -43,6 +43,7 @@ from merge.order.stream import Stream
 from merge.order.stream_status import describe_stream
 from merge.order.timeline import AHEAD_MAX_US
 from merge.trace import trace
+from merge.values.loss import Purged
 from merge.values.member import Role
 
 #: how long a position must stay purged before the clients that need it are set aside, microseconds; an
@@ -70,6 +71,8 @@ class GroupSettings:
     drop_after_us: int | None = None
     #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
     apart_max_us: int | None = None
+    #: where a client id goes on whose position a source has purged
+    purged: Purged = Purged.FAIL
 
 
 class Group:
@@ -92,6 +95,7 @@ class Group:
             settings.lease_us,
             settings.drop_after_us,
             settings.apart_max_us,
+            settings.purged,
         )
         self._consumers = Consumers(settings.destination, self._stream, self._subscribers, settings.lease_us)
         #: instructions that wait until every cursor has the current shards
@@ -182,7 +186,8 @@ class Group:
         released += self._subscribers.save_again()
         released += self._set_purged_aside(event.at_us)
         was_merging = self._stream.merging
-        if self._stream.skip_silent(event.at_us) or self._subscribers.seeking:
+        stopped = self.settings.purged is not Purged.FAIL and self._stream.purged_after_all
+        if self._stream.skip_silent(event.at_us) or self._subscribers.seeking or stopped:
             return [*released, *self._rewind(event.at_us)]
         reconciled = () if self._subscribers.reconciled else self._subscribers.reconcile()
         return [*released, *reconciled, *self._went_on(was_merging)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from merge.errors import CanalGroupError
+from merge.values.loss import Loss
 from merge.values.position import GroupPosition, Position
 
 
@@ -62,6 +63,7 @@ class SaveCursor:
     filter: str
     cursor: GroupPosition | None
     dropped: bool = False
+    losses: tuple[Loss, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,9 @@ class World:
     def start(self, *consumers: ev.ConsumerState) -> None:
         """Tell the group that it is active, with the stored subscriptions."""
         known = consumers or tuple(
-            ev.ConsumerState(client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped)
+            ev.ConsumerState(
+                client, save.filter, save.cursor, "", self.epochs.get(client, 0), save.dropped, save.losses
+            )
             for client, save in self.stored.items()
         )
         self.tell(ev.Started(self.now_us, known))

@@ -20,6 +20,7 @@ from typing import Any, assert_never
 
 from actors.admission.request_values import WAIT_MAX_S
 from actors.group.leases import Leases
+from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
 from actors.ports import Coordinator, Host, Stores, Subscription
@@ -65,6 +66,8 @@ class ActiveGroup:
         self._coordinator = coordinator
         self._store = stores.cursors
         self._standby = standby
+        #: what was stored before this server took over is set before it begins
+        self.losses = LossWarnings(standby.destination, ())
         self._broke = broke
         self._host = host
         self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, stores.histories, host)
@@ -220,8 +223,9 @@ class ActiveGroup:
             case do.CloseShard(shard):
                 name = self._shards.close(shard)
                 _log.info("destination=%s shard=%s left", self._standby.destination, name)
-            case do.SaveCursor(call, client_id, table_filter, cursor, dropped):
-                self._chore(self._save(call, Subscription(client_id, table_filter, cursor, dropped)))
+            case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses):
+                saved = Subscription(client_id, table_filter, cursor, dropped, losses)
+                self._chore(self._save(call, saved))
             case do.ForgetClient(call, client_id):
                 self._chore(self._forget(call, client_id))
             case do.LeaseConsumer(call, client_id, holder):
@@ -254,6 +258,7 @@ class ActiveGroup:
         except CanalGroupError as error:
             self.tell(ev.CursorNotSaved(call, subscription.client_id, error))
         else:
+            self.losses.stored(subscription)
             self.tell(ev.CursorSaved(call, subscription.client_id))
 
     async def _forget(self, call: int, client_id: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, Protocol
 from actors.group import wiring
 from actors.group.active_group import ActiveGroup
 from actors.group.leases import Leases
+from actors.group.loss_warnings import LossWarnings
 from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
 from actors.group.standby import Standby
 from actors.ports import (
@@ -208,6 +209,7 @@ class Candidate:
         self.group = ActiveGroup(
             machine, shards, coordinator, stores, leases, self._standby, self._broke, self._host
         )
+        self.group.losses = LossWarnings(self._standby.destination, subscriptions)
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
         self.group.tell(ev.Started(self._host.now_us(), consumers))
         return self.group
@@ -264,4 +266,5 @@ def _consumer(found: Subscription, lease: ConsumerLease | None) -> ev.ConsumerSt
         holder=lease.holder if lease is not None else "",
         epoch=lease.epoch if lease is not None else 0,
         dropped=found.dropped,
+        losses=found.losses,
     )

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from merge.values.loss import Loss
+
 #: samples and events that are kept
 SAMPLES_MAX = 600
 EVENTS_MAX = 200
@@ -131,5 +133,8 @@ def _client_events(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> 
         yield f"client {name} has {'consumer ' + now['holder'] if now['holder'] else 'no consumer'}"
     if before["error"] != now["error"] and now["error"]:
         yield f"client {name} is set aside: {now['error']}"
+    for loss in now["losses"]:
+        if loss not in before["losses"]:
+            yield f"client {name} lost {Loss.from_dict(loss)}"
     if not before["dropped"] and now["dropped"]:
         yield f"client {name} was dropped: it was inactive for too long"

@@ -157,6 +157,9 @@ class Families:
         age_s = outstanding[0]["age_s"] if outstanding else 0.0
         gauge("oldest_batch_age_seconds", "How long the oldest of these is outstanding.", age_s)
         self._time("client_cursor", "Commit time of its cursor.", client["cursor_commit_us"], of, _CLIENT)
+        lost = {loss["shard"]: loss["number"] for loss in client["losses"]}
+        what = "Times that it went on after what a source had purged (merge.purged)."
+        self._count("client_losses", what, sum(lost.values()), of, _CLIENT)
         count("delivered_batches", "Batches delivered in this epoch.")
         count("delivered_rows", "Rows of these.")
         count("acked_batches", "Batches acknowledged in this epoch.")

@@ -21,6 +21,7 @@ from actors.ports import Subscription
 from actors.process.durable import make_folder, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
 from merge.values.epoch import refuse_older
+from merge.values.loss import from_dicts, to_dicts
 from merge.values.position import GroupPosition
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -40,6 +41,7 @@ class _Content:
                 "cursor": None if subscription.cursor is None else subscription.cursor.to_json(),
                 "filter": subscription.filter,
                 **({"dropped": True} if subscription.dropped else {}),
+                **({"losses": to_dicts(subscription.losses)} if subscription.losses else {}),
             }
             for subscription in self.subscriptions.values()
         }
@@ -163,9 +165,9 @@ def _subscription(client_id: str, entry: dict[str, Any]) -> Subscription:
     pattern, cursor = entry["filter"], entry["cursor"]
     if not isinstance(pattern, str):
         raise TypeError(f"{pattern!r} is not a filter")
-    dropped = entry.get("dropped", False) is True
+    dropped, losses = entry.get("dropped", False) is True, from_dicts(entry.get("losses", []))
     if cursor is None:
-        return Subscription(client_id, pattern, None, dropped)
+        return Subscription(client_id, pattern, None, dropped, losses)
     if not isinstance(cursor, str):
         raise TypeError(f"{cursor!r} is not a cursor")
-    return Subscription(client_id, pattern, GroupPosition.from_json(cursor), dropped)
+    return Subscription(client_id, pattern, GroupPosition.from_json(cursor), dropped, losses)

@@ -194,7 +194,7 @@ def _only_moved(before: Subscription, after: Subscription) -> bool:
     """Return whether only the positions in the cursor changed."""
     if before.cursor is None or after.cursor is None:
         return False
-    if (before.filter, before.dropped) != (after.filter, after.dropped):
+    if (before.filter, before.dropped, before.losses) != (after.filter, after.dropped, after.losses):
         return False
     return before.cursor.shards.keys() == after.cursor.shards.keys() and (
         before.cursor.retired == after.cursor.retired

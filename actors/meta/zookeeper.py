@@ -6,12 +6,14 @@ with thousands of shards, or with long GTID sets, is compressed: a node, and a r
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Sequence
 from typing import Protocol
 
 from actors.ports import Subscription
 from merge.errors import ConfigError, UsageError
+from merge.values.loss import from_dicts, to_dicts
 from merge.values.position import GroupPosition
 
 #: limit of bytes of one subscription's filter and cursor together; a node, and a request to ZooKeeper, hold
@@ -23,6 +25,8 @@ UNPACKED_BYTES_MAX = 64 << 20
 COMPRESSED_FROM = 64 << 10
 #: first bytes of a compressed cursor; a plain one begins with a brace
 _COMPRESSED = b"zlib\n"
+#: nodes that a write of a subscription writes or removes, in one transaction
+_NODES = ("filter", "cursor", "dropped", "losses")
 
 
 class FencedNodes(Protocol):
@@ -104,7 +108,8 @@ class ZooKeeperCursorStore:
         node = self._tree.client(subscription.client_id)
         pattern = subscription.filter.encode()
         cursor = None if subscription.cursor is None else _packed(subscription.cursor)
-        size = len(pattern) + len(cursor or b"")
+        losses = json.dumps(to_dicts(subscription.losses)).encode() if subscription.losses else None
+        size = len(pattern) + len(cursor or b"") + len(losses or b"")
         if size > BYTES_MAX:
             raise ConfigError(
                 f"The cursor of {subscription.client_id} has {size:,} bytes: too many for a ZooKeeper node.",
@@ -114,8 +119,8 @@ class ZooKeeperCursorStore:
                 bytes_max=BYTES_MAX,
             )
         dropped = b"" if subscription.dropped else None
-        changes = [(f"{node}/filter", pattern), (f"{node}/cursor", cursor), (f"{node}/dropped", dropped)]
-        self._nodes.write(epoch, changes)
+        values = zip(_NODES, (pattern, cursor, dropped, losses), strict=True)
+        self._nodes.write(epoch, [(f"{node}/{name}", value) for name, value in values])
 
     def forget(self, client_id: str, epoch: int) -> None:
         """Remove a subscription and its cursor, if there is one.
@@ -127,7 +132,7 @@ class ZooKeeperCursorStore:
             CoordinatorUnavailable: it is unknown whether it was done; doing it again is harmless.
         """
         node = self._tree.client(client_id)
-        self._nodes.write(epoch, [(f"{node}/{kept}", None) for kept in ("filter", "cursor", "dropped")])
+        self._nodes.write(epoch, [(f"{node}/{kept}", None) for kept in _NODES])
 
     def close(self) -> None:
         """Do nothing: whatever was saved is kept."""
@@ -143,8 +148,9 @@ class ZooKeeperCursorStore:
         try:
             position = None if cursor is None else GroupPosition.from_json(_unpacked(cursor))
             dropped = self._nodes.read(f"{node}/dropped") is not None
-            return Subscription(client_id, pattern.decode(), position, dropped)
-        except (RecursionError, UsageError, ValueError, zlib.error) as error:
+            losses = from_dicts(json.loads(self._nodes.read(f"{node}/losses") or b"[]"))
+            return Subscription(client_id, pattern.decode(), position, dropped, losses)
+        except (RecursionError, TypeError, UsageError, ValueError, zlib.error) as error:
             raise ConfigError(
                 f"{node} does not hold a subscription of canal-group ({error}).",
                 hint="Another program uses this destination: choose another prefix or destination.",

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from merge.values.loss import Loss
+
 _GAP = 2
 _INDENT = 2
 
@@ -99,6 +101,9 @@ def _print_client(out: Console, client: dict[str, Any]) -> None:
         f" (epoch {client['epoch']})  outstanding: {outstanding or 'none'}"
     )
     out.print(Text.assemble("client ", (client["client_id"], "bold"), said))
+    for loss in map(Loss.from_dict, client.get("losses", ())):
+        when = datetime.fromtimestamp(loss.found_us / 1e6, UTC).isoformat(" ", "seconds")
+        out.print(Text(f"{' ' * _INDENT}lost {loss}, at {when}", "red"))
 
 
 def _print_wide(out: Console, shards: Sequence[_Shard]) -> None:

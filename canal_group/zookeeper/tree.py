@@ -7,6 +7,7 @@
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
     {prefix}/destinations/{dest}/{client}/filter | cursor     persistent
     {prefix}/destinations/{dest}/{client}/dropped             persistent, if it was inactive for too long
+    {prefix}/destinations/{dest}/{client}/losses              persistent, if its sources had purged rows
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 

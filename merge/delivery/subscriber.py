@@ -43,8 +43,12 @@ from merge.events import (
 )
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.order.stream import Stream
+from merge.values.loss import Loss, to_dicts, with_loss
 from merge.values.offset_range import reaches_back, same_places
 from merge.values.position import GroupPosition, Position
+
+#: times that a client id moves over what a source has purged without acknowledging anything in between
+MOVES_MAX = 5
 
 
 class Subscriber:
@@ -67,6 +71,10 @@ class Subscriber:
         self.lease = Lease(client_id)
         self.writes = CursorWrites(client_id)
         self.delivery = Delivery(client_id, server_epoch, limits, after_id)
+        #: what its sources had purged before it got it; stored with the cursor
+        self.losses: tuple[Loss, ...] = ()
+        #: shard -> times that it moved over what was purged since it last acknowledged something of it
+        self._moves: dict[str, int] = {}
         #: why it is PURGED
         self._purged: DataError | None = None
         #: its cursor when it gave up the rows that it had missed; it never goes back before that cursor
@@ -88,6 +96,7 @@ class Subscriber:
         """
         subscriber = cls(state.client_id, server_epoch, limits)
         subscriber.filter, subscriber.cursor = state.filter, state.cursor
+        subscriber.losses = state.losses
         subscriber.phase = Phase.DROPPED if state.dropped else Phase.WAITING
         subscriber.lease.give("" if state.dropped else state.holder, state.epoch, at_us)
         subscriber.writes.durable, subscriber.new = True, state.cursor is None
@@ -251,6 +260,24 @@ class Subscriber:
             self._purged = _told(self.client_id, error)
         return self.delivery.refuse_waiting(error)
 
+    def may_move_over(self, shard: str) -> bool:
+        """Return whether it may move over what was purged, and has not done so too often without a row."""
+        return self._moves.get(shard, 0) < MOVES_MAX
+
+    def move_over(self, shard: str, until: Position, found_us: int, stream: Stream) -> None:
+        """Go on after what a source has purged, with the loss in the same write; a rewind has to follow.
+
+        Keys do not fall below what was delivered.
+        """
+        assert self.cursor is not None, "a cursor was refused"
+        assert self.writes.saving is None, "no write that is under way may take the cursor back"
+        after = stream.with_joined(self.cursor).shards[shard]
+        until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
+        self.cursor = self.cursor.with_shard(shard, until)
+        self.losses = with_loss(self.losses, shard, after, until, found_us)
+        self._moves[shard] = self._moves.get(shard, 0) + 1
+        self.writes.unsaved = True
+
     def _resume(self, where: Resume | None) -> None:
         """Continue after a drop or a purge; `stand_at` has to follow.
 
@@ -289,7 +316,7 @@ class Subscriber:
         self._written_filter = self.filter
         cursor = self.cursor if saving.batch is None else stream.reconciled(saving.batch.ack)
         dropped = self.phase is Phase.DROPPED
-        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped)]
+        return [SaveCursor(saving.call, self.client_id, self.filter, cursor, dropped, self.losses)]
 
     def save_subscription(self, stream: Stream) -> list[Instruction]:
         """Write the subscription if it is unanswered or its shards changed, and no write is under way.
@@ -312,6 +339,7 @@ class Subscriber:
     def _acked(self, batch: Batch, stream: Stream) -> None:
         """Move the cursor past a batch that the cursor store has as acknowledged."""
         self.new = False
+        self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
         if self.delivery.acked(batch, stream):
             self.cursor = stream.reconciled(batch.ack)
         elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
@@ -322,6 +350,14 @@ class Subscriber:
             self.stand_at(batch.ack, stream)
         else:
             self.cursor = stream.reconciled(batch.ack)
+
+    def _passes(self, batch: Batch, shard: str) -> bool:
+        """Return whether a batch brought something of a shard."""
+        before = self.cursor.shards.get(shard) if self.cursor is not None else None
+        after = batch.ack.shards.get(shard)
+        if before is None or after is None:
+            return False
+        return (before.file, before.offset) != (after.file, after.offset)
 
     # ---- read position ---------------------------------------------------------------------------------
 
@@ -538,6 +574,7 @@ class Subscriber:
             "error": str(self._purged) if self._purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
             "cursor_commit_us": min((place.commit_us for place in places if place.commit_us), default=None),
+            "losses": to_dicts(self.losses),
             "outstanding": self.delivery.ledger.describe(at_us),
             "totals": asdict(self.delivery.ledger.totals),
         }

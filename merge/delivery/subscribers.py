@@ -19,6 +19,7 @@ from merge.errors import AccessDenied, DataError, UsageError
 from merge.events import ConsumerState
 from merge.instructions import Instruction
 from merge.order.stream import Stream
+from merge.values.loss import Purged, found_at_us
 from merge.values.offset_range import reaches_back
 from merge.values.position import ANY_SERVER, GroupPosition, Position
 
@@ -35,6 +36,7 @@ class Subscribers:
             nothing is kept for it; None: for ever.
         apart_max_us: a client may have the shards opened again at most so far before the other clients, in
             commit time; None: any distance.
+        purged: where a client id goes on whose position a source has purged.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Subscribers:
         lease_us: int,
         drop_after_us: int | None = None,
         apart_max_us: int | None = None,
+        purged: Purged = Purged.FAIL,
     ) -> None:
         self._stream = stream
         self._epoch = epoch
@@ -52,6 +55,7 @@ class Subscribers:
         self._lease_us = lease_us
         self._drop_after_us = drop_after_us
         self._apart_max_us = apart_max_us
+        self._purged = purged
         self._by_id: dict[str, Subscriber] = {}
         #: greatest batch id that a forgotten subscriber was given
         self._given_id = 0
@@ -252,10 +256,12 @@ class Subscribers:
     ) -> list[Instruction] | None:
         """Note that a source has purged the binlog after `position`, where a shard was asked to open.
 
-        One client cannot stop the others, so the subscribers that need the position are set aside:
+        One client cannot stop the others, so the subscribers that need the position move or are set aside:
 
         - a subscriber that sought the position is refused at once;
-        - any other keeps it until `waited`, and for as long as every kept subscriber needs it;
+        - any other keeps it until `waited`;
+        - then it moves to where the policy says, if the source says where that is, and not too often;
+        - else it keeps it for as long as every kept subscriber needs it;
         - a subscriber that started with this log, which brought nothing, starts where the next log starts.
 
         Args:
@@ -270,12 +276,36 @@ class Subscribers:
         found = self._needing(shard, position)
         need = [subscriber for subscriber in found if not subscriber.new]
         seek = [subscriber for subscriber in need if subscriber.seeks]
+        if not seek and need and self._moves(shard, need, error):
+            return self._move_over(shard, found, need, error) if waited else None
         if not seek and need and (not waited or len(need) == len(self._kept)):
             return None
+        self._begin_anew(found)
+        return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
+
+    @staticmethod
+    def _begin_anew(found: Sequence[Subscriber]) -> None:
         for newcomer in found:
             if newcomer.new:
                 newcomer.begin_anew()
-        return [refusal for subscriber in seek or need for refusal in subscriber.purge(error)]
+
+    def _moves(self, shard: str, need: Sequence[Subscriber], error: DataError) -> bool:
+        known = self._purged.goes_on_at(error) is not None
+        return known and any(subscriber.may_move_over(shard) for subscriber in need)
+
+    def _move_over(
+        self, shard: str, found: Sequence[Subscriber], need: Sequence[Subscriber], error: DataError
+    ) -> list[Instruction] | None:
+        """Move subscribers to where the policy says; None: not before their writes are answered."""
+        until = self._purged.goes_on_at(error)
+        assert until is not None, "it was asked for before"
+        moving = [subscriber for subscriber in need if subscriber.may_move_over(shard)]
+        if any(subscriber.writes.saving is not None for subscriber in moving):
+            return None
+        for subscriber in moving:
+            subscriber.move_over(shard, until, found_at_us(error), self._stream)
+        self._begin_anew(found)
+        return []
 
     def _needing(self, shard: str, position: Position) -> list[Subscriber]:
         """Return the subscribers for which a shard was asked to open at `position`.

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from merge.errors import CanalGroupError, ConfigError, PositionRefused
+from merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
 from merge.order.dead_shard import DeadShard
@@ -176,6 +176,20 @@ class Stream(Membership):
         """Return the members that bring nothing: their sources refuse `asked_at`, as purged or unknown."""
         counted = (index for index, member in enumerate(self.members) if member.counted)
         return [index for index in counted if self.states[index].purged_us is not None]
+
+    @property
+    def purged_after_all(self) -> bool:
+        """Whether a source has purged what follows all that its shard brought, and all of that is freed.
+
+        Only when it is opened again is it known which cursors need that.
+        """
+        return any(
+            member.counted
+            and state.phase is ShardPhase.FAILED
+            and isinstance(state.error, PositionPurged)
+            and 0 <= state.taken == state.freed
+            for member, state in zip(self.members, self.states, strict=True)
+        )
 
     def give_up_position(self, shard: int) -> None:
         """Let a shard start where its settings say; no cursor needs more, and a rewind has to follow."""

@@ -32,7 +32,9 @@ from actors.parse.grammar.tables import Select
 from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import SourceAddress, connect
+from actors.parse.server.starts.remaining import telling
 from merge.errors import (
+    CanalGroupError,
     CorruptEvent,
     PositionPurged,
     RetryableError,
@@ -43,7 +45,7 @@ from merge.errors import (
 )
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.position import Position, file_order
-from merge.values.start import ShardStart, parse_shard_start
+from merge.values.start import At, ShardStart, parse_shard_start
 
 _log = logging.getLogger(__name__)
 
@@ -251,7 +253,7 @@ def files_of(source: FilesSource, position: Position | None) -> list[Path]:
             shard=source.name,
         ) from error
     if position is not None and position.file not in {path.name for path in files}:
-        raise PositionPurged(
+        refused = PositionPurged(
             f"{source.files} does not hold {position.file}: shard {source.name} is positioned at {position}.",
             hint=f"Put the file back. The oldest file there is {files[0].name}.",
             shard=source.name,
@@ -259,7 +261,25 @@ def files_of(source: FilesSource, position: Position | None) -> list[Path]:
             offset=position.offset,
             oldest_file=files[0].name,
         )
+        raise _with_remaining(source, files, position, refused)
     return _sequence(source, files, position)
+
+
+def _with_remaining(
+    source: FilesSource, files: list[Path], position: Position, refused: PositionPurged
+) -> PositionPurged:
+    """Return a refusal with the positions where reading may go on, if the position was before the files."""
+    (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(files[0].name)
+    if base != oldest_base or number > oldest_number:
+        return refused
+    latest = None
+    with contextlib.suppress(CanalGroupError):
+        latest = beginning(At(END_OF_TIME_US), source.name, source.files, files, lambda: False)
+    with contextlib.suppress(CanalGroupError):
+        earliest = beginning("earliest", source.name, source.files, files, lambda: False)
+        assert earliest is not None, "nobody gives up"
+        return telling(refused, earliest, latest)
+    return refused
 
 
 def _sequence(source: FilesSource, files: list[Path], position: Position | None) -> list[Path]:

@@ -48,15 +48,18 @@ from actors.parse.server.source import (
     translated,
 )
 from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.remaining import with_remaining
 from actors.parse.server.starts.start import (
     StartBy,
     binlog_files,
     goes_by_gtid,
     past_purged,
+    require_not_reset,
 )
 from merge.errors import (
     DataError,
     PositionPurged,
+    PositionRefused,
     RetryableError,
     ShardUnavailable,
     SourceUnavailable,
@@ -292,17 +295,46 @@ class SourceReader:
             except PositionPurged as error:
                 if replayed is not None:
                     self._replays = False
-                elif "xid" in error.details:
-                    self._lead_in = self._earlier(error, lead_in, control)
-                elif lead_in is None and not by_gtid:
-                    self.position = past_purged(self._address, control, facts, self.position, error)
                 else:
-                    raise
+                    self._get_past(error, lead_in, control, facts, by_gtid=by_gtid)
+            except DataError as error:
+                another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
+                if another and not by_gtid:
+                    require_not_reset(self._address, control, facts, self.position)
+                raise
             finally:
                 with self._lock:
                     self._stream = None
                     self._ended_counts += stream.counts
                 stream.close()
+
+    def _get_past(
+        self,
+        error: PositionPurged,
+        lead_in: str | None,
+        control: pymysql.Connection[Any],
+        facts: ServerFacts,
+        *,
+        by_gtid: bool,
+    ) -> None:
+        """Find where to continue although the source refused a position as purged.
+
+        Raises:
+            PositionPurged: nowhere, as transactions are missing; its details hold what the source still has.
+            DataError: as `past_purged`.
+        """
+        assert self.position is not None, "a position was refused"
+        if "xid" in error.details:
+            self._lead_in = self._earlier(error, lead_in, control)
+        elif lead_in is not None:
+            raise error
+        elif by_gtid:
+            raise with_remaining(self._address, control, facts, error) from error
+        else:
+            try:
+                self.position = past_purged(self._address, control, facts, self.position, error)
+            except PositionPurged as purged:
+                raise with_remaining(self._address, control, facts, purged) from error
 
     def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
         for item in stream:

@@ -9,6 +9,7 @@ from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
 
 import canal_group
+from canal_group.demo.database.server_process import DatabaseServer
 
 #: 2038-01-19T03:14:07Z, the last second that MariaDB takes for `SET TIMESTAMP`
 FAR_S = 2_147_483_647
@@ -49,7 +50,7 @@ def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(sh
             reading.until(shop.rows)
     for server in shop.servers:
         server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-        _purge_all_but_the_last(server)
+        purge_all_but_the_last(server)
     with shop.serve() as instance, shop.connect(instance, client_id="app") as app:
         shop.write_everywhere(5)
         reading.consumer = app
@@ -70,7 +71,7 @@ def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(sh
     reading.check(shop)
 
 
-def _purge_all_but_the_last(server) -> None:
+def purge_all_but_the_last(server: DatabaseServer) -> None:
     """Purge a source's binlogs, as soon as it lets go of those that were being read."""
     deadline_s = time.monotonic() + DEADLINE_S
     while True:

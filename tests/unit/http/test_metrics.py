@@ -43,6 +43,7 @@ def whole_state(destination="shop"):
         "holder": "c1",
         "error": None,
         "dropped": False,
+        "losses": [{"shard": "s0", "number": 2}, {"shard": "s0", "number": 3}, {"shard": "s1", "number": 1}],
         "outstanding": [{"batch_id": 1, "rows": 5, "age_s": 2.5}],
         "cursor_commit_us": 500_000,
         "totals": {

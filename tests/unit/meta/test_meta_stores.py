@@ -1,5 +1,7 @@
 """What the stores have in common, and what a ZooKeeper store asks of ZooKeeper."""
 
+import json
+
 import pytest
 
 from actors.meta.file import FileCursorStore
@@ -11,6 +13,7 @@ from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, FencedError, UsageError
 from merge.values.epoch import fenced
 from merge.values.gtid import parse_gtid_set
+from merge.values.loss import to_dicts, with_loss
 from merge.values.position import GroupPosition, Position
 
 CURSOR = GroupPosition(
@@ -23,7 +26,8 @@ CURSOR = GroupPosition(
     sequence=77,
 )
 LATER = CURSOR.with_shard("s0", Position("mariadb-bin.000003", 400))
-READER = Subscription("1001", "shop\\..*", CURSOR)
+LOSSES = with_loss((), "s0", Position("bin.000001", 4), Position("bin.000002", 4), 1)
+READER = Subscription("1001", "shop\\..*", CURSOR, losses=LOSSES)
 FRESH = Subscription("0007", "", None)
 
 
@@ -142,6 +146,7 @@ def test_filter_and_cursor_are_one_write_where_canal_has_them():
     assert nodes.data == {
         "/otter/canal/destinations/shop/1001/filter": b"shop\\..*",
         "/otter/canal/destinations/shop/1001/cursor": CURSOR.to_json().encode(),
+        "/otter/canal/destinations/shop/1001/losses": json.dumps(to_dicts(LOSSES)).encode(),
     }
     nodes.data["/otter/canal/destinations/shop/epoch"] = b"{}"
     nodes.data["/otter/canal/destinations/shop/0001/epoch"] = b"{}"

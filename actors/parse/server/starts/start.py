@@ -23,7 +23,7 @@ import pymysql
 from actors.parse.formats.events import MAGIC
 from actors.parse.server.dump_request import require_readable
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
-from merge.errors import DataError, Detail, PositionPurged, SourceUnavailable, SourceUnfit
+from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.values.position import Position, file_order
 
@@ -186,26 +186,62 @@ def past_purged(
     Raises:
         PositionPurged: `error`, because transactions are missing, or GTIDs do not prove that none is.
         DataError: the file was not purged: it is newer than the oldest file, and was never there.
+        PositionRefused: as `require_not_reset`.
     """
     oldest = earliest_position(address, connection, facts)
     (base, number), (oldest_base, oldest_number) = file_order(position.file), file_order(oldest.file)
     if base == oldest_base and number > oldest_number:
+        executed = _executed(address, connection, facts)
         raise DataError(
             f"The source of shard {address.name} has no {position.file}, though it has the older "
-            f"{oldest.file}: the binary logs were reset, or another server answers.",
+            f"{oldest.file}: the binary logs were reset, or another server answers. "
+            f"{_both(executed, position.gtid_set)}",
             hint=_PURGED_HINT,
             shard=address.name,
             file=position.file,
             offset=position.offset,
             oldest_file=oldest.file,
+            executed=str(executed),
+            gtid_set=str(position.gtid_set),
         )
+    require_not_reset(address, connection, facts, position)
     # A position without GTIDs proves nothing, except on MariaDB, where every transaction has a GTID.
     told = facts.gtids and (bool(position.gtid_set) or facts.mariadb)
     whole = told and position.gtid_set.contains(oldest.gtid_set) and not position.rows_into_transaction
-    # After a reset the server lacks transactions that were read.
-    if not whole or not _executed(address, connection, facts).contains(position.gtid_set):
+    if not whole:
         raise error
     return replace(position, file=oldest.file, offset=oldest.offset, server=facts.identity, created_s=0)
+
+
+def require_not_reset(
+    address: SourceAddress, connection: pymysql.Connection[Any], facts: ServerFacts, position: Position
+) -> None:
+    """Return unless GTIDs prove that a server was reset, or restored from a copy, since a position was read.
+
+    Raises:
+        PositionRefused: it lacks transactions before the position. That is no purge.
+    """
+    gtids = position.gtid_set
+    if not facts.gtids or not gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:
+        return
+    executed = _executed(address, connection, facts)
+    if executed.contains(gtids):
+        return
+    raise PositionRefused(
+        f"The source of shard {address.name} at {address} lacks transactions that were read: it was reset "
+        f"or restored from an older copy. {_both(executed, gtids)} The position is {position}.",
+        hint="Read a server that has these transactions, or move the client ids to a position of this one: "
+        "canal-group rewind.",
+        shard=address.name,
+        file=position.file,
+        offset=position.offset,
+        executed=str(executed),
+        gtid_set=str(gtids),
+    )
+
+
+def _both(executed: GtidSet, gtids: GtidSet) -> str:
+    return f"It executed {executed or 'nothing'}, the position is after {gtids or 'unknown GTIDs'}."
 
 
 def explained_by_gtid(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import json
 import shutil
 import threading
 import time
@@ -204,6 +205,12 @@ def test_what_cannot_be_a_source_is_refused_with_a_sentence(shard, tmp_path):
     with pytest.raises(PositionPurged, match=r"does not hold mysql-bin\.000001") as caught:
         read_all(tmp_path, Position("mysql-bin.000001", 4))
     assert caught.value.details["oldest_file"] == "mysql-bin.000002"
+    told = {name: json.loads(caught.value.details[name]) for name in ("earliest", "latest")}
+    assert (told["earliest"]["file"], told["earliest"]["offset"]) == ("mysql-bin.000002", 4)
+    assert told["latest"]["file"] == "mysql-bin.000003"
+    with pytest.raises(PositionPurged) as missing:
+        read_all(tmp_path, Position("mysql-bin.000009", 4))
+    assert "earliest" not in missing.value.details, "it was never there: that is no purge"
     (tmp_path / "mysql-bin.000003").rename(tmp_path / "mysql-bin.000004")
     with pytest.raises(SourceUnfit, match=r"between mysql-bin\.000002 and mysql-bin\.000004"):
         read_all(tmp_path)

@@ -1,0 +1,19 @@
+"""A loss is logged once: when it is stored, and not by the next server."""
+
+from actors.group.loss_warnings import LossWarnings
+from actors.ports import Subscription
+from merge.values.loss import with_loss
+from merge.values.position import Position
+
+ONE = with_loss((), "s0", Position("bin.000001", 4), Position("bin.000002", 4), 1)
+TWO = with_loss(ONE, "s0", Position("bin.000003", 9), Position("bin.000005", 4), 2)
+
+
+def test_each_loss_is_logged_once(caplog):
+    warnings = LossWarnings("shop", [Subscription("old", "", None, losses=ONE)])
+    assert warnings.stored(Subscription("old", "", None, losses=ONE)) == []
+    assert warnings.stored(Subscription("old", "", None, losses=TWO)) == [TWO[1]]
+    assert warnings.stored(Subscription("old", "", None, losses=TWO)) == []
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "client=old lost what the source had purged: shard s0 from bin.000003:9" in record.getMessage()
