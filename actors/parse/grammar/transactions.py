@@ -189,7 +189,8 @@ class Transactions:
         self._state = _State.IDLE
 
     def _on_gtid(self, event: Event) -> None:
-        start = parse_start(event.type, event.body, event.server_id)
+        original = self._fast_path.original
+        start = parse_start(event.type, event.body, event.server_id, original=original)
         self._begin(start, event)
         self._state = _State.INSIDE if start.implied_begin else _State.ANNOUNCED
         self._alter = start.alter

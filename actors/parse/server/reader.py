@@ -18,6 +18,7 @@ was stored.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -48,10 +49,12 @@ from actors.parse.server.source import (
     translated,
 )
 from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.by_time import FALLBACK_US, continued_by_time
 from actors.parse.server.starts.start import (
     StartBy,
     binlog_files,
     goes_by_gtid,
+    goes_by_time,
     past_purged,
 )
 from merge.errors import (
@@ -64,6 +67,8 @@ from merge.errors import (
 )
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
+
+_log = logging.getLogger(__name__)
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
@@ -86,6 +91,7 @@ class SourceReader:
         begin: where a run without a position begins; a time before now counts from when the source is first
             reached.
         start_by: see `start`.
+        fallback_us: how long before the last commit time another server is read from, see `by_time`.
         definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
         hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
         ring: where the listener stores chunks; see `BinlogStream`.
@@ -102,6 +108,7 @@ class SourceReader:
         margin_us: int = MARGIN_US,
         begin: str = "latest",
         start_by: StartBy = "auto",
+        fallback_us: int = FALLBACK_US,
         definitions: SourceDefinitions | None = None,
         hosts: SourceHosts | None = None,
         ring: Ring | None = None,
@@ -117,6 +124,7 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._start_by = start_by
+        self._fallback_us = fallback_us
         self._definitions = SourceDefinitions(address.name, select) if definitions is None else definitions
         self._hosts = SourceHosts([address]) if hosts is None else hosts
         #: when the server has to execute the next statement, `time.monotonic`
@@ -228,11 +236,13 @@ class SourceReader:
                 ) from error
             self._detect_at_s = time.monotonic() + self._hosts.detecting.interval_s
 
-    def _unfreed(self) -> tuple[str, int] | None:
+    def _unfreed(self, begin: Position) -> tuple[str, int] | None:
         """Return where the ring begins, if the source must not count what it holds as replied to."""
         if self._address.semi_sync != "cursor" or not self._replays:
             return None
         assert self._ring is not None, "replies that wait for cursors need the ring"
+        if self._opened is not None and not self._opened.is_of(begin.server):
+            return None  # the ring begins at a position of another server
         assert self._opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
         return unfreed(self._ring, self._opened) if self._opened is not None else None
 
@@ -254,18 +264,16 @@ class SourceReader:
             if self.position is None:
                 start = parse_shard_start(self._begin, time.time_ns() // 1000)
                 self.position = beginning(start, self._address, control, facts)
-            by_gtid = self._by_gtid
-            if by_gtid is None:
-                by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
+            begin, by_gtid = self._continue(self.position, control, facts)
             lead_in, self._lead_in = self._lead_in, None
             self._detect_at_s = 0.0
             self._detect(control)
-            replayed = None if lead_in is not None or by_gtid else self._unfreed()
+            replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
             lookup = self._definitions.lookup(self._address, facts, self.position)
             stream = BinlogStream(
                 self._address,
-                self.position,
+                begin,
                 self._select,
                 self._limits,
                 lambda: self._measure(control),
@@ -278,7 +286,7 @@ class SourceReader:
             )
             lookup.follow(stream)
             # Only now is it known which server sends the stream.
-            self.server, self._by_gtid = facts.identity, by_gtid
+            self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
             try:
                 with self._lock:
                     self._stream = stream
@@ -359,6 +367,36 @@ class SourceReader:
         if not place:
             raise error
         return files[place - 1]
+
+    def _continue(
+        self, position: Position, control: pymysql.Connection[Any], facts: ServerFacts
+    ) -> tuple[Position, bool]:
+        """Return where the next stream begins on the server that answers, and whether by GTID.
+
+        Raises:
+            SourceUnfit: see `goes_by_gtid`.
+            SourceUnavailable, PositionPurged: see `continued_by_time`.
+        """
+        if self._by_gtid is not None:
+            return position, self._by_gtid
+        if not goes_by_time(facts, position, self._start_by):
+            by_gtid = goes_by_gtid(self._address, facts, position, self._start_by)
+            if by_gtid and not position.is_of(facts.identity):
+                self._hosts.continued("gtid")
+            return position, by_gtid
+        found = continued_by_time(self._address, control, facts, position, self._fallback_us)
+        self._hosts.continued("time", found.dropped, found.repeated)
+        _log.warning(
+            "shard=%s continues on %s at %s by commit time: the last transaction that was delivered was %s, "
+            "%d transactions are not repeated, %d may be",
+            self._address.name,
+            self._address.place,
+            found.position,
+            "found" if found.anchored else "not found",
+            found.dropped,
+            found.repeated,
+        )
+        return found.position, False
 
     def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
         with translated(self._address):
