@@ -77,8 +77,8 @@ class Position:
     #: when `file` was created, by the timestamp of its first event, seconds since 1970; 0 unknown. It tells
     #: the file from another one of the same name. Comparisons of positions ignore it
     created_s: int = 0
-    #: id of the server that committed the transaction of `commit_us` first, if `commit_us` is the time of that
-    #: commit and the transaction has no GTID; 0 unknown. By both it is found on another server
+    #: id of the server that committed the transaction of `commit_us` first, if `commit_us` is the time of
+    #: that commit and the transaction has no GTID; 0 unknown. By both it is found on another server
     origin_id: int = 0
 
     def is_of(self, server: str) -> bool:

@@ -27,8 +27,8 @@ class Alter(Enum):
 class TransactionStart(NamedTuple):
     """What a GTID event of either server says about the transaction that follows it."""
 
-    #: "uuid", "uuid:tag", "domain-server"; without GTID `origin_source` of the server that committed first, if
-    #: `commit_us` is the time of that commit, else ""
+    #: "uuid", "uuid:tag", "domain-server"; without GTID `origin_source` of the server that committed first,
+    #: if `commit_us` is the time of that commit, else ""
     source: str
     number: int
     #: commit time in microseconds since 1970; 0 where the server wrote none

@@ -113,8 +113,8 @@ def _take(search: AnchorSearch, chunk: Chunk) -> tuple[str, int] | None:
 def _lacks(address: SourceAddress, facts: ServerFacts, position: Position) -> SourceUnavailable:
     return SourceUnavailable(
         f"Server {facts.identity}, which answers for shard {address.name} at {address}, lacks the "
-        f"transaction before {position} of server {position.server}, and has none that was committed later. The shard "
-        "continues when the server has caught up, or commits something new.",
+        f"transaction before {position} of server {position.server}, and has none that was committed "
+        "later. The shard continues when the server has caught up, or commits something new.",
         shard=address.name,
         commit_us=position.commit_us,
     )
