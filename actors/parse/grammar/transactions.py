@@ -148,7 +148,7 @@ class Transactions:
             CorruptEvent: its bytes contradict themselves, or it is not allowed here.
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
-                details hold its `xid`.
+                details hold its `xid`, and as `begin_offset` where the commit's transaction begins.
         """
         if self._of != self._accumulator.begun:  # transactions went through the fast path
             self._forget_last()
@@ -328,6 +328,7 @@ class Transactions:
         try:
             return self._xa.commit(statement)
         except PositionPurged as error:
+            error.details["begin_offset"] = self._accumulator.begin_offset
             self._statements.commit_elsewhere(sql, error)
             return []
 

@@ -270,7 +270,7 @@ class SourceReader:
             self._detect(control)
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
-            lookup = self._definitions.lookup(self._address, facts, self.position)
+            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
             stream = BinlogStream(
                 self._address,
                 begin,
@@ -301,6 +301,7 @@ class SourceReader:
                 if replayed is not None:
                     self._replays = False
                 elif "xid" in error.details:
+                    self._settle(error)
                     self._lead_in = self._earlier(error, lead_in, control)
                 elif lead_in is None and not by_gtid:
                     self.position = past_purged(self._address, control, facts, self.position, error)
@@ -311,6 +312,13 @@ class SourceReader:
                     self._stream = None
                     self._ended_counts += stream.counts
                 stream.close()
+
+    def _known_at(self, facts: ServerFacts) -> Position:
+        """Return where definitions are known: on the server before, until something of this one was read."""
+        assert self.position is not None, "it is known where the stream begins"
+        if self._opened is None or self.created or self._opened.is_of(facts.identity):
+            return self.position
+        return self._opened
 
     def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
         for item in stream:
@@ -347,6 +355,24 @@ class SourceReader:
     def _created(self, position: Position, stream: BinlogStream) -> Position:
         return replace(position, created_s=stream.created.get(position.file, 0))
 
+    def _settle(self, error: PositionPurged) -> None:
+        """Continue by file and offset on this server, from the XA COMMIT that was found first on it by GTID.
+
+        Files of another server mean nothing on this one; everything before the COMMIT was delivered, or comes
+        with it.
+        """
+        position = self.position
+        assert position is not None, "it is known where the stream began"
+        if position.is_of(self.server):
+            return
+        file, offset = error.details["file"], error.details["begin_offset"]
+        assert isinstance(file, str), "an event has a file"
+        assert isinstance(offset, int), "a transaction begins somewhere"
+        self.position = replace(
+            position, file=file, offset=offset, server=self.server, created_s=self.created.get(file, 0)
+        )
+        self._by_gtid = False
+
     def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
         """Return the file from which to look for the rows of an XA transaction that a stream lacked.
 
@@ -356,10 +382,7 @@ class SourceReader:
             PositionPurged: `error`, if no older file is left.
         """
         position = self.position
-        # A file and offset of another server mean nothing on this one. That happens by GTID, before anything
-        # of this server was handed over.
-        if position is None or not position.is_of(self.server):
-            raise error
+        assert position is not None, "it is known where the stream began"
         if lead_in is None:
             return position.file
         files = binlog_files(self._address, control)
