@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from integration.group.test_group_hosts import FAST, Pair, same
 from integration.group.test_group_schema import rows_until
 from integration.parse.test_parse_reader import await_true
+from integration.shop import DEADLINE_S
 
+import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.demo.database.mysql import MySqlServer
 from canal_group.demo.database.server_process import ServerMissingError
@@ -52,6 +55,19 @@ def insert(server: MySqlServer, *ids: int) -> None:
     server.execute(*(f"INSERT INTO shop_0.orders VALUES ({i}, 'x', 1)" for i in ids))
 
 
+def ids_until(consumer: canal_group.Consumer, count: int) -> list[str]:
+    """Read and acknowledge ids; what a switch rolls back comes again and counts once."""
+    found: list[str] = []
+    while len(found) < count:
+        with contextlib.suppress(canal_group.RolledBack):
+            batch = consumer.get_without_ack(timeout=DEADLINE_S)
+            assert batch is not None, found
+            rows = batch.envelope().to_pylist()
+            consumer.ack(batch.batch_id)
+            found += [dict(row["after"])["id"] for row in rows if row["op"] == "INSERT"]
+    return found
+
+
 def test_every_row_comes_once_after_the_last_transaction_was_found(
     one_ray: None, one_zookeeper: EmbeddedZooKeeper, pair_without_gtids: list[MySqlServer], tmp_path: Path
 ):
@@ -68,7 +84,7 @@ def test_every_row_comes_once_after_the_last_transaction_was_found(
         standby.execute("FLUSH BINARY LOGS")
         primary.kill()
         insert(standby, 7, 8)
-        assert [row["id"] for row in rows_until(consumer, 4)] == list("5678")
+        assert ids_until(consumer, 4) == list("5678")
         continued = consumer.status()["shards"][0]["failover"]["continued"]
         assert (continued["by"], continued["possibly_repeated"]) == ("time", 0)
         assert continued["dropped"] >= 5
@@ -92,14 +108,11 @@ def test_what_may_come_twice_is_counted_if_the_last_transaction_was_lost(
         assert len(rows_until(consumer, 1)) == 1
         primary.kill()
 
-        def reason() -> str:
-            return str(consumer.status()["shards"][0]["failover"]["last"] or "") + str(
-                consumer.status()["shards"][0]
-            )
-
-        await_true(lambda: "has none that was committed later" in reason(), "a server that lags is retried")
+        await_true(
+            lambda: "none that was committed later" in str(consumer.status()), "it is retried"
+        )
         insert(standby, 3, 4)
-        assert [row["id"] for row in rows_until(consumer, 3)] == list("134")
+        assert ids_until(consumer, 3) == list("134")
         continued = consumer.status()["shards"][0]["failover"]["continued"]
         assert (continued["by"], continued["dropped"]) == ("time", 0)
         assert continued["possibly_repeated"] >= 1
