@@ -40,8 +40,9 @@ def _start(text: str) -> str:
 #: where to begin when no cursor exists, see `merge.values.start`
 Start: TypeAlias = Annotated[str, BeforeValidator(_text_of), AfterValidator(_start)]
 #: how a stream resumes: `file` by file and offset, on the same server only; `gtid` by the transactions it has
-#: read; `auto` by file and offset on the same server, by GTID on another
-StartBy: TypeAlias = Literal["auto", "gtid", "file"]
+#: read; `auto` by file and offset on the same server, by GTID on another; `time` as `auto`, and by commit
+#: time on another server where GTIDs cannot be used
+StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 ServerId: TypeAlias = Annotated[int, Field(ge=1, le=2**32 - 1)]
 
 _OF_SERVERS = (

@@ -95,6 +95,8 @@ class ReaderSettings(Settings):
     read_timeout_s: Seconds = 5.0
     connect_timeout_s: Seconds = 10.0
     detecting: DetectingSettings = DetectingSettings()
+    #: with `start_by: time`: how long before the last commit time another server is read from, at most a day
+    fallback_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"

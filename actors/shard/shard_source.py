@@ -58,8 +58,8 @@ class ShardSource:
         return self._read.place
 
     def failover(self) -> dict[str, Any] | None:
-        """Return the servers and the last switch as a JSON object; None if there is only one."""
-        return None if self._hosts is None or not self._hosts.several else self._hosts.describe()
+        """Return the servers and the last switch as a JSON object; None if there is and was only one."""
+        return None if self._hosts is None or not self._hosts.reports else self._hosts.describe()
 
     def reader(self, intake: Intake) -> Reader:
         """Return a new reader that reports to an intake."""
@@ -75,6 +75,7 @@ class ShardSource:
             margin_us=wiring.margin_us,
             begin=wiring.start,
             start_by=wiring.start_by,
+            fallback_us=wiring.fallback_us,
             definitions=self._definitions,
             hosts=self._hosts,
             ring=intake.ring,

@@ -9,6 +9,7 @@ from actors.parse.files.files_reader import FilesSource
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.server.hosts import Detecting
 from actors.parse.server.source import SourceAddress
+from actors.parse.server.starts.by_time import FALLBACK_US
 from actors.parse.server.starts.start import StartBy
 from actors.store.ring import RingBounds
 from conf.stream_settings import FilterSettings
@@ -38,3 +39,5 @@ class ShardWiring:
     detecting: Detecting = field(default_factory=Detecting)
     #: which columns hold the ids that order the group, see `OrderIds`; empty: commit times order it
     order_by: Mapping[str, str] = field(default_factory=dict)
+    #: how long before the last commit time another server is read from without GTIDs, microseconds
+    fallback_us: int = FALLBACK_US

@@ -84,5 +84,6 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         order_by=settings.merge.order_by or {},
         start=settings.start_of(shard),
         start_by=shard.start_by,
+        fallback_us=int(reader.fallback_s * 1e6),
         silence_max_s=max(SILENCE_MIN_S, session_s),
     )

@@ -34,6 +34,9 @@ class Flag(IntFlag):
     BY_ID = 32
 
 
+#: first character of the names that `origin_source` makes; no GTID begins with it
+_ORIGIN = "@"
+
 WHOLE = Flag.BEGIN | Flag.END
 
 HEADER = np.dtype(
@@ -50,7 +53,8 @@ HEADER = np.dtype(
         ("file", "<u4"),  # index of the binlog file in names
         ("begin_offset", "<i8"),  # where its transaction begins in the file
         ("end_offset", "<i8"),  # where it ends: the next event's offset
-        ("gtid_source", "<u4"),  # index of the GTID's source in names: "uuid", "uuid:tag" or "domain-server"
+        # index of the GTID's source in names: "uuid", "uuid:tag" or "domain-server"; see also `origin_source`
+        ("gtid_source", "<u4"),
         ("gtid_number", "<i8"),  # number within the source; 0: no GTID
         ("order_id", "<i8"),  # greatest global id that its rows write, from 1; 0: none, or not ordered by id
         ("order_key", "<i8"),  # in a group ordered by id, its key there; else 0
@@ -97,6 +101,20 @@ def merged(headers: Headers, key: str = "key_us") -> Headers:
 def no_headers() -> Headers:
     """Return an empty array of headers."""
     return np.empty(0, dtype=HEADER)
+
+
+def origin_source(server_id: int) -> str:
+    """Return the source of a transaction without GTID, whose commit time is that of the server it began on.
+
+    Args:
+        server_id: of the server that committed it first.
+    """
+    return f"{_ORIGIN}{server_id}"
+
+
+def origin_of(source: str, number: int) -> int:
+    """Return the server id in a source that `origin_source` made; 0 for any other."""
+    return int(source.removeprefix(_ORIGIN)) if not number and source.startswith(_ORIGIN) else 0
 
 
 def gtid_text(source: str, number: int) -> str:

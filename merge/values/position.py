@@ -77,6 +77,9 @@ class Position:
     #: when `file` was created, by the timestamp of its first event, seconds since 1970; 0 unknown. It tells
     #: the file from another one of the same name. Comparisons of positions ignore it
     created_s: int = 0
+    #: id of the server that committed the transaction of `commit_us` first, if `commit_us` is the time of
+    #: that commit and the transaction has no GTID; 0 unknown. By both it is found on another server
+    origin_id: int = 0
 
     def is_of(self, server: str) -> bool:
         """Return whether `file` and `offset` may belong to the binlog of `server`."""
@@ -107,7 +110,7 @@ class Position:
         return f"{self.file}:{self.offset}{inside}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the position as a JSON object; an unknown `created_s` is left out."""
+        """Return the position as a JSON object; unknown `created_s` and `origin_id` are left out."""
         value: dict[str, Any] = {
             "file": self.file,
             "offset": self.offset,
@@ -119,6 +122,8 @@ class Position:
         }
         if self.created_s:
             value["created_s"] = self.created_s
+        if self.origin_id:
+            value["origin_id"] = self.origin_id
         return value
 
     @classmethod
@@ -138,6 +143,7 @@ class Position:
                 rows_into_transaction=whole(value.get("rows_into_transaction", 0)),
                 server=str(value.get("server", "")),
                 created_s=whole(value.get("created_s", 0)),
+                origin_id=whole(value.get("origin_id", 0)),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise UsageError(
@@ -177,6 +183,7 @@ def oldest(positions: Sequence[Position]) -> Position:
         rows_into_transaction=0,
         server=ANY_SERVER,
         created_s=0,
+        origin_id=0,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from merge.values.gtid import GtidSet
-from merge.values.header import Flag, Headers
+from merge.values.header import Flag, Headers, origin_of
 from merge.values.position import GroupPosition, Position
 
 
@@ -108,4 +108,5 @@ def _at_end(
         commit_us=int(last["commit_us"]),
         key_us=int(last["key_us"]),
         server=server,
+        origin_id=origin_of(names[last["gtid_source"]], int(last["gtid_number"])),
     )

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.serialization import Fields
 from merge.errors import CorruptEvent
+from merge.values.header import origin_source
 
 
 class Alter(Enum):
@@ -26,7 +27,8 @@ class Alter(Enum):
 class TransactionStart(NamedTuple):
     """What a GTID event of either server says about the transaction that follows it."""
 
-    #: "uuid", "uuid:tag", "domain-server", or "" for a transaction without GTID
+    #: "uuid", "uuid:tag", "domain-server"; without GTID `origin_source` of the server that committed first,
+    #: if `commit_us` is the time of that commit, else ""
     source: str
     number: int
     #: commit time in microseconds since 1970; 0 where the server wrote none
@@ -39,13 +41,14 @@ class TransactionStart(NamedTuple):
     alter: Alter | None = None
 
 
-def parse_start(event_type: int, body: bytes, server_id: int) -> TransactionStart:
+def parse_start(event_type: int, body: bytes, server_id: int, *, original: bool = False) -> TransactionStart:
     """Return the content of a GTID event of any kind.
 
     Args:
         event_type: GTID, GTID_TAGGED, ANONYMOUS_GTID or MARIADB_GTID.
         body: the event without header and checksum.
-        server_id: as the event's header says: a part of MariaDB's GTIDs.
+        server_id: as the event's header says: the server that committed the transaction first.
+        original: see `parse_mysql_gtid`.
 
     Raises:
         CorruptEvent, UnsupportedEvent: see the functions for each.
@@ -56,7 +59,9 @@ def parse_start(event_type: int, body: bytes, server_id: int) -> TransactionStar
         case EventType.GTID_TAGGED:
             return parse_tagged_gtid(body)
         case _:
-            return parse_mysql_gtid(body, anonymous=event_type == EventType.ANONYMOUS_GTID)
+            return parse_mysql_gtid(
+                body, server_id, anonymous=event_type == EventType.ANONYMOUS_GTID, original=original
+            )
 
 
 _LOGICAL_CLOCK_AT = 25
@@ -67,19 +72,37 @@ _HAS_ORIGINAL = 1 << 55
 _NUMBER_END = 1 << 63
 
 
-def parse_mysql_gtid(body: bytes, *, anonymous: bool) -> TransactionStart:
+def parse_mysql_gtid(
+    body: bytes, server_id: int = 0, *, anonymous: bool, original: bool = False
+) -> TransactionStart:
     """Return the content of a GTID or ANONYMOUS_GTID event.
 
     Body: flags u8, uuid 16, number i64, then from 5.7 on the logical clock (type byte 2, two i64) and from
     8.0.1 on `immediate_commit_timestamp`: 7 bytes of microseconds whose highest bit says that the original
-    server's commit time follows in another 7. The immediate one, which is this server's, is returned.
+    server's commit time follows in another 7. The immediate one is this server's.
+
+    Args:
+        body: the event without header and checksum.
+        server_id: of the server that committed the transaction first.
+        anonymous: whether it has no GTID.
+        original: whether the original server's commit time is returned, else this server's.
+
+    Raises:
+        CorruptEvent: it lacks the original server's commit time.
     """
     number = 0 if anonymous else struct.unpack_from("<q", body, 17)[0]
     source = "" if anonymous else str(uuid.UUID(bytes=body[1:17]))
-    commit_us = 0
-    if len(body) >= _COMMIT_AT + _COMMIT_BYTES and body[_LOGICAL_CLOCK_AT] == _LOGICAL_CLOCK:
-        stamp = int.from_bytes(body[_COMMIT_AT : _COMMIT_AT + _COMMIT_BYTES], "little")
-        commit_us = stamp & ~_HAS_ORIGINAL
+    at = _COMMIT_AT + _COMMIT_BYTES
+    if len(body) < at or body[_LOGICAL_CLOCK_AT] != _LOGICAL_CLOCK:
+        return TransactionStart(source, number, 0)
+    stamp = int.from_bytes(body[_COMMIT_AT:at], "little")
+    commit_us = stamp & ~_HAS_ORIGINAL
+    if stamp & _HAS_ORIGINAL and original:
+        if len(body) < at + _COMMIT_BYTES:
+            raise CorruptEvent("The original server's commit time is missing.")
+        commit_us = int.from_bytes(body[at : at + _COMMIT_BYTES], "little")
+    if anonymous and (original or not stamp & _HAS_ORIGINAL):
+        source = origin_source(server_id)
     return TransactionStart(source, number, commit_us)
 
 

@@ -148,7 +148,7 @@ class Transactions:
             CorruptEvent: its bytes contradict themselves, or it is not allowed here.
             UnsupportedEvent: it may change rows in a way that this version does not read.
             PositionPurged: it commits an XA transaction whose rows were logged before the stream began; the
-                details hold its `xid`.
+                details hold its `xid`, and as `begin_offset` where the commit's transaction begins.
         """
         if self._of != self._accumulator.begun:  # transactions went through the fast path
             self._forget_last()
@@ -189,7 +189,8 @@ class Transactions:
         self._state = _State.IDLE
 
     def _on_gtid(self, event: Event) -> None:
-        start = parse_start(event.type, event.body, event.server_id)
+        original = self._fast_path.original
+        start = parse_start(event.type, event.body, event.server_id, original=original)
         self._begin(start, event)
         self._state = _State.INSIDE if start.implied_begin else _State.ANNOUNCED
         self._alter = start.alter
@@ -327,6 +328,7 @@ class Transactions:
         try:
             return self._xa.commit(statement)
         except PositionPurged as error:
+            error.details["begin_offset"] = self._accumulator.begin_offset
             self._statements.commit_elsewhere(sql, error)
             return []
 

@@ -67,11 +67,11 @@ USUAL = (
 
 
 cdef inline bint read_start(
-    Start* start, int kind, const uint8_t* body, size_t size, uint32_t server
+    Start* start, int kind, const uint8_t* body, size_t size, uint32_t server, bint original
 ) noexcept nogil:
     """Read the event that begins a transaction; False: it is unusual."""
     if kind == GTID or kind == ANONYMOUS_GTID:
-        return read_mysql_gtid(start, body, size, kind == ANONYMOUS_GTID)
+        return read_mysql_gtid(start, body, size, server, kind == ANONYMOUS_GTID, original)
     if kind == MARIADB_GTID:
         return read_mariadb_gtid(start, body, size, server)
     if kind == GTID_TAGGED:
@@ -87,6 +87,7 @@ cdef class FastPath:
     cdef readonly Accumulator accumulator
     cdef public bint is_open
     cdef public int64_t offset
+    cdef public bint original
     cdef bint checksum
     cdef bint gaps
     cdef bint busy
@@ -173,7 +174,9 @@ cdef class FastPath:
         cdef const uint8_t* data = <const uint8_t*>PyBytes_AS_STRING(body)
         cdef Start start
         cdef Source* source
-        if self.sources.count == SOURCES or not read_start(&start, kind, data, PyBytes_GET_SIZE(body), server):
+        if self.sources.count == SOURCES or not read_start(
+            &start, kind, data, PyBytes_GET_SIZE(body), server, self.original
+        ):
             return
         if source_of(&self.sources, &start) == NULL:
             source = &self.sources.found[self.sources.count]
@@ -300,7 +303,7 @@ cdef class FastPath:
         cdef Source* source
         if self.accumulator.phase != IDLE or self.accumulator.current_file < 0:
             return False
-        if not read_start(&start, event[4], body, size, load32(event + 5)):
+        if not read_start(&start, event[4], body, size, load32(event + 5), self.original):
             return False
         source = source_of(&self.sources, &start)
         if source == NULL:

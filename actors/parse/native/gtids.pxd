@@ -15,6 +15,9 @@ cdef enum:
     COMMIT_AT = 42
     COMMIT_BYTES = 7
     LOGICAL_CLOCK = 2
+    #: bit of the commit time: the original server's follows
+    ORIGINAL_BIT = 55
+    SERVER_BYTES = 4
     #: flags of MariaDB's
     STANDALONE = 0x01
     GROUP_COMMIT_ID = 0x02
@@ -29,7 +32,8 @@ cdef enum:
 
 
 cdef struct Start:
-    #: of the GTID's source: nothing, MySQL's uuid and tag, or MariaDB's domain and server
+    #: of the GTID's source: nothing, MySQL's uuid and tag, or MariaDB's domain and server; without GTID the server that
+    #: committed first, if the commit time is its own
     uint8_t key[UUID_BYTES + TAG_BYTES_MAX]
     size_t key_size
     int64_t number
@@ -39,7 +43,9 @@ cdef struct Start:
     int phase
 
 
-cdef bint read_mysql_gtid(Start* start, const uint8_t* body, size_t size, bint anonymous) noexcept nogil
+cdef bint read_mysql_gtid(
+    Start* start, const uint8_t* body, size_t size, uint32_t server, bint anonymous, bint original
+) noexcept nogil
 
 
 cdef bint read_mariadb_gtid(Start* start, const uint8_t* body, size_t size, uint32_t server) noexcept nogil

@@ -7,8 +7,11 @@ from actors.parse.native.accumulator cimport ANNOUNCED, INSIDE
 from actors.parse.native.numbers cimport load64, load_little
 
 
-cdef bint read_mysql_gtid(Start* start, const uint8_t* body, size_t size, bint anonymous) noexcept nogil:
+cdef bint read_mysql_gtid(
+    Start* start, const uint8_t* body, size_t size, uint32_t server, bint anonymous, bint original
+) noexcept nogil:
     """Read a GTID or ANONYMOUS_GTID event; False: it is unusual."""
+    cdef uint64_t stamp
     if size < CLOCK_AT:
         return False
     start.phase = ANNOUNCED
@@ -19,7 +22,15 @@ cdef bint read_mysql_gtid(Start* start, const uint8_t* body, size_t size, bint a
         memcpy(start.key, body + 1, UUID_BYTES)
         start.number = <int64_t>load64(body + 1 + UUID_BYTES)
     if size >= COMMIT_AT + COMMIT_BYTES and body[CLOCK_AT] == LOGICAL_CLOCK:
-        start.commit_us = <int64_t>(load_little(body + COMMIT_AT, COMMIT_BYTES) & ((<uint64_t>1 << 55) - 1))
+        stamp = load_little(body + COMMIT_AT, COMMIT_BYTES)
+        start.commit_us = <int64_t>(stamp & ((<uint64_t>1 << ORIGINAL_BIT) - 1))
+        if stamp >> ORIGINAL_BIT and original:
+            if size < COMMIT_AT + 2 * COMMIT_BYTES:
+                return False
+            start.commit_us = <int64_t>load_little(body + COMMIT_AT + COMMIT_BYTES, COMMIT_BYTES)
+        if anonymous and (original or not stamp >> ORIGINAL_BIT):
+            start.key_size = SERVER_BYTES
+            memcpy(start.key, &server, SERVER_BYTES)
     return True
 
 

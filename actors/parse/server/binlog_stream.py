@@ -43,7 +43,7 @@ from actors.parse.server.source import (
 from actors.parse.server.starts.start import explained_by_gtid, oldest_file, require_contained
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
 from merge.values.chunk import Chunk
-from merge.values.header import Flag
+from merge.values.header import Flag, origin_of
 from merge.values.position import Position
 
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
@@ -76,6 +76,8 @@ class BinlogStream:
             `actors.parse.grammar.statements`.
         ring: where the owner stores what the stream yields; needed if the address says that the source gets
             its replies when that is freed.
+        original_times: whether commit times are those of the servers that committed first, as far as the
+            source writes them, and transactions without GTID name these servers; see `origin_source`.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -97,6 +99,7 @@ class BinlogStream:
         lookup: TableLookup | None = None,
         verbatim: bool = False,
         ring: Ring | None = None,
+        original_times: bool = False,
     ) -> None:
         self._address = address
         self._start = start
@@ -106,6 +109,7 @@ class BinlogStream:
         self._place = place if by_gtid else start
         self._dump_at = _dump_at(self._place, lead_in)
         self._builder = ChunkBuilder(limits)
+        self._builder.fast_path.original = original_times
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
         self._measure = measure
@@ -405,5 +409,6 @@ def resume_after(chunk: Chunk) -> Position:
     last = chunk.headers[-1]
     file = chunk.names[int(last["file"])]
     if int(last["flags"]) & Flag.END:
-        return Position(file, int(last["end_offset"]), commit_us=int(last["commit_us"]))
+        origin_id = origin_of(chunk.names[int(last["gtid_source"])], int(last["gtid_number"]))
+        return Position(file, int(last["end_offset"]), commit_us=int(last["commit_us"]), origin_id=origin_id)
     return Position(file, int(last["begin_offset"]), rows_into_transaction=int(last["row_end"]))

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from actors.parse.server.source import SourceAddress
 
@@ -62,6 +62,8 @@ class SourceHosts:
         self._failed_at_s = 0.0
         self._switches = 0
         self._last: _Switch | None = None
+        #: how the last server that was not that of the position continued, see `continued`
+        self._continued: dict[str, Any] = {}
         #: seconds without rows at the last switch; None: there was none, or it has not ended
         self._gap_s: float | None = None
 
@@ -75,6 +77,22 @@ class SourceHosts:
     def several(self) -> bool:
         """Whether there is another server to go to."""
         return len(self._addresses) > 1
+
+    @property
+    def reports(self) -> bool:
+        """Whether there is something to describe."""
+        return self.several or bool(self._continued)
+
+    def continued(self, by: Literal["gtid", "time"], dropped: int = 0, repeated: int = 0) -> None:
+        """Note how a stream continued on another server than that of its position.
+
+        Args:
+            by: by GTIDs, exactly, or by commit time.
+            dropped: transactions that were found again, and are not delivered a second time.
+            repeated: transactions that are delivered, perhaps a second time.
+        """
+        with self._lock:
+            self._continued = {"by": by, "dropped": dropped, "possibly_repeated": repeated}
 
     def failed(self, address: SourceAddress, reason: str) -> bool:
         """Count a failure; return whether another server than this one is to be read now.
@@ -118,6 +136,7 @@ class SourceHosts:
             return {
                 "hosts": [each.place for each in self._addresses],
                 "switches": self._switches,
+                "continued": self._continued or None,
                 "last": None
                 if last is None
                 else {

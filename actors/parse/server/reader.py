@@ -18,6 +18,7 @@ was stored.
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -48,11 +49,13 @@ from actors.parse.server.source import (
     translated,
 )
 from actors.parse.server.starts.beginning import beginning
+from actors.parse.server.starts.by_time import FALLBACK_US, continued_by_time
 from actors.parse.server.starts.remaining import with_remaining
 from actors.parse.server.starts.start import (
     StartBy,
     binlog_files,
     goes_by_gtid,
+    goes_by_time,
     past_purged,
     require_not_reset,
 )
@@ -67,6 +70,8 @@ from merge.errors import (
 )
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
+
+_log = logging.getLogger(__name__)
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 10.0
@@ -89,6 +94,7 @@ class SourceReader:
         begin: where a run without a position begins; a time before now counts from when the source is first
             reached.
         start_by: see `start`.
+        fallback_us: how long before the last commit time another server is read from, see `by_time`.
         definitions: what is known of the tables' definitions, from an earlier reader; None: nothing.
         hosts: the servers of the shard, of which this reader reads the one at `address`; None: only that one.
         ring: where the listener stores chunks; see `BinlogStream`.
@@ -105,6 +111,7 @@ class SourceReader:
         margin_us: int = MARGIN_US,
         begin: str = "latest",
         start_by: StartBy = "auto",
+        fallback_us: int = FALLBACK_US,
         definitions: SourceDefinitions | None = None,
         hosts: SourceHosts | None = None,
         ring: Ring | None = None,
@@ -120,6 +127,7 @@ class SourceReader:
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
         self._start_by = start_by
+        self._fallback_us = fallback_us
         self._definitions = SourceDefinitions(address.name, select) if definitions is None else definitions
         self._hosts = SourceHosts([address]) if hosts is None else hosts
         #: when the server has to execute the next statement, `time.monotonic`
@@ -231,11 +239,13 @@ class SourceReader:
                 ) from error
             self._detect_at_s = time.monotonic() + self._hosts.detecting.interval_s
 
-    def _unfreed(self) -> tuple[str, int] | None:
+    def _unfreed(self, begin: Position) -> tuple[str, int] | None:
         """Return where the ring begins, if the source must not count what it holds as replied to."""
         if self._address.semi_sync != "cursor" or not self._replays:
             return None
         assert self._ring is not None, "replies that wait for cursors need the ring"
+        if self._opened is not None and not self._opened.is_of(begin.server):
+            return None  # the ring begins at a position of another server
         assert self._opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
         return unfreed(self._ring, self._opened) if self._opened is not None else None
 
@@ -257,18 +267,16 @@ class SourceReader:
             if self.position is None:
                 start = parse_shard_start(self._begin, time.time_ns() // 1000)
                 self.position = beginning(start, self._address, control, facts)
-            by_gtid = self._by_gtid
-            if by_gtid is None:
-                by_gtid = goes_by_gtid(self._address, facts, self.position, self._start_by)
+            begin, by_gtid = self._continue(self.position, control, facts)
             lead_in, self._lead_in = self._lead_in, None
             self._detect_at_s = 0.0
             self._detect(control)
-            replayed = None if lead_in is not None or by_gtid else self._unfreed()
+            replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
-            lookup = self._definitions.lookup(self._address, facts, self.position)
+            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
             stream = BinlogStream(
                 self._address,
-                self.position,
+                begin,
                 self._select,
                 self._limits,
                 lambda: self._measure(control),
@@ -281,7 +289,7 @@ class SourceReader:
             )
             lookup.follow(stream)
             # Only now is it known which server sends the stream.
-            self.server, self._by_gtid = facts.identity, by_gtid
+            self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
             try:
                 with self._lock:
                     self._stream = stream
@@ -325,6 +333,7 @@ class SourceReader:
         """
         assert self.position is not None, "a position was refused"
         if "xid" in error.details:
+            self._settle(error)
             self._lead_in = self._earlier(error, lead_in, control)
         elif lead_in is not None:
             raise error
@@ -335,6 +344,13 @@ class SourceReader:
                 self.position = past_purged(self._address, control, facts, self.position, error)
             except PositionPurged as purged:
                 raise with_remaining(self._address, control, facts, purged) from error
+
+    def _known_at(self, facts: ServerFacts) -> Position:
+        """Return where definitions are known: on the server before, until something of this one was read."""
+        assert self.position is not None, "it is known where the stream begins"
+        if self._opened is None or self.created or self._opened.is_of(facts.identity):
+            return self.position
+        return self._opened
 
     def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
         for item in stream:
@@ -371,6 +387,24 @@ class SourceReader:
     def _created(self, position: Position, stream: BinlogStream) -> Position:
         return replace(position, created_s=stream.created.get(position.file, 0))
 
+    def _settle(self, error: PositionPurged) -> None:
+        """Continue by file and offset on this server, from the XA COMMIT that was found first on it by GTID.
+
+        Files of another server mean nothing on this one; everything before the COMMIT was delivered, or comes
+        with it.
+        """
+        position = self.position
+        assert position is not None, "it is known where the stream began"
+        if position.is_of(self.server):
+            return
+        file, offset = error.details["file"], error.details["begin_offset"]
+        assert isinstance(file, str), "an event has a file"
+        assert isinstance(offset, int), "a transaction begins somewhere"
+        self.position = replace(
+            position, file=file, offset=offset, server=self.server, created_s=self.created.get(file, 0)
+        )
+        self._by_gtid = False
+
     def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
         """Return the file from which to look for the rows of an XA transaction that a stream lacked.
 
@@ -380,10 +414,7 @@ class SourceReader:
             PositionPurged: `error`, if no older file is left.
         """
         position = self.position
-        # A file and offset of another server mean nothing on this one. That happens by GTID, before anything
-        # of this server was handed over.
-        if position is None or not position.is_of(self.server):
-            raise error
+        assert position is not None, "it is known where the stream began"
         if lead_in is None:
             return position.file
         files = binlog_files(self._address, control)
@@ -391,6 +422,36 @@ class SourceReader:
         if not place:
             raise error
         return files[place - 1]
+
+    def _continue(
+        self, position: Position, control: pymysql.Connection[Any], facts: ServerFacts
+    ) -> tuple[Position, bool]:
+        """Return where the next stream begins on the server that answers, and whether by GTID.
+
+        Raises:
+            SourceUnfit: see `goes_by_gtid`.
+            SourceUnavailable, PositionPurged: see `continued_by_time`.
+        """
+        if self._by_gtid is not None:
+            return position, self._by_gtid
+        if not goes_by_time(facts, position, self._start_by):
+            by_gtid = goes_by_gtid(self._address, facts, position, self._start_by)
+            if by_gtid and not position.is_of(facts.identity):
+                self._hosts.continued("gtid")
+            return position, by_gtid
+        found = continued_by_time(self._address, control, facts, position, self._fallback_us)
+        self._hosts.continued("time", found.dropped, found.repeated)
+        _log.warning(
+            "shard=%s continues on %s at %s by commit time: the last transaction that was delivered was %s, "
+            "%d transactions are not repeated, %d may be",
+            self._address.name,
+            self._address.place,
+            found.position,
+            "found" if found.anchored else "not found",
+            found.dropped,
+            found.repeated,
+        )
+        return found.position, False
 
     def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
         with translated(self._address):

@@ -263,6 +263,16 @@ class ServerFacts:
         return self.mariadb or self.variables.get("gtid_mode", "").upper() == "ON"
 
     @property
+    def commits_in_order(self) -> bool:
+        """Whether it is a MySQL server that commits what it replicates in the order of its source."""
+        if self.mariadb:
+            return False
+        names = ("replica", "slave")
+        keeps = any(self.variables.get(f"{name}_preserve_commit_order", "").upper() == "ON" for name in names)
+        workers = [self.variables.get(f"{name}_parallel_workers", "") for name in names]
+        return keeps or any(each in ("0", "1") for each in workers)
+
+    @property
     def number(self) -> tuple[int, ...]:
         """The version's numbers, for comparisons."""
         match = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", self.version)
@@ -295,6 +305,10 @@ _VARIABLES = (
     "binlog_row_value_options",
     "binlog_checksum",
     "gtid_mode",
+    "replica_preserve_commit_order",
+    "slave_preserve_commit_order",
+    "replica_parallel_workers",
+    "slave_parallel_workers",
     *VARIABLES,
 )
 

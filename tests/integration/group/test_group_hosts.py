@@ -129,3 +129,26 @@ def test_a_primary_that_does_not_execute_the_statement_is_left(
         standby.execute("INSERT INTO shop_0.orders VALUES (2, 'x', 1)")
         assert [row["id"] for row in rows_until(consumer, 1)] == ["2"]
         assert "alive" in consumer.status()["shards"][0]["failover"]["last"]["reason"]
+
+
+def test_an_xa_transaction_that_was_prepared_before_the_switch_is_committed_after_it(
+    one_ray: None, one_zookeeper: EmbeddedZooKeeper, pair_of_servers: list[Any], tmp_path: Path
+):
+    """Its rows are in another file of the standby's own binlog, before the first transaction to be read."""
+    primary, standby = pair_of_servers
+    shop = Pair([primary], one_zookeeper.hosts, tmp_path)
+    with (
+        shop.serve(shards=[shop.hosts(pair_of_servers)], reader=FAST) as instance,
+        shop.connect(instance) as consumer,
+    ):
+        primary.execute(
+            "XA START 'x'", "INSERT INTO shop_0.orders VALUES (1, 'xa', 1)", "XA END 'x'", "XA PREPARE 'x'"
+        )
+        primary.execute("INSERT INTO shop_0.orders VALUES (2, 'x', 1)")
+        assert [row["id"] for row in rows_until(consumer, 1)] == ["2"]
+        await_true(lambda: same(pair_of_servers), "the replica has it all")
+        standby.execute("FLUSH BINARY LOGS")
+        primary.kill()
+        stop = "SLAVE" if isinstance(standby, MariaDbServer) else "REPLICA"
+        standby.execute(f"STOP {stop}", "XA COMMIT 'x'", "INSERT INTO shop_0.orders VALUES (3, 'x', 1)")
+        assert [row["id"] for row in rows_until(consumer, 2)] == list("13")

@@ -74,8 +74,8 @@ def test_the_good_file_is_good(tmp_path):
         ("host: db1\n    user: canal", "host: db1", "`shards[1].user` should be given, but is missing"),
         (
             "host: db1",
-            "host: db1\n    start_by: time",
-            "`shards[1].start_by` should be 'auto', 'gtid' or 'file', but is 'time'",
+            "host: db1\n    start_by: clock",
+            "`shards[1].start_by` should be 'auto', 'gtid', 'file' or 'time', but is 'clock'",
         ),
         # unknown keys
         ("host: db1", "hst: db1", "`shards[1].hst` should be a known key (nearest: host), but is unknown"),

@@ -78,7 +78,7 @@ class Scan:
         file = self._file_at(binlog_files(self.address, self.connection), time_us)
         before_us = 0
         with self._stream(file) as stream:
-            for chunk in _until(stream, end):
+            for chunk in until(stream, end):
                 least_us = time_us - time_us % _SECOND_US if stream.whole_seconds else time_us
                 begins = (chunk.headers["flags"] & Flag.BEGIN) != 0
                 found = np.flatnonzero(begins & (chunk.headers["commit_us"] >= least_us))
@@ -105,7 +105,7 @@ class Scan:
         stop = end if end.file == file else None
         with self._stream(file) as stream:
             created_s = stream.created.get(file, 0)
-            for chunk in _until(stream, stop, file):
+            for chunk in until(stream, stop, file):
                 headers = chunk.headers[chunk.headers["file"] == _index(chunk, file)]
                 ends = np.flatnonzero(headers["flags"] & Flag.END)
                 within = ends[headers["end_offset"][ends] <= offset]
@@ -163,20 +163,25 @@ class Scan:
             return stream.created.get(file, 0)
 
     @contextlib.contextmanager
-    def _stream(self, file: str) -> Iterator[BinlogStream]:
-        """Open a stream from the beginning of a file, which keeps no table, and read its description."""
+    def stream(self, start: Position, *, original_times: bool = False) -> Iterator[BinlogStream]:
+        """Open a stream that keeps no table, and read the description of the file that it begins in."""
         stream = BinlogStream(
             scanner(self.address, "position"),
-            Position(file, len(MAGIC)),
+            start,
             lambda _schema, _table: None,
             _LIMITS,
             self._clock,
             server=self.facts.identity,
             verbatim=True,
+            original_times=original_times,
         )
         with contextlib.closing(stream):
             stream.begin()
             yield stream
+
+    def _stream(self, file: str) -> contextlib.AbstractContextManager[BinlogStream]:
+        """Open a stream from the beginning of a file."""
+        return self.stream(Position(file, len(MAGIC)))
 
     def _clock(self) -> SourceClock:
         with translated(self.address):
@@ -215,7 +220,7 @@ class Scan:
         )
 
 
-def _until(stream: BinlogStream, end: Position | None, file: str | None = None) -> Iterator[Chunk]:
+def until(stream: BinlogStream, end: Position | None, file: str | None = None) -> Iterator[Chunk]:
     """Yield the chunks of a stream up to a position, the end of a file, or where the source has no more."""
     for item in stream:
         if isinstance(item, CaughtUp):

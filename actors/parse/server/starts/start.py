@@ -8,7 +8,8 @@ GTIDs read so far then says what is missing, wherever the new server keeps it. S
   every transaction that was read before; the connection that dumps checks this. A server that lacks some of
   them lags behind and is retried. A server that has none of their sources belongs to another shard.
 
-With `start_by: gtid` a stream always continues by GTID, with `file` never.
+With `start_by: gtid` a stream always continues by GTID, with `file` never. With `time` it continues on
+another server by GTID if it can, and else by commit time, see `by_time`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from merge.errors import DataError, Detail, PositionPurged, PositionRefused, Sou
 from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.values.position import Position, file_order
 
-StartBy: TypeAlias = Literal["auto", "gtid", "file"]
+StartBy: TypeAlias = Literal["auto", "gtid", "file", "time"]
 
 _PURGED_HINT = "Load the tables again, or start at a later position and accept that changes are missing."
 
@@ -53,12 +54,23 @@ def goes_by_gtid(address: SourceAddress, facts: ServerFacts, position: Position,
         raise SourceUnfit(
             f"Another server answers for shard {address.name} at {address}: {facts.identity} instead of "
             f"{position.server}, and {why_not}.",
-            hint="A file and offset are valid on one server only: start again at a position of this server.",
+            hint="A file and offset are valid on one server only: start again at a position of this server, "
+            "or let the shard continue on it by commit time, with start_by: time.",
             shard=address.name,
         )
     if not facts.mariadb:
         require_readable(position.gtid_set, facts.number, address.name)
     return True
+
+
+def goes_by_time(facts: ServerFacts, position: Position, start_by: StartBy) -> bool:
+    """Return whether a stream continues from `position` by commit time, on the server that answers."""
+    return (
+        start_by == "time"
+        and bool(_why_not(facts, position, start_by))
+        and position.commit_us > 0
+        and not position.rows_into_transaction
+    )
 
 
 def _why_not(facts: ServerFacts, position: Position, start_by: StartBy) -> str:
