@@ -172,7 +172,9 @@ class AlterWords:
         for column in before:
             if column.name.lower() not in gone:
                 by = replaced.get(column.name.lower())
-                draft.columns.append(self._kept(draft, column, by, words=words))
+                kept = self._kept(draft, column, by, words=words)
+                draft.columns.append(kept)
+                draft.keep_key_bytes(column, kept)
         draft.drop_from_keys(gone)
         for placed in self.placed:
             name = placed.column.name.lower()

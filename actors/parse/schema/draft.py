@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from actors.parse.columns.charsets import charset_of
@@ -15,6 +15,11 @@ from actors.parse.schema.types import is_geometry, is_text
 _KEY_BYTES_MAX = 3072
 #: types of limited length that a key may have a prefix of
 _WITH_PREFIXES = {"char", "varchar", "binary", "varbinary"}
+#: bytes of the number that stands for a value, by how many values there may be
+_NUMBERED: dict[str, Callable[[int], int]] = {
+    "enum": lambda values: 1 if values < 256 else 2,  # noqa: PLR2004  what fits one byte
+    "set": lambda values: (values + 7) // 8 if values <= 32 else 8,  # noqa: PLR2004  never 5 to 7 bytes
+}
 
 
 @dataclass(slots=True)
@@ -103,6 +108,21 @@ class Draft:
                 columns, prefixes = (part.column for part in parts), (part.prefix for part in parts)
                 kept.append(replace(key, columns=tuple(columns), prefixes=tuple(prefixes)))
         self.keys = kept
+
+    def keep_key_bytes(self, before: ColumnDefinition, after: ColumnDefinition) -> None:
+        """Change the keys of a column that was an ENUM or a SET and becomes a string.
+
+        MySQL's keys still cover as many bytes as the numbers had that ENUM and SET are stored as.
+        """
+        if self.hashes or before.type not in _NUMBERED or after.type not in _WITH_PREFIXES:
+            return
+        count = _NUMBERED[before.type](len(before.values)) // charset_of(before.collation).width
+        for at, key in enumerate(self.keys):
+            parts = [
+                replace(part, prefix=count) if part.column == before.name and not part.prefix else part
+                for part in _parts(key)
+            ]
+            self.keys[at] = replace(key, prefixes=tuple(part.prefix for part in parts))
 
     def add_key(self, words: KeyWords) -> None:
         """Add a key as a statement has it.

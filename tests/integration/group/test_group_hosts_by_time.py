@@ -108,9 +108,7 @@ def test_what_may_come_twice_is_counted_if_the_last_transaction_was_lost(
         assert len(rows_until(consumer, 1)) == 1
         primary.kill()
 
-        await_true(
-            lambda: "none that was committed later" in str(consumer.status()), "it is retried"
-        )
+        await_true(lambda: "none that was committed later" in str(consumer.status()), "it is retried")
         insert(standby, 3, 4)
         assert ids_until(consumer, 3) == list("134")
         continued = consumer.status()["shards"][0]["failover"]["continued"]

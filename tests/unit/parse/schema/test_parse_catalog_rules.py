@@ -319,6 +319,20 @@ def test_unique_keys_of_virtual_columns_come_after_others_like_them():
         assert [key.name for key in defined(f"CREATE TABLE t ({columns}, {keys})").keys] == order, keys
 
 
+def test_mysqls_keys_keep_the_bytes_of_an_enum_that_becomes_a_string():
+    for column, prefixes in [
+        ("SET('a', 'b') CHARSET latin1", (1,)),
+        ("ENUM('a', 'b') CHARSET latin1", (1,)),
+        ("ENUM('a', 'b') CHARSET utf8mb4", ()),
+        ("CHAR(3) CHARSET latin1", ()),
+    ]:
+        table = defined(
+            f"CREATE TABLE t (a {column} NOT NULL, UNIQUE k (a))",
+            "ALTER TABLE t MODIFY a VARCHAR(9) CHARSET latin1 NOT NULL",
+        )
+        assert [key.prefixes for key in table.keys] == [prefixes], column
+
+
 def test_mariadb_keeps_a_hash_if_an_alter_has_nothing_to_do():
     made = "CREATE TABLE t (a VARCHAR(5), b INT, CONSTRAINT cc UNIQUE (a(3)) USING HASH, KEY kb (b))"
     for change, kept in [
