@@ -90,6 +90,7 @@ def test_every_row_comes_once_after_the_last_transaction_was_found(
         assert continued["dropped"] >= 5
 
 
+@pytest.mark.soak
 def test_what_may_come_twice_is_counted_if_the_last_transaction_was_lost(
     one_ray: None, one_zookeeper: EmbeddedZooKeeper, pair_without_gtids: list[MySqlServer], tmp_path: Path
 ):

@@ -150,6 +150,7 @@ def test_an_operator_holds_stops_and_starts_and_others_only_look(
     page.until_text("#events", "put back into service")
 
 
+@pytest.mark.soak
 def test_the_page_goes_on_over_a_restarted_gateway_and_a_service_that_was_away(
     served: SharedShop, tmp_path: Path, page: Page
 ):
@@ -167,6 +168,7 @@ def test_the_page_goes_on_over_a_restarted_gateway_and_a_service_that_was_away(
     assert any("ERR_CONNECTION_REFUSED" in each for each in page.errors()), "only the browser's own complaint"
 
 
+@pytest.mark.soak
 def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http, page: Page):
     page.browser.set_window_size(400, 900)
     page.open(called.service.url)

@@ -30,7 +30,7 @@ def check(error, server, position):
 
 
 @MAKES
-@pytest.mark.parametrize("rotations", [0, 3])
+@pytest.mark.parametrize("rotations", [0, pytest.param(3, marks=pytest.mark.soak)])
 def test_a_source_restored_from_an_older_copy_is_no_purged_one(make, rotations, source_address):
     """1. Its data folder is copied. 2. It goes on, in newer files or in one of the same name, and rows are
     read. 3. The copy takes its place, and has other transactions.
