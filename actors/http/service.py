@@ -92,6 +92,7 @@ class HttpService:
         self._server = server
         self._known: dict[Path, tuple[Instance, Served]] = {}
         self._lock = threading.Lock()
+        self._closing = threading.Event()
         self._guard = ConnectionGuard(ConnectionLimits())
         self._socket = _bound(settings)
         callers = Callers(self._served, self._admitted, anybody=is_loopback(settings.host))
@@ -128,16 +129,19 @@ class HttpService:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
         self._guard.start(port)
-        self._closing = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
         self._sampler.start()
 
+    def stop(self) -> None:
+        """Answer no new question; do not wait for those that are being answered."""
+        self._closing.set()
+        self._uvicorn.should_exit = True
+
     def close(self) -> None:
         """End the service: requests that are being answered may end."""
-        self._closing.set()
+        self.stop()
         self._sampler.join(2 * CLOSE_S)
         self._guard.close()
-        self._uvicorn.should_exit = True
         self._thread.join(2 * CLOSE_S)
         self._socket.close()
 
@@ -164,6 +168,8 @@ class HttpService:
 
     def _served(self) -> Mapping[str, Served]:
         """Return the instances, by destination; one that was restarted is another one."""
+        if self._closing.is_set():
+            return {}
         with self._lock:
             running = self._server.instances
             self._known = {

@@ -69,9 +69,11 @@ def serve(
     files = _Files(config, address)
     listen = http_settings(http, http_cert, http_key, audit_log, edit=http_edit)
     stop = threading.Event()
-    with Server(_err.print, log_to_driver=True) as server, contextlib.ExitStack() as stack:
+    # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
+    with contextlib.ExitStack() as stack, Server(_err.print, log_to_driver=True) as server:
         if listen is not None:
-            _err.print(f"page, metrics and REST API: {stack.enter_context(HttpService(server, listen)).url}")
+            service = stack.enter_context(HttpService(server, listen))
+            _err.print(f"page, metrics and REST API: {service.url}")
         for file, settings in files.fixed.items():
             server.start(file, settings)
         found, scan_at_s = Found(), time.monotonic()
@@ -87,6 +89,8 @@ def serve(
             server.tell_roles()
             stop.wait(ROLE_EVERY_S)
         _err.print("stopping")
+        if listen is not None:
+            service.stop()
 
 
 class _Files:
