@@ -25,7 +25,7 @@ def any_shop(request: pytest.FixtureRequest) -> Shop:
     ("any_shop", "policy"),
     [
         ("shop", "earliest"),
-        ("mysql_shop", "latest"),
+        pytest.param("mysql_shop", "latest", marks=pytest.mark.soak),
         pytest.param("shop", "latest", marks=pytest.mark.soak),
         pytest.param("mysql_shop", "earliest", marks=pytest.mark.soak),
     ],

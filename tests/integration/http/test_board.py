@@ -33,6 +33,7 @@ def expressions() -> dict[str, str]:
     return found
 
 
+@pytest.mark.soak
 def test_every_panel_shows_something_and_nothing_alerts(served: SharedShop, tmp_path: Path):
     with listening(served, tmp_path) as called, served.connect() as consumer:
         target = called.service.url.removeprefix("http://")

@@ -59,6 +59,7 @@ def test_a_source_restored_from_an_older_copy_is_no_purged_one(make, rotations, 
         check(refusal(address, position), server, position)
 
 
+@pytest.mark.soak
 @MAKES
 def test_a_source_that_was_reset_and_has_purged_is_no_purged_one(make, source_address):
     """Its oldest file has a higher number than the position's: only the GTIDs tell."""
