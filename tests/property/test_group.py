@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import hypothesis.strategies as st
+import pytest
 from builders import Source, Tx, World, all_places, places
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -624,4 +625,11 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestGroup.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+
+
+@pytest.mark.soak
+class TestGroupForLong(GroupMachine.TestCase):  # type: ignore[misc, name-defined]  # hypothesis makes it
+    """Many more runs of the same machine."""
+
+    settings = settings(max_examples=1_000, stateful_step_count=60, deadline=None)

@@ -283,6 +283,7 @@ def test_a_gateway_that_was_paused_lets_no_rows_out_after_a_hand_over(shop: Shop
         assert isinstance(outcome[0], canal_group.RetryableError), outcome
 
 
+@pytest.mark.soak
 def test_a_server_that_cannot_serve_leaves_it_to_another(shop: Shop, tmp_path: Path):
     """canal keeps `running` though the start of the instance failed.
 

@@ -26,6 +26,7 @@ def at(shop: Shop, shard: int, minute: str, *statements: str) -> None:
         connection.close()
 
 
+@pytest.mark.soak
 def test_revenue_by_minute_is_what_each_minute_sold_on_all_shards(
     spark: Any, shop: Shop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

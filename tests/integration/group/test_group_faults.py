@@ -67,6 +67,7 @@ def test_a_killed_gateway_changes_nothing_but_a_moment(served: SharedShop):
     reading.check(served)
 
 
+@pytest.mark.soak
 def test_a_gateway_that_is_away_for_longer_than_a_lease_costs_no_consumer_its_place(shop: Shop):
     """1. a batch is outstanding; 2. the gateway is killed as often as it comes back, for twice a lease;
     3. the batch is the consumer's still, and what follows comes.
@@ -144,6 +145,7 @@ def test_a_source_that_can_send_nothing_for_long_does_not_hang_up(shop: Shop):
         source.execute("SET GLOBAL net_write_timeout = 60")
 
 
+@pytest.mark.soak
 def test_cursors_in_a_file_survive_a_restart_of_everything(shop: Shop, tmp_path):
     """Local coordination, cursor in a folder: nothing of the first run is left but the folder."""
     kept = {

@@ -24,7 +24,7 @@ def any_shop(request: pytest.FixtureRequest) -> Shop:
 @pytest.mark.parametrize(
     ("any_shop", "policy"),
     [
-        ("shop", "earliest"),
+        pytest.param("shop", "earliest", marks=pytest.mark.soak),
         pytest.param("mysql_shop", "latest", marks=pytest.mark.soak),
         pytest.param("shop", "latest", marks=pytest.mark.soak),
         pytest.param("mysql_shop", "earliest", marks=pytest.mark.soak),

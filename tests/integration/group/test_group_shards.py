@@ -94,6 +94,7 @@ def _left(reading: Reading, consumer: canal_group.Consumer) -> bool:
     return role(consumer, "s1") == "left"
 
 
+@pytest.mark.soak
 def test_a_shard_that_the_settings_lack_stops_the_stream_until_it_is_let_go(shop: Shop):
     """1. Cursors of two shards. 2. The server starts with one of them in its file: it says so, and waits.
     3. `remove --now` lets go of the other one.
@@ -167,6 +168,7 @@ def test_a_changed_instance_file_lets_shards_join_and_leave(shop: Shop):
     reading.check(shop)
 
 
+@pytest.mark.soak
 def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(shop: Shop):
     """1. A client goes away; another one reads on through small rings, which are not kept for it.
     2. It is told so. 3. It goes on at its cursor: the sources are read again, and nothing is missing.

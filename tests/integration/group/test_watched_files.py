@@ -19,6 +19,7 @@ from actors.coordination.embedded import EmbeddedZooKeeper
 from canal_group.operator import Operator
 
 
+@pytest.mark.soak
 def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offline: Shop, tmp_path: Path):
     """One process, several destinations.
 

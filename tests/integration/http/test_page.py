@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from integration.http.test_http_service import Http, listening
 from integration.shared_servers import SharedShop
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -43,7 +44,9 @@ class Page:
         return self.browser.find_element(By.CSS_SELECTOR, selector)
 
     def until(self, seen: Any, what: str) -> Any:
-        return WebDriverWait(self.browser, WAIT_S).until(lambda _: seen(), f"never seen: {what}")
+        # The page replaces what has changed, also between finding an element and looking at it.
+        wait = WebDriverWait(self.browser, WAIT_S, ignored_exceptions=[StaleElementReferenceException])
+        return wait.until(lambda _: seen(), f"never seen: {what}")
 
     def until_text(self, selector: str, pattern: str) -> str:
         def matches() -> str:
@@ -53,8 +56,14 @@ class Page:
         return self.until(matches, f"{pattern} in {selector}")
 
     def press(self, selector: str) -> None:
-        self.until(lambda: self.find(selector).is_enabled(), f"{selector} can be pressed")
-        self.find(selector).click()
+        def pressed() -> bool:
+            found = self.find(selector)
+            enabled: bool = found.is_enabled()
+            if enabled:
+                found.click()
+            return enabled
+
+        self.until(pressed, f"{selector} can be pressed")
 
     def answer(self, text: str | None = None, *, go_on: bool = True) -> None:
         """Answer the dialog."""

@@ -97,7 +97,9 @@ def _tried(instance: Instance, shop: Shop, server: RogueServer) -> str:
     return error
 
 
-@pytest.mark.parametrize("trick", [clear, by_key, let_in])
+@pytest.mark.parametrize(
+    "trick", [clear, *(pytest.param(trick, marks=pytest.mark.soak) for trick in (by_key, let_in))]
+)
 def test_an_operator_makes_the_service_send_no_secret_to_a_host_of_its_choice(
     shop: Shop, tmp_path: Path, trick: Trick
 ):

@@ -108,6 +108,7 @@ def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(
         sink.check(shop)
 
 
+@pytest.mark.soak
 def test_who_is_away_for_too_long_is_told_in_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
     """1. The gateway ends in the middle of a query. 2. The next query finds none at its start."""
     sink = Sink()
@@ -132,6 +133,7 @@ def purge(server: MariaDbServer) -> None:
         server.execute(f"PURGE BINARY LOGS TO '{logs[-1][0]}'")
 
 
+@pytest.mark.soak
 def test_what_a_source_has_purged_is_told_in_a_sentence(spark: Any, shop: Shop, tmp_path: Path) -> None:
     """1. A place is noted. 2. What follows it is purged at a source. 3. A query begins there."""
     with serving(shop) as instance, shop.connect(instance) as reader:

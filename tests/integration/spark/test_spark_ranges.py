@@ -83,6 +83,7 @@ def test_a_query_from_the_latest_sees_what_comes_later_only(
     assert [row["id"] for row in sink.rows] == shop.written["s0"][-4:]
 
 
+@pytest.mark.soak
 def test_a_micro_batch_waits_for_rows_but_not_for_ever(
     spark: Any, served: tuple[Shop, Instance], tmp_path: Path
 ) -> None:

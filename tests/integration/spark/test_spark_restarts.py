@@ -20,7 +20,7 @@ from soak import first_quick
 
 pytestmark = pytest.mark.timeout(180)
 #: how often a run is killed with -9, at a step that the seed chooses
-KILLS = first_quick(1, (8, int(os.environ.get("CANAL_GROUP_RESTARTS", "24"))))
+KILLS = first_quick(1, (4, int(os.environ.get("CANAL_GROUP_RESTARTS", "24"))))
 #: steps that a run lives, at most
 STEPS_MAX = 14
 
