@@ -128,6 +128,32 @@ class Operator:
         """
         return self._gateway_client.ask_for("schema_show", _tables, shard=shard)
 
+    def joined_schema(self, table: str) -> dict[str, Any]:
+        """Return the joined schema of a table, and what each shard has of it: a JSON object.
+
+        Args:
+            table: `schema.table`, as consumers see it.
+
+        Raises:
+            UsageError: no shard has such a table.
+        """
+        return self._gateway_client.ask_for("schema_joined", fields, table=table)
+
+    def resolve_column(self, table: str, column: str, kind: str | None) -> dict[str, Any]:
+        """Choose the type that a column has for every consumer; return the table's joined schema then.
+
+        The choice is stored beside the cursors.
+
+        Args:
+            table: `schema.table`, as consumers see it.
+            column: its name, in any case.
+            kind: `text`, `bigint`, `decimal(20,4)` and so on; None: take the choice back.
+
+        Raises:
+            UsageError: there is no such table, column or type, or no choice to take back.
+        """
+        return self._gateway_client.ask_for("schema_resolve", fields, table=table, column=column, type=kind)
+
     def rebuild_schema(self, shard: str) -> None:
         """Let a shard forget its schema history: a new one begins with what its source shows.
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from actors.gateway.joined_schemas import JoinedSchemas
 from actors.store.rows import Wanted
 from actors.transport.row_client import RowClient
 from actors.transport.row_server import RowAddress
@@ -23,7 +24,6 @@ from merge.errors import CanalGroupError, UsageError
 from merge.rows.assemble import BatchRows, ShardRows
 from merge.rows.envelope import envelope
 from merge.rows.table_filter import TableFilter
-from merge.rows.typed import typed
 from merge.values.chunk import TableName
 from merge.values.header import Flag, Headers
 
@@ -79,14 +79,21 @@ class BatchReader:
     Args:
         rows_at: returns where the rows of a shard are, by its name.
         plan: asks the group for an outstanding batch: (client_id, epoch, batch_id).
+        joined: has the joined schemas of tables.
     """
 
-    def __init__(self, rows_at: Callable[[str], RowAddress], plan: Callable[[str, int, int], Batch]) -> None:
+    def __init__(
+        self,
+        rows_at: Callable[[str], RowAddress],
+        plan: Callable[[str, int, int], Batch],
+        joined: JoinedSchemas,
+    ) -> None:
         self._rows_at = rows_at
         #: by name; shards come while it runs
         self._clients: dict[str, RowClient] = {}
         self._pool = ThreadPoolExecutor(FETCHES_MAX, thread_name_prefix="fetch")
         self._plan = plan
+        self._joined = joined
         self._plans: OrderedDict[tuple[str, int, int], Batch] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -131,10 +138,9 @@ class BatchReader:
         part: Part = WHOLE,
     ) -> pa.Table:
         """Return one table's changes, of a part, with the wanted columns; see `merge.rows.typed`."""
-        schema, _, plain = table.partition(".")
-        name = TableName(schema, plain)
+        name = TableName.of(table)
         rows = self._rows((client_id, epoch, batch_id), Wanted(name, bool(before), columns), part)
-        return typed(rows, name, before=before, columns=columns, added=added)
+        return self._joined.typed(rows, name, before=before, columns=columns, added=added)
 
     def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:
         client_id, epoch, batch_id = key

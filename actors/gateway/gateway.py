@@ -32,6 +32,7 @@ from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
+from actors.gateway.joined_schemas import JoinedSchemas
 from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
@@ -82,8 +83,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._reply_bytes_max = wiring.reply_bytes_max
         self._group = GroupHandle(group)
         actors = ShardActors(shard_actors, shards)
-        self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key))
         operator = OperatorRequests(wiring.destination, self._group, actors, self.describe)
+        joined = JoinedSchemas(operator.questions.chosen, operator.questions.definitions)
+        self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key), joined)
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
         self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS})
         self._shared_memory = SharedMemoryServer(self._offer)

@@ -13,6 +13,7 @@ from actors.gateway.group_port import GroupPort
 from actors.gateway.shard_actors import ShardActors
 from actors.gateway.shard_questions import ShardQuestions
 from merge.errors import UsageError
+from merge.rows.chosen_types import parse_type
 from merge.trace import single
 from merge.values.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
@@ -58,6 +59,8 @@ class OperatorRequests:
             "shard_add": self._add_shard,
             "shard_remove": self._remove_shard,
             "schema_show": lambda body: self.questions.schema(body.get("shard")),
+            "schema_joined": lambda body: self.questions.joined(str(body["table"])),
+            "schema_resolve": self._resolve,
             "schema_rebuild": lambda body: self.questions.rebuild_schema(str(body["shard"])),
         }
 
@@ -144,6 +147,17 @@ class OperatorRequests:
             "subscribe", client["client_id"], HOLDER, str(client["filter"]), **how
         )
         return taken
+
+    def _resolve(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Choose the type of a column, or take the choice back; return the table's joined schema then."""
+        table, column, said = str(body["table"]), str(body["column"]), body.get("type")
+        if said is not None:
+            parse_type(str(said))
+            known = [each["name"].lower() for each in self.questions.joined(table)["columns"]]
+            if column.lower() not in known:
+                raise UsageError(f"{table} has no column {column}.", hint=f"It has {', '.join(known)}.")
+        self._group.call("choose_type", table, column, None if said is None else str(said))
+        return self.questions.joined(table)
 
     def _add_shard(self, body: dict[str, Any]) -> dict[str, Any]:
         start = None if body.get("start") is None else Position.from_dict(body["start"])

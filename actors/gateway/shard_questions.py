@@ -12,7 +12,10 @@ from actors.gateway.group_handle import CALL_TIMEOUT_S
 from actors.gateway.group_port import GroupPort
 from actors.gateway.shard_actors import ShardActors
 from actors.transport.ray_errors import translated
-from merge.errors import SchemaMismatch, ServerUnavailable, UsageError
+from merge.errors import ServerUnavailable, UsageError
+from merge.rows.chosen_types import ChosenTypes
+from merge.rows.joined import Definition, conflicts, joined, said_by_shard
+from merge.values.chunk import TableName
 from merge.values.position import GroupPosition
 from merge.values.start import At, parse_start
 
@@ -44,23 +47,61 @@ class ShardQuestions:
             UsageError: no shard has such a table.
             SchemaMismatch: the columns of the shards cannot be merged.
         """
-        schema, _, table = name.partition(".")
-        answers = self._ask("describe", schema, table)
-        found = [pa.ipc.read_schema(pa.py_buffer(said)) for said in answers.values() if said is not None]
+        table = TableName.of(name)
+        found = self.definitions(table)
         if not found:
-            raise UsageError(
-                f"No shard of {self._destination} has a table {name}.",
-                hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
-                " from it, it is known from its first row on; until then pass its columns: .schema(...).",
-            )
-        try:
-            return pa.unify_schemas(found, promote_options="permissive")
-        except pa.ArrowException as error:
-            raise SchemaMismatch(
-                f"The columns of {name} in the shards cannot be merged: {error}.",
-                hint="Give the table the same definition in all shards, or read the envelope format.",
-                table=name,
-            ) from error
+            raise self._unknown(name)
+        return joined(table, found, (), self.chosen().of(table))
+
+    def definitions(self, table: TableName) -> list[Definition]:
+        """Return the columns of a table in each shard that has it, by the name that consumers know.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: a source does not answer.
+        """
+        answers = self._ask("describe", table.schema, table.table)
+        return [
+            Definition(shard, pa.ipc.read_schema(pa.py_buffer(said)))
+            for shard, schemas in answers.items()
+            for said in schemas
+        ]
+
+    def chosen(self) -> ChosenTypes:
+        """Return the types that operators chose for columns.
+
+        Raises:
+            ServerUnavailable: the group does not answer.
+        """
+        return ChosenTypes.from_json(self._group.call("column_types"))
+
+    def joined(self, name: str) -> dict[str, Any]:
+        """Return the joined schema of a table as a JSON object, with what each shard has of it.
+
+        `columns`: for each its `name`, its `type` (null: the types in its shards cannot be joined), the
+        `chosen` type if there is one, and by shard what it is there.
+
+        Raises:
+            UsageError: no shard has such a table.
+        """
+        table, chosen = TableName.of(name), self.chosen()
+        definitions = self.definitions(table)
+        types = chosen.of(table)
+        torn = {column.lower() for column, _ in conflicts(definitions)} - types.keys()
+        whole = joined(table, definitions, (), types | dict.fromkeys(torn, pa.null()))
+        if not definitions:
+            raise self._unknown(name)
+        return {
+            "table": name,
+            "columns": [
+                {
+                    "name": column.name,
+                    "type": None if column.name.lower() in torn else str(column.type),
+                    "chosen": chosen.tables.get(name, {}).get(column.name.lower()),
+                    "shards": said_by_shard(definitions, column.name),
+                }
+                for column in whole
+            ],
+        }
 
     def position(self, start: str) -> GroupPosition:
         """Return the group position that a start means now; see `merge.values.start`.
@@ -91,6 +132,13 @@ class ShardQuestions:
             UsageError: there is no such shard, or it reads files.
         """
         return self._ask("rebuild_schema", only=shard)
+
+    def _unknown(self, table: str) -> UsageError:
+        return UsageError(
+            f"No shard of {self._destination} has a table {table}.",
+            hint="Name it as consumers see it, after filter and routes. If the account may not SELECT"
+            " from it, it is known from its first row on; until then pass its columns: .schema(...).",
+        )
 
     def _ask(
         self, method: str, *arguments: Any, timeout_s: float = CALL_TIMEOUT_S, only: str | None = None

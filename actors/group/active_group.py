@@ -23,6 +23,7 @@ from actors.group.leases import Leases
 from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
+from actors.group.stored_types import StoredTypes
 from actors.ports import Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev
@@ -68,6 +69,8 @@ class ActiveGroup:
         self._standby = standby
         #: what was stored before this server took over is set before it begins
         self.losses = LossWarnings(standby.destination, ())
+        #: the types that operators chose for columns
+        self.types = StoredTypes(stores.histories, machine.epoch, host)
         self._broke = broke
         self._host = host
         self._shards = GroupShards(shards, machine.epoch, self.tell, self._chore, stores.histories, host)

@@ -17,6 +17,7 @@ from actors.group.registration import ShardRegistration
 from actors.ports import Host
 from merge import events as ev
 from merge.delivery.ledger import Batch
+from merge.values.chunk import TableName
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
 from merge.values.position import GroupPosition, Position
@@ -205,7 +206,29 @@ class GroupCalls:
         group.check_active()
         return group.machine.trace(gtid)
 
+    async def column_types(self) -> str:
+        """Return the types that operators chose for columns, as `ChosenTypes.from_json` reads them."""
+        group = self._candidate.serving()
+        group.check_active()
+        return (await group.types.types()).to_json()
+
     # ---- operators -------------------------------------------------------------------------------------
+
+    async def choose_type(self, table: str, column: str, said: str | None) -> None:
+        """Choose the type of a table's column for typed rows; None: take the choice back.
+
+        Args:
+            table: `schema.table`, as consumers know it.
+            column: its name, in any case.
+            said: see `merge.rows.chosen_types`.
+
+        Raises:
+            UsageError: that is no type, or there is nothing to take back.
+        """
+        group = self._candidate.serving()
+        group.check_active()
+        await group.types.choose(TableName.of(table), column, said)
+        _log.info("destination=%s table=%s column=%s type=%s", self._destination, table, column, said)
 
     async def give_policy(self, name: str, policy: str) -> dict[str, Any]:
         """Set whether a silent shard holds the group; return its state.

@@ -40,6 +40,8 @@ _CALLS = (
     "rollback",
     "unsubscribe",
     "release",
+    "column_types",
+    "choose_type",
     "give_policy",
     "add_shard",
     "remove_shard",

@@ -40,7 +40,7 @@ class Operations:
     def router(self) -> APIRouter:
         """Return the paths."""
         router = APIRouter(prefix="/api/instances")
-        get, post, delete = router.get, router.post, router.delete
+        get, post, put, delete = router.get, router.post, router.put, router.delete
         get("", summary="The instances that this server serves, or stands by for")(self.instances)
         get("/{destination}", summary="The state, as `canal-group status --json` prints it")(self.state)
         get("/{destination}/history", summary="Samples and events of the last minutes")(self.history)
@@ -57,6 +57,12 @@ class Operations:
         )
         post("/{destination}/shards/{shard}/schema/rebuild", summary="Begin its schema history anew")(
             self.rebuild_schema
+        )
+        get("/{destination}/tables/{table}", summary="The columns that a table has for consumers")(
+            self.joined
+        )
+        put("/{destination}/tables/{table}/columns/{column}/type", summary="Choose a column's type")(
+            self.resolve
         )
         get("/{destination}/clients/{client_id}", summary="A client id, with its outstanding batches")(
             self.client
@@ -120,6 +126,11 @@ class Operations:
         _check_shard(served, shard)
         return served.requests.answers["schema_show"]({"shard": shard})
 
+    def joined(self, request: Request, destination: str, table: str) -> Any:
+        """Return the joined schema of a table, and what each shard has of it."""
+        served, _ = self.callers.operator(request, destination, "schema joined")
+        return served.requests.answers["schema_joined"]({"table": table})
+
     # ---- changing --------------------------------------------------------------------------------------
 
     def stop(self, request: Request, destination: str, reason: _Text) -> dict[str, Any]:
@@ -167,6 +178,19 @@ class Operations:
         served, grant = self.callers.operator(request, destination, "schema rebuild")
         _check_shard(served, shard)
         return self._ask((request, served, grant), "schema_rebuild", {"shard": shard})
+
+    def resolve(
+        self,
+        request: Request,
+        destination: str,
+        table: str,
+        column: str,
+        kind: Annotated[str | None, Body(embed=True, alias="type", max_length=100)],
+    ) -> Any:
+        """Choose the type that a column has for every consumer; null takes the choice back."""
+        served, grant = self.callers.operator(request, destination, "schema resolve")
+        body = {"table": table, "column": column, "type": kind}
+        return self._ask((request, served, grant), "schema_resolve", body)
 
     def roll_back(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
         """Roll back the outstanding batches of a client id; they are delivered again."""

@@ -303,8 +303,8 @@ class Shard:
         ring = self._current(ticket.epoch, ticket.generation).intake.ring
         return gather(ring.fetch(ticket.begin, ticket.end), ticket.wanted)
 
-    def describe(self, schema: str, table: str) -> bytes | None:
-        """Return a table's columns, see `ShardSource.describe`."""
+    def describe(self, schema: str, table: str) -> list[bytes]:
+        """Return a table's definitions, see `ShardSource.describe`."""
         return self._source.describe(TableName(schema, table))
 
     def locate(self, start: ShardStart) -> Position:

@@ -21,7 +21,7 @@ from actors.shard.rules import processing_of
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
-from merge.errors import SchemaMismatch, UsageError
+from merge.errors import UsageError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
@@ -119,30 +119,21 @@ class ShardSource:
 
     # ---- questions ---------------------------------------------------------------------------------------
 
-    def describe(self, name: TableName) -> bytes | None:
-        """Return a table's columns as a serialized Arrow schema; None if no table has that consumers' name.
+    def describe(self, name: TableName) -> list[bytes]:
+        """Return the definitions of the tables that consumers know by a name, as serialized Arrow schemas.
 
         Raises:
             SourceUnavailable, SourceUnfit: the source does not answer.
-            SchemaMismatch: its tables of that name cannot be merged.
         """
         source = self._read
         address = source.lookup if isinstance(source, FilesSource) else source
-        try:
-            found = (
-                None
-                if address is None
-                else described(address, self._sink.select, name, self._processing.columns)
-            )
-        except pa.ArrowException as error:
-            raise SchemaMismatch(
-                f"The tables {name} of shard {self._name} cannot be merged: {error}.",
-                hint="Give them the same definition, or read the envelope format.",
-            ) from error
-        if found is None and name in self.columns:
+        found = (
+            [] if address is None else described(address, self._sink.select, name, self._processing.columns)
+        )
+        if not found and name in self.columns:
             # The account may be able to read the binlog and not to see the table.
-            found = pa.schema(list(self.columns[name].field("after").type))
-        return found.serialize().to_pybytes() if found is not None else None
+            found = [pa.schema(list(self.columns[name].field("after").type))]
+        return [each.serialize().to_pybytes() for each in found]
 
     def locate(self, start: ShardStart) -> Position:
         """Return where a start is in the source's binlog now, independent of what was read.

@@ -1,4 +1,4 @@
-"""`canal-group schema show|rebuild`: what a running instance knows of its sources' tables."""
+"""`canal-group schema show|rebuild|joined|resolve`: what a running instance knows of its sources' tables."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 
 from canal_group.command.operator_command import operated
 from canal_group.operator import Operator
+from merge.errors import UsageError
 
 app = typer.Typer(
-    no_args_is_help=True, help="Show or rebuild what a running instance knows of its sources' tables."
+    no_args_is_help=True,
+    help="Show or rebuild what a running instance knows of its sources' tables; give columns one type.",
 )
 
 Shard = Annotated[str | None, typer.Option(help="Only this shard.", show_default=False)]
@@ -63,6 +65,60 @@ def rebuild(
         )
     operator.rebuild_schema(shard)
     typer.echo(f"{shard} begins a new schema history with the next statement or table that needs it")
+
+
+@app.command(name="joined")
+@operated
+def show_joined(
+    operator: Operator,
+    table: Annotated[str, typer.Argument(help="The table, as consumers see it: `schema.table`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show the columns that a table has for consumers, and what they are in each shard."""
+    found = operator.joined_schema(table)
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False))
+        return
+    for line in joined_lines(found):
+        typer.echo(line)
+
+
+@app.command()
+@operated
+def resolve(
+    operator: Operator,
+    table: Annotated[str, typer.Argument(help="The table, as consumers see it: `schema.table`.")],
+    column: Annotated[str, typer.Argument(help="The column.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            help="The type for every consumer: text, blob, bigint, bigint unsigned, double, decimal(20,4), "
+            "date, datetime or timestamp.",
+            show_default=False,
+        ),
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the choice back.")] = False,
+) -> None:
+    """Choose the type of a column that shards define in ways that no type can join."""
+    if (kind is None) != undo:
+        raise UsageError("Name either --type or --undo.")
+    for line in joined_lines(operator.resolve_column(table, column, kind)):
+        typer.echo(line)
+
+
+def joined_lines(found: Mapping[str, Any]) -> list[str]:
+    """Return a line for each column of a joined schema; one that cannot be joined says so."""
+    lines = [str(found["table"])]
+    for column in found["columns"]:
+        shards: dict[str, list[str]] = {}
+        for shard, said in column["shards"].items():
+            shards.setdefault(said, []).append(shard)
+        where = "; ".join(f"{said} in {', '.join(names)}" for said, names in shards.items())
+        chosen = f", chosen as {column['chosen']}" if column["chosen"] else ""
+        kind = column["type"] or "no type takes the values of all"
+        lines.append(f"  {column['name']}: {kind}{chosen} ({where})")
+    return lines
 
 
 def _lines(table: Mapping[str, Any]) -> list[str]:

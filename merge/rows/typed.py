@@ -16,14 +16,14 @@
     _before     struct          on request: the row before the change, null for an insert
     _before_absent  list<utf8>  on request: as `_absent`, for `_before`
 
-Different shards and schema versions become one table: columns are matched by name, null where a row has none,
-and types are widened as in pyarrow's permissive promotion. The columns are in the order of the newest schema,
-followed by those that only older rows have.
+Different shards and schema versions become one table with the joined schema (see `merge.rows.joined`): null
+where a row's shard lacks the column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,8 +34,10 @@ import pyarrow.compute as pc
 from merge.errors import SchemaMismatch
 from merge.rows.absent import NAMES, absent_in, absent_names
 from merge.rows.assemble import BatchRows, Places, Runs, images
+from merge.rows.joined import Definition, joined, said
 from merge.rows.ranges import Ranges
-from merge.values.chunk import Op, TableName
+from merge.rows.text import text
+from merge.values.chunk import MYSQL_TYPE, Op, TableName
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
@@ -64,11 +66,17 @@ BEFORE, BEFORE_ABSENT = "_before", "_before_absent"
 class _Piece:
     """Rows of one shard and schema version."""
 
+    shard: str
     rows: pa.Table
     #: the images whose values are wanted, one after the other; a delete has no `after` image
     sides: tuple[str, ...]
     #: rows of this piece among the images of all pieces, concatenated in the order of the pieces
     runs: Runs
+
+    @property
+    def definition(self) -> Definition:
+        """The table's columns as these rows have them."""
+        return definition(self.shard, self.rows)
 
 
 def typed(
@@ -78,6 +86,8 @@ def typed(
     before: bool | Literal["updates"] = False,
     columns: Collection[str] | None = None,
     added: Collection[str] | None = None,
+    known: Sequence[Definition] = (),
+    chosen: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return the row changes of one table in merged order.
 
@@ -87,18 +97,20 @@ def typed(
         before: whether to add `_before` and `_before_absent`; "updates": only if a row is an update.
         columns: the columns of the table that are wanted; None: all.
         added: the columns of `TYPED` that are wanted besides `_op` and `_seq`; None: all.
+        known: other definitions of the table, see `merge.rows.joined`.
+        chosen: types that an operator chose, by the column's name in lower case.
 
     Returns:
         (n,) Table: the table's columns, then those of `TYPED`; only the latter if the batch lacks the table.
 
     Raises:
-        SchemaMismatch: a column's types in shards or versions cannot be combined, or a column has the name of
-            one that is added here.
+        SchemaMismatch: a column's types in shards or versions cannot be joined, a value does not fit the
+            column's type, or a column has the name of one that is added here.
     """
     places = Places(batch)
     pieces = list(_pieces(places, table))
     before = any(_has(piece.rows, Op.UPDATE) for piece in pieces) if before == "updates" else before
-    schema = _schema(batch, table, pieces)
+    schema = _schema(batch, table, pieces, known, chosen)
     _check_names(table, schema, before)
     if columns is not None:
         schema = pa.schema([each for each in schema if each.name in columns], metadata=schema.metadata)
@@ -124,11 +136,12 @@ def typed(
 
 def _pieces(places: Places, table: TableName) -> Iterator[_Piece]:
     base = 0
+    names = places.batch.shard_names
     for shard, part in enumerate(places.batch.shards):
         for rows in (found.rows for found in part.tables if found.name == table and len(found.rows)):
             deleted = _has(rows, Op.DELETE)
             runs = places.runs(shard, rows, base, base + len(rows) if deleted else None)
-            yield _Piece(rows, ("after", "before") if deleted else ("after",), runs)
+            yield _Piece(names[shard], rows, ("after", "before") if deleted else ("after",), runs)
             base += len(rows) * (1 + deleted)
 
 
@@ -136,83 +149,95 @@ def _has(rows: pa.Table, op: Op) -> bool:
     return any((chunk.to_numpy() == op).any() for chunk in rows.column("_op").chunks)
 
 
-def _schema(batch: BatchRows, table: TableName, pieces: Sequence[_Piece]) -> Any:
-    """Return the columns of the table over all shards and versions, in the order of the newest version."""
-    newest_first = [piece.rows for piece in sorted(pieces, key=lambda piece: -int(piece.runs.seq[-1]))]
-    versions = newest_first or [
-        found.rows for part in batch.shards for found in part.tables if found.name == table
+def definition(shard: str, rows: pa.Table) -> Definition:
+    """Return the columns of a table as rows of it have them (see `merge.values.chunk`)."""
+    return Definition(shard, pa.schema(list(rows.schema.field("after").type)))
+
+
+def _schema(
+    batch: BatchRows,
+    table: TableName,
+    pieces: Sequence[_Piece],
+    known: Sequence[Definition],
+    chosen: Mapping[str, Any] | None,
+) -> Any:
+    newest_first = sorted(pieces, key=lambda piece: -int(piece.runs.seq[-1]))
+    found = [piece.definition for piece in newest_first] or [
+        definition(name, each.rows)
+        for name, part in zip(batch.shard_names, batch.shards, strict=True)
+        for each in part.tables
+        if each.name == table
     ]
-    fields: dict[str, list[pa.Field]] = {}
-    for rows in versions:
-        for column in rows.schema.field("after").type:
-            fields.setdefault(column.name, []).append(column)
-    columns = [_widest(table, found) for found in fields.values()]
-    return pa.schema(columns, metadata=versions[0].schema.metadata if versions else None)
-
-
-def _widest(table: TableName, fields: Sequence[pa.Field]) -> Any:
-    newest, kind = fields[0], fields[0].type
-    for other in fields[1:]:
-        kind = _wider(table, newest.name, kind, other.type)
-    return newest.with_type(kind).with_nullable(True)
-
-
-def _wider(table: TableName, column: str, one: Any, two: Any) -> Any:
-    if one.equals(two):
-        return one
-    if pa.types.is_dictionary(one) != pa.types.is_dictionary(two):  # an ENUM here, a text there
-        one, two = (kind.value_type if pa.types.is_dictionary(kind) else kind for kind in (one, two))
-    try:
-        merged = pa.unify_schemas(
-            [pa.schema([(column, one)]), pa.schema([(column, two)])], promote_options="permissive"
-        )
-    except pa.ArrowException as error:
-        raise _mismatch(table, column, one, two) from error
-    return merged.field(0).type
+    schema = joined(table, found, known, chosen)
+    return schema.with_metadata(newest_first[0].rows.schema.metadata if newest_first else None)
 
 
 def _images(piece: _Piece, schema: pa.Schema, table: TableName, before: bool) -> list[pa.Table]:
     rows = piece.rows
-    columns = {"_op": rows.column("_op")} | (_before(rows, schema, table) if before else {})
+    columns = {"_op": rows.column("_op")} | (_before(piece, schema, table) if before else {})
     return [
         pa.table(
-            dict(zip(schema.names, _aligned(images(rows, side), schema, table), strict=True))
-            | {"_absent": _absent(rows, side)}
+            dict(zip(schema.names, _aligned(piece, side, schema, table), strict=True))
+            | {"_absent": _absent(rows, side, schema)}
             | columns
         )
         for side in piece.sides
     ]
 
 
-def _before(rows: pa.Table, schema: pa.Schema, table: TableName) -> dict[str, Any]:
-    old = images(rows, "before")
-    arrays = [column.unify_dictionaries().combine_chunks() for column in _aligned(old, schema, table)]
-    missing = old.is_null().combine_chunks()
+def _before(piece: _Piece, schema: pa.Schema, table: TableName) -> dict[str, Any]:
+    arrays = [
+        column.unify_dictionaries().combine_chunks() for column in _aligned(piece, "before", schema, table)
+    ]
+    missing = images(piece.rows, "before").is_null().combine_chunks()
     return {
         BEFORE: pa.StructArray.from_arrays(arrays, fields=list(schema), mask=missing),
-        BEFORE_ABSENT: _absent(rows, "before"),
+        BEFORE_ABSENT: _absent(piece.rows, "before", schema),
     }
 
 
-def _absent(rows: pa.Table, image: str) -> Any:
+def _absent(rows: pa.Table, image: str, schema: pa.Schema) -> Any:
+    names = {name.lower(): name for name in schema.names}
     columns = [column.name for column in rows.schema.field("after").type]
-    return absent_names(absent_in(rows, image), columns, len(rows))
+    named = [names.get(name.lower(), name) for name in columns]
+    return absent_names(absent_in(rows, image), named, len(rows))
 
 
-def _aligned(image: Any, schema: pa.Schema, table: TableName) -> list[Any]:
-    """Return the columns of `schema` out of a struct column; nulls where the struct has no such field."""
-    columns = []
+def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> list[Any]:
+    """Return the columns of `schema` out of images; nulls where they have no such column."""
+    image, columns = images(piece.rows, side), []
+    places = {column.name.lower(): place for place, column in enumerate(image.type)}
     for wanted in schema:
-        place = image.type.get_field_index(wanted.name)
-        if place < 0:
+        place = places.get(wanted.name.lower())
+        if place is None:
             columns.append(pa.chunked_array([pa.nulls(len(image), wanted.type)]))
             continue
-        values = pc.struct_field(image, [place])
+        values, column = pc.struct_field(image, [place]), image.type.field(place)
         try:
-            columns.append(values if values.type.equals(wanted.type) else values.cast(wanted.type))
-        except pa.ArrowException as error:
-            raise _mismatch(table, wanted.name, values.type, wanted.type) from error
+            columns.append(_converted(values, column, wanted.type))
+        except pa.ArrowException:
+            raise SchemaMismatch(
+                f"A value of column {wanted.name} of {table} does not fit {wanted.type}. "
+                f"The column is {said(column)} in shard {piece.shard}.",
+                hint="Choose a type that takes every value: canal-group schema resolve "
+                f"{table} {shlex.quote(wanted.name)} --type text.",
+                table=str(table),
+                column=wanted.name,
+                types=f"{column.type}, {wanted.type}",
+            ) from None
     return columns
+
+
+def _converted(values: Any, column: pa.Field, kind: Any) -> Any:
+    if values.type.equals(kind):
+        return values
+    if pa.types.is_dictionary(values.type) and not pa.types.is_dictionary(kind):
+        values = values.cast(values.type.value_type)
+    if kind == pa.utf8() and values.type != kind:
+        # Arrow's text of a number or a time is another one than MySQL's.
+        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
+        return pa.chunked_array([text(values, mysql_type)])
+    return values.cast(kind)
 
 
 def _taken(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:
@@ -233,13 +258,3 @@ def _check_names(table: TableName, schema: pa.Schema, before: bool) -> None:
                 table=str(table),
                 column=name,
             )
-
-
-def _mismatch(table: TableName, column: str, one: Any, two: Any) -> SchemaMismatch:
-    return SchemaMismatch(
-        f"Column {column} of {table} is {one} in one shard or version and {two} in another.",
-        hint="Give the column one definition in all shards, or read this table in the envelope format.",
-        table=str(table),
-        column=column,
-        types=f"{one}, {two}",
-    )

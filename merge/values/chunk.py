@@ -52,6 +52,12 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
 
+    @classmethod
+    def of(cls, text: str) -> TableName:
+        """Return the name that `schema.table` says."""
+        schema, _, table = text.partition(".")
+        return cls(schema, table)
+
 
 #: keys of schema and field metadata
 PRIMARY_KEY = b"primary_key"

@@ -19,7 +19,7 @@ from actors.parse.columns.types.column import Column
 from actors.parse.columns.types.table import BY_NAME, TYPES
 from actors.parse.server.source import SourceAddress, connect, query
 from merge.errors import SourceUnavailable, UnsupportedEvent
-from merge.values.chunk import TableName
+from merge.values.chunk import MYSQL_TYPE, TableName
 
 _TABLES = (
     "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN"
@@ -42,11 +42,10 @@ def described(
     select: Callable[[str, str], TableName | None],
     name: TableName,
     process: Callable[[TableName, pa.Schema], pa.Schema] = lambda _, schema: schema,
-) -> pa.Schema | None:
-    """Return the columns of a table by the name that consumers know; None if the source has no such table.
+) -> list[pa.Schema]:
+    """Return the columns of the tables that consumers know by one name, each different definition once.
 
-    Several of the source's tables may be routed to that name. Columns that the first of them lacks come last,
-    and types are widened as pyarrow's permissive promotion does it.
+    Several of the source's tables may be routed to that name. Fields have `mysql_type` in their metadata.
 
     Args:
         address: the source.
@@ -58,12 +57,11 @@ def described(
         SourceUnavailable: the source does not answer.
         SourceUnfit: it refuses the connection or a query.
         UnsupportedEvent: a column's type is not known.
-        pa.ArrowException: the tables' columns cannot be unified.
     """
     with closing(connect(address)) as connection:
         tables = [table for table in _tables(address, connection) if select(*table) == name]
         schemas = [process(table, _columns(address, connection, table)) for table in tables]
-    return pa.unify_schemas(schemas, promote_options="permissive") if schemas else None
+    return list(dict.fromkeys(schemas))
 
 
 def described_tables(
@@ -89,7 +87,12 @@ def _columns(address: SourceAddress, connection: Any, table: TableName) -> Any:
     columns = query(address, connection, _COLUMNS.format(**quoted))
     if not columns:
         raise SourceUnavailable(f"{table} of {address} was dropped while it was read.")
-    return pa.schema([(str(row["name"]), arrow_type(row)) for row in columns])
+    return pa.schema(
+        [
+            pa.field(str(row["name"]), arrow_type(row), metadata={MYSQL_TYPE: str(row["full_type"]).encode()})
+            for row in columns
+        ]
+    )
 
 
 def arrow_type(row: Mapping[str, Any]) -> Any:

@@ -26,6 +26,8 @@ OPERATIONS = {
     "shard_policy": {"shard": "s1", "policy": "skip"},
     "schema_show": {"shard": None},
     "schema_rebuild": {"shard": "s1"},
+    "schema_joined": {"table": "shop.orders"},
+    "schema_resolve": {"table": "shop.orders", "column": "note", "type": "text"},
 }
 
 

@@ -21,6 +21,7 @@ from actors.gateway import group_handle
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway import GatewayServer, GatewayWiring
+from actors.gateway.joined_schemas import JoinedSchemas
 from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import Requests
 from actors.store.rows import Payload
@@ -31,6 +32,7 @@ from actors.transport.row_ticket import RowTicket
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
 from canal_group.shared_memory.client import SharedMemoryClient
 from merge.errors import CanalGroupError, ConfigError, RetryableError, RolledBack, UsageError
+from merge.rows.chosen_types import ChosenTypes
 from merge.values.position import GroupPosition
 
 #: numbers that JSON can bring, and Python makes strange things of
@@ -146,7 +148,8 @@ def test_a_pattern_that_the_cursor_store_kept_is_refused_as_well(pattern: str):
     world.report(0)
     batch = world.get("a")
     empty = replace(batch, headers=batch.headers[:0])
-    rows = BatchReader(lambda _: None, lambda *_: empty)  # type: ignore[arg-type, return-value]
+    joined = JoinedSchemas(ChosenTypes, lambda _: [])
+    rows = BatchReader(lambda _: None, lambda *_: empty, joined)  # type: ignore[arg-type, return-value]
     with pytest.raises(ConfigError):
         rows.envelope("a", 1, batch.batch_id, pattern)
     assert rows.envelope("a", 1, batch.batch_id, "shop\\..*").num_rows == 0

@@ -11,12 +11,14 @@ import pytest
 from builders import Source, Tx, World
 
 from actors.gateway.batch_reader import BatchReader
+from actors.gateway.joined_schemas import JoinedSchemas
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from actors.store.rows import Payload, Wanted, gather, message, opened, read_message
 from actors.transport.row_server import RowAddress, RowServer
 from actors.transport.row_ticket import RowTicket
 from merge.delivery.ledger import Batch
 from merge.rows.assemble import BatchRows, ShardRows
+from merge.rows.chosen_types import ChosenTypes
 from merge.rows.envelope import envelope
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import STATEMENTS, Chunk, Op, TableName, TableRows, rows_schema
@@ -145,7 +147,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
     shards: Shards, table_filter: str, tables: set[TableName | None], numbers: int
 ):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch)
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
     made = reader.envelope("a", 1, batch.batch_id, table_filter)
     assert {name for _, name, _, _ in shards.sent} == tables
     assert sum(rows for _, _, _, rows in shards.sent) == made.num_rows, "a row was sent for nothing"
@@ -156,7 +158,7 @@ def test_shards_send_for_an_envelope_only_what_the_filter_wants(
 
 def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_large_one(shards: Shards):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch)
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
 
     def bytes_sent(table_filter: str) -> int:
         shards.sent.clear()

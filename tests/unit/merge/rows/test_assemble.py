@@ -271,6 +271,7 @@ def test_a_source_without_gtids_may_name_nothing_but_its_file():
     [
         (pa.int32(), pa.int64(), pa.int64(), [1, 2**40]),
         (pa.int32(), pa.uint32(), pa.int64(), [-1, 2**32 - 1]),
+        (pa.int64(), pa.uint64(), pa.decimal128(20, 0), [-1, 2**64 - 1]),
         (pa.decimal128(10, 2), pa.decimal128(12, 4), pa.decimal128(12, 4), [Decimal(1), Decimal("0.0001")]),
         (pa.float32(), pa.float64(), pa.float64(), [0.5, 0.1]),
         (pa.utf8(), pa.dictionary(pa.int32(), pa.utf8()), pa.utf8(), ["a", "b"]),
@@ -296,7 +297,7 @@ def test_types_that_differ_are_widened(one, two, together, values, reverse):
     [
         (pa.int32(), pa.utf8(), [1, "a"]),
         (pa.timestamp("us"), pa.timestamp("us", "UTC"), [0, 0]),
-        (pa.int64(), pa.uint64(), [1, 2**63]),
+        (pa.utf8(), pa.binary(), ["a", b"a"]),
         (pa.int64(), pa.float64(), [2**53 + 1, 0.5]),
     ],
 )

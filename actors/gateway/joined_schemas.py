@@ -1,0 +1,151 @@
+"""Joined schemas: what a gateway knows of tables beyond the rows of one batch.
+
+A batch may have rows of some shards only, and of old versions only. So that its columns do not come and go, a
+typed table has also the columns that other shards' tables have, and those of versions that were delivered
+before: see `merge.rows.joined`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Any, Final, Literal
+
+from merge.errors import CanalGroupError, SchemaMismatch
+from merge.rows.assemble import BatchRows
+from merge.rows.chosen_types import ChosenTypes
+from merge.rows.joined import Definition
+from merge.rows.typed import definition, typed
+from merge.values.chunk import TableName
+
+#: tables whose versions are kept; the one that was read longest ago goes first
+TABLES_MAX: Final = 4_096
+#: versions of a table that are kept; the one that was read longest ago goes first
+VERSIONS_MAX: Final = 64
+#: how long the first rows of a table wait for what the shards show of it, seconds
+SHOWN_WAIT_S: Final = 1.0
+#: how long after shards could not show a table they are asked again, seconds
+SHOWN_AGAIN_S: Final = 30.0
+#: how long chosen types are used before the group is asked again, seconds
+CHOSEN_FOR_S: Final = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Table:
+    """What is known of one table."""
+
+    def __init__(self, shown: Future[list[Definition] | None]) -> None:
+        #: what the shards show of it; None: they could not
+        self.shown = shown
+        self.asked_at_s = time.monotonic()
+        #: the versions whose rows were delivered, as ordered keys
+        self.versions: OrderedDict[Definition, None] = OrderedDict()
+
+    @property
+    def unknown(self) -> bool:
+        """Whether the shards were asked, and could not show it."""
+        return self.shown.done() and self.shown.result() is None
+
+
+class JoinedSchemas:
+    """Makes typed tables with joined schemas. Safe to use from several threads.
+
+    Args:
+        chosen: asks the group for the types that operators chose.
+        definitions: asks the shards for a table's columns.
+    """
+
+    def __init__(
+        self, chosen: Callable[[], ChosenTypes], definitions: Callable[[TableName], list[Definition]]
+    ) -> None:
+        self._ask_chosen = chosen
+        self._ask_shards = definitions
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="definitions")
+        self._tables: OrderedDict[TableName, _Table] = OrderedDict()
+        self._chosen: ChosenTypes | None = None
+        self._chosen_at_s = 0.0
+        self._lock = threading.Lock()
+
+    def typed(
+        self,
+        rows: BatchRows,
+        name: TableName,
+        *,
+        before: bool | Literal["updates"],
+        columns: Collection[str] | None,
+        added: Collection[str] | None,
+    ) -> Any:
+        """Return one table's changes with the joined schema; see `merge.rows.typed.typed`.
+
+        Raises:
+            SchemaMismatch: as `merge.rows.typed.typed`.
+            ServerUnavailable: the group does not answer.
+        """
+        known, chosen = self._known(name, rows, remember=columns is None), self._chosen_types().of(name)
+        how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": known}
+        try:
+            return typed(rows, name, chosen=chosen, **how)
+        except SchemaMismatch:
+            # An operator may have chosen a type since.
+            chosen_now = self._chosen_types(0).of(name)
+            if chosen_now == chosen:
+                raise
+            return typed(rows, name, chosen=chosen_now, **how)
+
+    def _chosen_types(self, used_for_s: float = CHOSEN_FOR_S) -> ChosenTypes:
+        with self._lock:
+            chosen, now_s = self._chosen, time.monotonic()
+            if chosen is not None and now_s - self._chosen_at_s < used_for_s:
+                return chosen
+        asked = self._ask_chosen()
+        with self._lock:
+            self._chosen, self._chosen_at_s = asked, now_s
+        return asked
+
+    def _known(self, name: TableName, rows: BatchRows, *, remember: bool) -> list[Definition]:
+        """Return what is known of a table besides a batch's rows, whose versions are known from now on.
+
+        Rows with some columns only say nothing of the others.
+        """
+        found = [
+            definition(shard, each.rows)
+            for shard, part in zip(rows.shard_names, rows.shards, strict=True)
+            for each in part.tables
+            if each.name == name and len(each.rows)
+        ]
+        if not found:
+            return []
+        with self._lock:
+            table = self._tables.get(name)
+            if table is None:
+                table = self._tables[name] = _Table(self._pool.submit(self._shown, name))
+                while len(self._tables) > TABLES_MAX:
+                    self._tables.popitem(last=False)
+            elif table.unknown and time.monotonic() - table.asked_at_s > SHOWN_AGAIN_S:
+                table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
+            self._tables.move_to_end(name)
+            for version in found if remember else ():
+                table.versions[version] = None
+                table.versions.move_to_end(version)
+                if len(table.versions) > VERSIONS_MAX:
+                    table.versions.popitem(last=False)
+            delivered = list(table.versions)
+            shown = table.shown
+        try:
+            return [*delivered, *(shown.result(SHOWN_WAIT_S) or ())]
+        except NotInTime:
+            return delivered
+
+    def _shown(self, name: TableName) -> list[Definition] | None:
+        try:
+            return self._ask_shards(name)
+        except CanalGroupError as error:
+            # Rows bring their columns; a batch then lacks those of shards that have no row in it.
+            _log.warning("table=%s is not known as its shards show it: %s", name, error)
+            return None
