@@ -22,6 +22,7 @@
         ├── CorruptEvent        bytes that cannot be what they claim
         ├── UnsupportedEvent    bytes this version does not decode
         ├── SchemaMismatch      tables that cannot become one
+        │   └── SchemaGrown         rows with a column that their reader's schema lacks
         └── SourceUnfit         a source that fails the preflight
 
 A refused call changes nothing. An error carries fields besides its text. It can be pickled and sent over the
@@ -171,6 +172,13 @@ class UnsupportedEvent(DataError):
 
 class SchemaMismatch(DataError):
     """Tables of several shards or schema versions cannot be combined into one."""
+
+
+class SchemaGrown(SchemaMismatch):
+    """Rows have a column that their reader's schema lacks; a reader that starts again can have it.
+
+    Fields: `table`, `column`.
+    """
 
 
 class SourceUnfit(DataError):

@@ -136,10 +136,15 @@ class BatchReader:
         columns: tuple[str, ...] | None = None,
         added: tuple[str, ...] | None = None,
         part: Part = WHOLE,
+        schema_only: bool = False,
     ) -> pa.Table:
-        """Return one table's changes, of a part, with the wanted columns; see `merge.rows.typed`."""
+        """Return one table's changes, of a part, with the wanted columns; see `merge.rows.typed`.
+
+        With `schema_only` the table has the columns of these changes and no rows; shards send none.
+        """
         name = TableName.of(table)
-        rows = self._rows((client_id, epoch, batch_id), Wanted(name, bool(before), columns), part)
+        wanted = Wanted(name, bool(before), columns, schema_only=schema_only)
+        rows = self._rows((client_id, epoch, batch_id), wanted, part)
         return self._joined.typed(rows, name, before=before, columns=columns, added=added)
 
     def _rows(self, key: tuple[str, int, int], wanted: Wanted, part: Part) -> BatchRows:

@@ -197,6 +197,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             columns=_names(ticket.get("columns")),
             added=_names(ticket.get("added")),
             part=part,
+            schema_only=bool(ticket.get("schema_only")),
         )
 
 

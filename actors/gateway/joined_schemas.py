@@ -83,11 +83,14 @@ class JoinedSchemas:
     ) -> Any:
         """Return one table's changes with the joined schema; see `merge.rows.typed.typed`.
 
+        Who names columns has a schema of its own, and gets only those that the rows at hand have.
+
         Raises:
             SchemaMismatch: as `merge.rows.typed.typed`.
             ServerUnavailable: the group does not answer.
         """
-        known, chosen = self._known(name, rows, remember=columns is None), self._chosen_types().of(name)
+        known = self._known(name, rows) if columns is None and added is None else []
+        chosen = self._chosen_types().of(name)
         how: dict[str, Any] = {"before": before, "columns": columns, "added": added, "known": known}
         try:
             return typed(rows, name, chosen=chosen, **how)
@@ -108,11 +111,8 @@ class JoinedSchemas:
             self._chosen, self._chosen_at_s = asked, now_s
         return asked
 
-    def _known(self, name: TableName, rows: BatchRows, *, remember: bool) -> list[Definition]:
-        """Return what is known of a table besides a batch's rows, whose versions are known from now on.
-
-        Rows with some columns only say nothing of the others.
-        """
+    def _known(self, name: TableName, rows: BatchRows) -> list[Definition]:
+        """Return what is known of a table besides a batch's rows, whose versions are known from now on."""
         found = [
             definition(shard, each.rows)
             for shard, part in zip(rows.shard_names, rows.shards, strict=True)
@@ -130,7 +130,7 @@ class JoinedSchemas:
             elif table.unknown and time.monotonic() - table.asked_at_s > SHOWN_AGAIN_S:
                 table.shown, table.asked_at_s = self._pool.submit(self._shown, name), time.monotonic()
             self._tables.move_to_end(name)
-            for version in found if remember else ():
+            for version in found:
                 table.versions[version] = None
                 table.versions.move_to_end(version)
                 if len(table.versions) > VERSIONS_MAX:

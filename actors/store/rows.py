@@ -50,6 +50,8 @@ class Wanted:
     columns: tuple[str, ...] | None = None
     #: a reader's filter, see `merge.rows.table_filter`, by the names that consumers know; empty: every table
     table_filter: str = ""
+    #: whether only the columns of the wanted tables are: payloads have no rows, and there are no statements
+    schema_only: bool = False
 
     def matcher(self) -> Callable[[TableName], bool]:
         """Return a function that tells whether a table, or a statement on it, is wanted.
@@ -105,8 +107,11 @@ def gather(stored: Iterable[Stored], wanted: Wanted) -> Iterator[Payload]:
             if len(said.sequence):
                 statements.append(said)
     for (name, _), slices in versions.items():
-        yield Payload(name, _sequenced(_thinned(slices, wanted)))
-    if statements:
+        if wanted.schema_only:
+            yield Payload(name, [_numbered(slices[0].rows.slice(0, 0), slices[0].sequence[:0])])
+        else:
+            yield Payload(name, _sequenced(_thinned(slices, wanted)))
+    if statements and not wanted.schema_only:
         yield Payload(None, _sequenced(statements))
 
 
@@ -215,5 +220,8 @@ def _sequenced(slices: list[_Slice]) -> list[pa.RecordBatch]:
     if len(slices) * SMALL_ROWS > sum(len(sequence) for _, sequence in slices):
         together = pa.Table.from_batches([rows for rows, _ in slices]).combine_chunks()
         slices = [_Slice(together.to_batches()[0], np.concatenate([sequence for _, sequence in slices]))]
-    field = pa.field("_sequence", pa.int64(), nullable=False)
-    return [rows.set_column(0, field, pa.array(sequence)) for rows, sequence in slices]
+    return [_numbered(rows, sequence) for rows, sequence in slices]
+
+
+def _numbered(rows: pa.RecordBatch, sequence: NDArray[np.int64]) -> pa.RecordBatch:
+    return rows.set_column(0, pa.field("_sequence", pa.int64(), nullable=False), pa.array(sequence))

@@ -43,6 +43,7 @@ class RowTicket:
                 bool(wanted["before"]),
                 columns,
                 str(wanted["table_filter"]),
+                bool(wanted.get("schema_only")),
             ),
         )
 

@@ -18,8 +18,10 @@ from merge.values.start import time_of
 
 #: shapes that rows come in
 FORMATS = ("typed", "envelope", "debezium", "canal")
+#: how to treat a new column: end the query between two micro-batches, to be started again with it
+EVOLVE: Final = "evolve"
 #: how to treat a column that the query's schema does not have
-NEW_COLUMNS = ("fail", "ignore")
+NEW_COLUMNS = ("fail", "ignore", EVOLVE)
 #: types for unsigned 64-bit integers; "bigint" fails at a number that does not fit
 UNSIGNED_BIGINT = ("decimal", "bigint", "string")
 #: in place of a position: the client's cursor, and where the sources' binlogs begin and end
@@ -128,6 +130,16 @@ class Options:
             raise ConfigError(
                 f"The {self.format} format does not take the option columns: it has all columns.",
                 hint="Set the option columns only together with table.",
+            )
+        if self.new_columns == EVOLVE and (self.columns or not self.table):
+            raise ConfigError(
+                "newColumns cannot be evolve together with columns, which chooses the columns."
+                if self.columns
+                else f"newColumns cannot be evolve for the {self.format} format, whose columns are always the"
+                " same.",
+                hint="Set only one of columns and newColumns."
+                if self.columns
+                else "New columns of tables are in its maps anyway. Leave newColumns out, or set table.",
             )
         if self.min_rows_per_batch > self.max_rows_per_batch:
             raise ConfigError(

@@ -13,15 +13,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
+
+import pyarrow as pa
 
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
-from canal_group.spark.options import CURSOR, EARLIEST, LATEST, Options, moment_us
+from canal_group.client.range_rows import RangeRows
+from canal_group.spark.options import CURSOR, LATEST, Options
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,
-    ConfigError,
     NotSubscribed,
     RetryableError,
     RolledBack,
@@ -66,44 +68,21 @@ class Session:
 
         Raises:
             ConsumerActive: another consumer holds the client id; the message names it.
-            ConfigError: the starting position is in the future.
-            UsageError: a shard reads files, which do not tell where they begin or end.
+            ConfigError, PositionPurged, UsageError: as `locate`.
         """
         chosen = self._options.starting_position
         if chosen in ("", CURSOR):
             return self._connected().cursor
-        if chosen == EARLIEST:
-            return self.locate(EARLIEST)
-        if chosen == LATEST:
-            return self.locate(LATEST)
-        moment = moment_us(chosen)
-        return GroupPosition.from_json(chosen) if moment is None else self._begin_at(moment)
+        if chosen.startswith("{"):
+            return GroupPosition.from_json(chosen)
+        return self.locate(chosen)
 
-    def _begin_at(self, moment_us: int) -> GroupPosition:
-        """Return the position after everything before a time; pass it without reading its rows."""
-        now_us = self.now_us()
-        if moment_us > now_us:
-            raise ConfigError(
-                f"startingPosition, {self._options.starting_position}, is in the future.",
-                hint="Set it to latest.",
-            )
-        consumer = self._connected()
-        place = consumer.cursor
-        if not place.shards or any(not 0 < at.key_us < moment_us for at in place.shards.values()):
-            place = self.locate(EARLIEST)
-        before, self._target_us = self._target_us, moment_us - 1
-        while True:
-            end = self.next(place, UNBOUNDED, UNBOUNDED)
-            if end == place:
-                break
-            place = end
-        self._target_us = before
-        return place
-
-    def locate(self, where: Literal["earliest", "latest"]) -> GroupPosition:
-        """Return where the sources' binlogs begin or end now.
+    def locate(self, where: str) -> GroupPosition:
+        """Return where a start is in the sources' binlogs now; see `Consumer.locate`.
 
         Raises:
+            ConfigError: it is in the future.
+            PositionPurged: a source no longer has changes from that time.
             UsageError: a shard reads files, which have no such position.
         """
         return self._connected().locate(where)
@@ -184,6 +163,22 @@ class Session:
                 self._planned = [found]
                 return self._connected().epoch, found
             self._check_time(deadline_s, f"the planned offset range that ends at row {end.sequence}", start)
+
+    def columns(self, start: GroupPosition, end: GroupPosition, table: str) -> pa.Schema:
+        """Return the columns of a table's rows between two planned positions; their rows are not read.
+
+        Args:
+            start: the start of an offset range.
+            end: its end.
+            table: "schema.table", after routes.
+
+        Raises:
+            SchemaMismatch: the rows' versions of the table cannot be merged into one schema.
+            RolledBack: the order of the offset range has changed.
+        """
+        _, offset_range = self.plan(start, end)
+        wanted = {"format": "typed", "table": table, "before": False, "added": [], "schema_only": True}
+        return RangeRows.of(self._connected(), offset_range, wanted).read(0, 1).schema
 
     def give_up(self) -> None:
         """Unsubscribe the client id and remove its cursor."""

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from merge.errors import ConfigError, SchemaMismatch
+from merge.errors import ConfigError, SchemaGrown, SchemaMismatch
 from merge.rows.envelope import ENVELOPE, MAP
 from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
 
@@ -154,21 +154,15 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
         rows: see `merge.rows.typed`; with `_before` an update becomes two rows.
         table: its name, for errors.
         schema: the query's schema: some of the table's columns and some of `CHANGE`, in any order.
-        new_columns: `fail` or `ignore`: how to treat a column that the query does not have.
+        new_columns: `fail`, `evolve` or `ignore`: how to treat a column that the query does not have.
 
     Raises:
-        SchemaMismatch: rows have a column that the query does not have, or a different type.
+        SchemaGrown: rows have a column that the query does not have, and it is not to be ignored.
+        SchemaMismatch: rows have a different type.
     """
-    ours = {*TYPED.names, BEFORE, BEFORE_ABSENT}
-    own = [name for name in rows.schema.names if name not in ours]
-    unknown = [name for name in own if name not in schema.names]
-    if unknown and new_columns == "fail":
-        raise SchemaMismatch(
-            f"{table} has a column {unknown[0]} that the query's schema does not have.",
-            hint="It was added since the query began. Restart the query, or set newColumns to ignore.",
-            table=table,
-            column=unknown[0],
-        )
+    own = _own_columns(rows.schema)
+    if new_columns != "ignore":
+        check_columns(rows.schema, table, schema.names)
     op = encoded(rows.column("_op"))
     seq = pc.add(pc.multiply(rows.column("_seq"), 2), 1)
     found = {name: rows.column(name) for name in own} | {
@@ -189,6 +183,33 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
     if "_row" in came:
         found["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
     return shaped(found, schema, table, len(rows))
+
+
+def check_columns(rows: pa.Schema, table: str, known: Collection[str]) -> None:
+    """Check that a query has every column of one table's changes.
+
+    Args:
+        rows: their schema, see `merge.rows.typed`.
+        table: its name, for errors.
+        known: the names of the query's columns.
+
+    Raises:
+        SchemaGrown: it lacks one.
+    """
+    unknown = [name for name in _own_columns(rows) if name not in known]
+    if unknown:
+        raise SchemaGrown(
+            f"{table} has a column {unknown[0]} that the query's schema does not have.",
+            hint="It was added since the query began. Restart the query, let run_evolving restart it, or set"
+            " newColumns to ignore.",
+            table=table,
+            column=unknown[0],
+        )
+
+
+def _own_columns(rows: pa.Schema) -> list[str]:
+    ours = {*TYPED.names, BEFORE, BEFORE_ABSENT}
+    return [name for name in rows.names if name not in ours]
 
 
 def _with_preimages(

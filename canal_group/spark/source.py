@@ -25,10 +25,17 @@ from pyspark.sql.types import StructType
 
 from canal_group.gateway.retry import keep_trying
 from canal_group.spark.bounded import Bounds, bounded
-from canal_group.spark.options import Options, as_offset, first_of, from_offset
+from canal_group.spark.options import EVOLVE, Options, as_offset, first_of, from_offset
 from canal_group.spark.reading import RangePart, parts, read_part
 from canal_group.spark.session import UNBOUNDED, Session
-from canal_group.spark.shapes import FIXED, envelope_rows, spark_fields, table_schema, typed_rows
+from canal_group.spark.shapes import (
+    FIXED,
+    check_columns,
+    envelope_rows,
+    spark_fields,
+    table_schema,
+    typed_rows,
+)
 from merge.errors import RetryableError
 from merge.values.position import GroupPosition
 
@@ -101,6 +108,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._session = Session(options)
         #: where this query began, if it is in its first micro-batch
         self._first: GroupPosition | None = None
+        #: end of the last micro-batch whose columns were checked
+        self._checked: GroupPosition | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StreamReader, (self._options, self._schema)
@@ -117,7 +126,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return ReadMaxRows(self._options.max_rows_per_batch)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch; `start` if there are no rows yet."""
+        """Return the end of the next micro-batch; `start` if there are no rows yet.
+
+        Raises:
+            SchemaGrown: with `newColumns=evolve`, its rows have a column that the query lacks. Nothing of it
+                was read, and the checkpoint does not know it.
+        """
         rows_max, bytes_max = self._options.max_rows_per_batch, self._options.max_bytes_per_batch
         match limit:
             case ReadAllAvailable():
@@ -130,6 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         end = self._session.next(begin, rows_max, bytes_max)
         if end == begin:
             return start
+        self._check_columns(begin, end)
         first, self._first = self._first, None
         return as_offset(end, first if first == begin else None)
 
@@ -148,7 +163,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if start == end:
             return []
         epoch, batch = self._session.plan(begin, until)
+        self._check_columns(begin, until)
         return parts(self._options, epoch, batch, self._options.partitions)
+
+    def _check_columns(self, begin: GroupPosition, end: GroupPosition) -> None:
+        """Check that the query has every column of a micro-batch's rows, if it is to evolve.
+
+        Raises:
+            SchemaGrown: it lacks one.
+        """
+        chosen = self._options
+        if chosen.new_columns != EVOLVE or self._checked == end:
+            return
+        check_columns(self._session.columns(begin, end, chosen.table), chosen.table, self._schema.names)
+        self._checked = end
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge what ends at `end`, unless the request for the next micro-batch has done so."""

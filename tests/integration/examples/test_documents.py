@@ -67,10 +67,27 @@ def test_the_readmes_query_writes_parquet(
         ("client", "revenue"),
     ):
         snippet = snippet.replace(f'"{value}"', repr(chosen[name]))
+    (evolving,) = re.findall(
+        r"<!-- a test runs this on Spark, after the README's query -->\n```python\n(.*?)```",
+        (ROOT / "docs" / "spark.md").read_text(),
+        re.DOTALL,
+    )
     for folder in ("orders", "checkpoint"):
-        snippet = snippet.replace(f'"{folder}"', repr(str(tmp_path / folder)))
-    exec(snippet, {})
+        snippet, evolving = (
+            text.replace(f'"{folder}"', repr(str(tmp_path / folder))) for text in (snippet, evolving)
+        )
+    known: dict[str, Any] = {}
+    exec(snippet, known)
     assert spark.read.parquet(str(tmp_path / "orders")).count() == served.rows
+    served.servers[0].execute(
+        "ALTER TABLE shop_0.orders ADD COLUMN colour VARCHAR(10)",
+        "INSERT INTO shop_0.orders VALUES (900, 'new', 1, 'red')",
+    )
+    exec(evolving, known)
+    rows = spark.read.option("mergeSchema", True).parquet(str(tmp_path / "orders")).collect()
+    written = {number: None for ids in served.written.values() for number in ids}
+    assert {row.id: row.colour for row in rows} == {**written, 900: "red"}
+    assert len(rows) == served.rows + 1
 
 
 def test_the_parquet_example_writes_every_change_once(served: SharedShop, tmp_path: Path):

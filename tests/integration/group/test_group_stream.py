@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S, Reading, Shop
+from typer.testing import CliRunner
 
 import canal_group
 from actors.driver.instance import Instance
+from canal_group.command.cli import app
 from canal_group.shared_memory.rows import SharedMemoryRows
 
 
@@ -111,6 +114,43 @@ def test_a_statement_stands_where_it_happened(served: SharedShop):
     assert rows[1]["sql"] == "ALTER TABLE shop_0.orders ADD COLUMN extra INT"
     assert (rows[1]["schema"], rows[1]["table"]) == ("shop", "orders")
     assert dict(rows[2]["after"])["extra"] == "7"
+
+
+def test_a_consumer_goes_on_over_a_column_that_is_added_shard_by_shard(served: SharedShop):
+    """1. A consumer and a command read. 2. One shard's table gains a column, then the other's. 3. Both go on:
+    rows have the column from their shard's ALTER on, and none is missing.
+    """
+    with served.connect(client_id="printed"):
+        pass
+    with served.connect() as consumer:
+        expected: list[tuple[int, str | None]] = []
+
+        def insert(shard: int, number: int, *colour: str) -> None:
+            values = ", ".join(map(repr, (number, "n", 1, *colour)))
+            served.servers[shard].execute(f"INSERT INTO shop_{shard}.orders VALUES ({values})")
+            expected.append((number, colour[0] if colour else None))
+            while len(found) < len(expected):
+                batch = consumer.get_without_ack(timeout=DEADLINE_S)
+                assert batch is not None, "the consumer goes on"
+                rows = batch.table("shop.orders").to_pylist()
+                found.extend((row["id"], row.get("colour")) for row in rows)
+                consumer.ack(batch.batch_id)
+
+        found: list[tuple[int, str | None]] = []
+        insert(0, 1)
+        for shard in (0, 1):
+            served.servers[shard].execute(f"ALTER TABLE shop_{shard}.orders ADD COLUMN colour VARCHAR(10)")
+            insert(shard, 10 + shard, "red")
+            insert(1, 20 + shard, *(["blue"] if shard else []))
+    assert found == expected == [(1, None), (10, "red"), (20, None), (11, "red"), (21, "blue")]
+    where = ["-d", served.destination, "-g", served.instance.uri]
+    printed = CliRunner().invoke(
+        app, ["consume", *where, "--client", "printed", "--rows", "7", "--timeout", str(DEADLINE_S)]
+    )
+    rows = [json.loads(line) for line in printed.stdout.splitlines()]
+    inserted = [row["after"] for row in rows if row["op"] == "INSERT"]
+    assert sorted((int(row["id"]), row.get("colour")) for row in inserted) == sorted(expected)
+    assert [row["op"] for row in rows].count("ALTER") == 2
 
 
 def test_earliest_begins_before_what_was_there_and_latest_after_it(shop: Shop):

@@ -9,6 +9,11 @@ import pytest
 from integration.shared_servers import SharedShop
 from integration.shop import Shop
 from integration.spark_sink import CLIENT, Sink, options, run, serving, show_a_row
+from pyspark.sql.types import StringType, StructField, StructType
+
+from canal_group.spark import run_evolving
+from canal_group.spark.shapes import CHANGE
+from merge.errors import SchemaMismatch
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -58,6 +63,96 @@ def test_a_new_column_ends_the_query_and_is_there_after_a_restart(
             run(spark, chosen, sink, tmp_path / "checkpoint", schema=frame.schema)
         run(spark, chosen, sink, tmp_path / "checkpoint")
         assert {row["id"]: row["colour"] for row in sink.rows} == {0: None, 1: None, 900: "red", 901: "red"}
+
+
+def test_an_evolving_query_goes_on_over_columns_that_are_added_shard_by_shard(
+    spark: Any, served: SharedShop, tmp_path: Path
+) -> None:
+    """1. A query's schema is known. 2. One shard's table gains a column, and later the other's, and then a
+    second one. 3. The query is started again twice, between micro-batches, and has every row once.
+    """
+    show_a_row(served, served.instance)
+    sink, schemas = Sink(), list[list[str]]()
+    numbers: list[int] = []
+    expected: dict[int, tuple[str | None, int | None]] = {
+        ids[-1]: (None, None) for ids in served.written.values()
+    }
+
+    def take(rows: Any, number: int) -> None:
+        numbers.append(number)
+        sink(rows, number)
+
+    def insert(shard: int, number: int, colour: str | None, size: int | None) -> None:
+        values = [number, "n", 1, *([] if colour is None else [colour]), *([] if size is None else [size])]
+        written = ", ".join(repr(each) for each in values)
+        served.servers[shard].execute(f"INSERT INTO shop_{shard}.orders VALUES ({written})")
+        expected[number] = colour, size
+
+    def alter(shard: int, column: str) -> None:
+        served.servers[shard].execute(f"ALTER TABLE shop_{shard}.orders ADD COLUMN {column}")
+
+    def start(frame: Any) -> Any:
+        schemas.append(frame.schema.names[: -len(CHANGE)])
+        if len(schemas) == 1:
+            insert(0, 901, None, None)
+            alter(0, "colour VARCHAR(10)")
+            insert(0, 902, "red", None)
+            insert(1, 903, None, None)
+            alter(1, "colour VARCHAR(10)")
+            insert(1, 904, "blue", None)
+        elif len(schemas) == 2:
+            alter(1, "size INT")
+            insert(0, 905, "grey", None)
+            insert(1, 906, "pink", 7)
+        writing = frame.writeStream.foreachBatch(take).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        return writing.trigger(availableNow=True).start()
+
+    run_evolving(spark, options(served, served.instance, maxRowsPerBatch=2), start)
+    before = ["id", "note", "price"]
+    assert schemas == [before, [*before, "colour"], [*before, "colour", "size"]]
+    assert sorted(row["id"] for row in sink.rows) == sorted(expected), "every row is there once"
+    assert {row["id"]: (row.get("colour"), row.get("size")) for row in sink.rows} == expected
+    sequences = [row["_seq"] for row in sink.rows]
+    assert sequences == sorted(set(sequences))
+    assert numbers == sorted(set(numbers)), "no micro-batch was begun and not finished"
+
+
+@pytest.mark.soak
+def test_a_column_that_was_dropped_before_it_was_read_is_told_and_can_be_given(
+    spark: Any, served: SharedShop, tmp_path: Path
+) -> None:
+    """1. A column is added, written to and dropped. 2. No schema of the sources has it: the query ends with a
+    sentence and is not started again. 3. With the column as an argument it goes on, and no row is missing.
+    """
+    show_a_row(served, served.instance)
+    sink, starts = Sink(), list[int]()
+
+    def start(frame: Any) -> Any:
+        if not starts:
+            served.servers[0].execute(
+                "ALTER TABLE shop_0.orders ADD COLUMN colour VARCHAR(10)",
+                "INSERT INTO shop_0.orders VALUES (901, 'n', 1, 'red')",
+                "ALTER TABLE shop_0.orders DROP COLUMN colour",
+                "INSERT INTO shop_0.orders VALUES (902, 'n', 1)",
+            )
+        starts.append(len(starts))
+        writing = frame.writeStream.foreachBatch(sink).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
+        return writing.trigger(availableNow=True).start()
+
+    chosen = options(served, served.instance)
+    with pytest.raises(
+        SchemaMismatch, match=r"Rows of shop\.orders have a column that neither the query nor"
+    ):
+        run_evolving(spark, chosen, start)
+    assert starts == [0]
+    run_evolving(spark, chosen, start, schema=StructType([StructField("colour", StringType())]))
+    first = {ids[-1]: None for ids in served.written.values()}
+    assert {row["id"]: row["colour"] for row in sink.rows} == first | {901: "red", 902: None}
+    assert len(sink.rows) == 4
 
 
 def test_other_formats_have_all_tables(spark: Any, served: SharedShop, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from integration.shared_servers import SharedShop
@@ -12,7 +13,8 @@ from canal_group.client.range_rows import RangeRows
 from canal_group.spark.options import Options
 from canal_group.spark.session import Session
 from merge.errors import RolledBack
-from merge.values.offset_range import same_places
+from merge.values.offset_range import reaches_back, same_places
+from merge.values.position import GroupPosition
 
 ROWS_MAX, BYTES_MAX = 7, 1 << 20
 
@@ -68,3 +70,36 @@ def test_parts_of_a_range_are_of_one_order(served: SharedShop) -> None:
     finally:
         session.give_up()
         session.close()
+
+
+def test_a_word_is_the_same_start_for_a_query_and_for_a_consumer(served: SharedShop) -> None:
+    """What a query asks for with `startingPosition` is what `connect(start=...)` and `consume --from` do."""
+    served.write_everywhere(3)
+    moment = datetime.now(UTC)
+    # Sources stamp whole seconds.
+    served.servers[0].execute("DO SLEEP(1.1)")
+    served.write_everywhere(3)
+    with served.connect(client_id="first") as first:
+        position = first.locate(moment.isoformat())
+    begins: dict[str, GroupPosition] = {}
+    consumers: dict[str, GroupPosition] = {}
+    words = ("earliest", moment.isoformat(), "-7d", position.to_json(), "latest")
+    for word in words:
+        session = Session(
+            Options.from_spark(options(served, served.instance, client="query", startingPosition=word))
+        )
+        try:
+            begins[word] = session.begin()
+        finally:
+            session.give_up()
+            session.close()
+        with served.connect(client_id="second", start=word) as second:
+            consumers[word] = second.cursor
+            second.unsubscribe()
+    for word in words[:-1]:
+        assert begins[word].shards == consumers[word].shards, word
+    assert begins[moment.isoformat()].shards == position.shards
+    assert reaches_back(position.shards, begins["latest"].shards)
+    assert not reaches_back(begins["latest"].shards, position.shards)
+    # A consumer disturbs nobody: it also gets what the instance still holds.
+    assert reaches_back(consumers["latest"].shards, begins["latest"].shards)

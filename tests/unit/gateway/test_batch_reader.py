@@ -166,3 +166,15 @@ def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_la
         return sum(size for _, _, size, _ in shards.sent)
 
     assert bytes_sent(r"shop\.orders") * 20 < bytes_sent("")
+
+
+def test_for_the_columns_of_a_table_shards_send_no_rows(shards: Shards):
+    batch = merged_batch()
+    reader = BatchReader(shards.rows_at, lambda *_: batch)
+    key = ("a", 1, batch.batch_id, "shop.notes")
+    whole = reader.typed(*key, before=False)
+    shards.sent.clear()
+    made = reader.typed(*key, before=False, schema_only=True)
+    assert [rows for *_, rows in shards.sent] == [0, 0]
+    assert (made.schema, made.num_rows) == (whole.schema, 0)
+    assert whole.num_rows > 0

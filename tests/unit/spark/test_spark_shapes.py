@@ -12,12 +12,13 @@ from canal_group.spark.shapes import (
     CHANGE,
     FIXED,
     added_columns,
+    check_columns,
     envelope_rows,
     spark_fields,
     table_schema,
     typed_rows,
 )
-from merge.errors import ConfigError, SchemaMismatch, UsageError
+from merge.errors import ConfigError, SchemaGrown, SchemaMismatch, UsageError
 from merge.rows.envelope import ENVELOPE
 from merge.rows.typed import BEFORE, TYPED
 from merge.values.position import GroupPosition, Position
@@ -110,8 +111,12 @@ def test_64_bits_without_a_sign_become_what_the_query_says(kind, as_it_is):
 def test_columns_that_the_query_lacks_are_an_error_or_ignored_and_missing_ones_are_null():
     rows = typed(["INSERT"], {"id": pa.array([1]), "colour": pa.array(["red"])})
     schema = pa.schema([("gone", pa.utf8()), ("id", pa.int64()), ("_seq", pa.int64())])
-    with pytest.raises(SchemaMismatch, match="has a column colour that the query's schema does not have"):
-        typed_rows(rows, "shop.orders", schema, new_columns="fail")
+    for new_columns in ("fail", "evolve"):
+        with pytest.raises(SchemaGrown, match="has a column colour that the query's schema does not have"):
+            typed_rows(rows, "shop.orders", schema, new_columns=new_columns)
+    with pytest.raises(SchemaGrown, match="has a column colour"):
+        check_columns(rows.schema, "shop.orders", schema.names)
+    check_columns(rows.schema, "shop.orders", [*schema.names, "colour"])
     made = typed_rows(rows, "shop.orders", schema, new_columns="ignore")
     assert made.to_pylist() == [{"gone": None, "id": 1, "_seq": 21}]
 
@@ -197,6 +202,8 @@ def test_options_are_read_whatever_case_spark_gives_them_and_never_show_the_toke
         ({"startingPosition": "{}"}, "is not a group position"),
         ({"endingPosition": "cursor"}, "endingPosition cannot be 'cursor'"),
         ({"columns": "id,,note"}, "columns cannot be 'id,,note'"),
+        ({"newColumns": "evolve"}, "newColumns cannot be evolve for the envelope format"),
+        ({"newColumns": "evolve", "table": "a.b", "columns": "id"}, "evolve together with columns"),
         ({"columns": "id"}, "The envelope format does not take the option columns"),
         ({"minRowsPerBatch": "9", "maxRowsPerBatch": "8"}, "minRowsPerBatch, 9, is above maxRowsPerBatch, 8"),
     ],

@@ -94,6 +94,15 @@ def test_only_the_wanted_table_comes(ring):
     assert rows_of(ring, 0, 7, Wanted(TableName("shop", "nothing"))).tables == ()
 
 
+def test_only_the_columns_of_a_table_come_and_no_rows(ring):
+    rows = rows_of(ring, 0, 7, Wanted(ORDERS, schema_only=True))
+    (whole,) = rows_of(ring, 0, 7, Wanted(ORDERS)).tables
+    assert found(rows) == [("orders", [], [])]
+    assert rows.tables[0].rows.schema == whole.rows.schema
+    assert rows.statements is None
+    assert rows_of(ring, 4, 5, Wanted(ORDERS, schema_only=True)).tables == (), "it has no rows there"
+
+
 def test_only_tables_that_a_filter_names_come_and_statements_on_them(ring):
     rows = rows_of(ring, 0, 7, Wanted(table_filter=r"shop\.items"))
     assert found(rows) == [("items", [4], [{"id": 1}])]
@@ -308,7 +317,7 @@ def test_a_door_on_the_port_of_one_that_is_gone_is_reached_at_once(ring):
 
 @pytest.mark.parametrize("columns", ["id", [1], [["id"]], {"id": 1}, 7])
 def test_a_ticket_names_tables_and_columns_by_texts(columns):
-    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",), table_filter="a,b"))
+    ticket = RowTicket(1, 3, 0, 7, Wanted(ITEMS, columns=("id",), table_filter="a,b", schema_only=True))
     assert RowTicket.from_dict(json.loads(json.dumps(ticket.to_dict()))) == ticket
     for wanted in ({"columns": columns}, {"table": columns}):
         with pytest.raises(TypeError):
