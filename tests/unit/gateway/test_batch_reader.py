@@ -170,7 +170,7 @@ def test_a_filter_that_wants_a_small_table_costs_its_bytes_and_not_those_of_a_la
 
 def test_for_the_columns_of_a_table_shards_send_no_rows(shards: Shards):
     batch = merged_batch()
-    reader = BatchReader(shards.rows_at, lambda *_: batch)
+    reader = BatchReader(shards.rows_at, lambda *_: batch, JoinedSchemas(ChosenTypes, lambda _: []))
     key = ("a", 1, batch.batch_id, "shop.notes")
     whole = reader.typed(*key, before=False)
     shards.sent.clear()
