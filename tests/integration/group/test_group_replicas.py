@@ -84,6 +84,18 @@ class Replicas(Shop):
         self.insert(1, 3)
         self.await_replicated(0)
 
+    def await_low_watermark(self, consumer: canal_group.Consumer, shard: int) -> None:
+        """Wait until an idle shard has reported one that was made more than a second from now."""
+        ((now_s,),) = self.servers[shard].execute("SELECT UNIX_TIMESTAMP(6)")
+
+        def frontier_us() -> int:
+            return int(consumer.status()["group"]["shards"][shard]["frontier_us"])
+
+        later = f"SELECT UNIX_TIMESTAMP(6) > {now_s + 1}"
+        await_true(lambda: self.servers[shard].execute(later) == ((1,),), "a second later")
+        before_us = frontier_us()
+        await_true(lambda: frontier_us() != before_us, "the low watermark moves")
+
     def source(self, shard: int, reader: dict[str, Any]) -> SourceAddress:
         settings = self.settings(reader=reader)
         source = shard_source(settings, settings.shards[shard])
@@ -141,6 +153,7 @@ def test_by_origin_rows_wait_for_the_replica_that_lags(shop: Replicas):
     with shop.serve(reader=NEVER_LATE) as instance, shop.connect(instance) as consumer:
         with shop.lagging(1):
             shop.write_by_turns()
+            shop.await_low_watermark(consumer, 1)
         shop.await_replicated(1)
         shop.insert(0, 4)
         # An idle replica's low watermark is an hour behind; a table that is not kept moves the frontier too.
