@@ -43,6 +43,23 @@ class Operator:
         """
         return self._gateway_client.ask_for("trace", fields, gtid=gtid)
 
+    def trace_key(self, key: str, bytes_max: int, shard: str | None = None) -> dict[str, Any]:
+        """Return where the last changes of a row are, each with what `trace` says of its transaction.
+
+        Args:
+            key: `schema.table:primary key`, as consumers see it; the values of a key of several columns are
+                separated by commas.
+            bytes_max: how much of the end of each shard's binlog is searched.
+            shard: the only one that is searched; None: every shard.
+
+        Raises:
+            UsageError: the text names no row, or does not fit the table's primary key; or there is no such
+                shard.
+        """
+        return self._gateway_client.ask_for(
+            "trace_key", fields, wait_s=SEARCH_S, key=key, bytes_max=bytes_max, shard=shard
+        )
+
     def hold(self, shard: str) -> dict[str, Any]:
         """Let the group wait for a shard that is silent, whatever the settings say; return its state.
 

@@ -20,6 +20,7 @@ from conf.value import (
     Text,
     unfit,
 )
+from merge.order.commit_time import CommitTimeOf, CommitTimes
 from merge.order.dead_shard import DeadShard, DeadShardKind
 
 
@@ -100,6 +101,29 @@ class ReaderSettings(Settings):
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
+
+    #: which time of a transaction that was replicated counts: that of the server that is read, or that of the
+    #: server where it was committed first
+    commit_time: CommitTimeOf = "replica"
+    #: only with `origin`: the longest time from a commit at its origin to the binlog of the replica
+    replica_lag_max_s: Seconds | None = None
+
+    @property
+    def commit_times(self) -> CommitTimes:
+        """What `commit_time` and `replica_lag_max_s` make."""
+        return CommitTimes(self.commit_time, int((self.replica_lag_max_s or 0) * 1e6))
+
+    @model_validator(mode="after")
+    def _lag_of_replicas(self) -> ReaderSettings:
+        if self.commit_time == "origin" and self.replica_lag_max_s is None:
+            raise unfit("be given with `commit_time: origin`", key="replica_lag_max_s", found="is missing")
+        if self.commit_time == "replica" and self.replica_lag_max_s is not None:
+            raise unfit(
+                "be given only with `commit_time: origin`",
+                key="replica_lag_max_s",
+                found="commit_time is 'replica'",
+            )
+        return self
 
     @model_validator(mode="after")
     def _hears_heartbeats(self) -> ReaderSettings:

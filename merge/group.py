@@ -37,6 +37,7 @@ from merge.events import (
     UnsubscribeRequested,
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
+from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.dead_shard import WAIT, DeadShard
 from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
@@ -67,6 +68,8 @@ class GroupSettings:
     ahead_max_us: int = AHEAD_MAX_US
     #: order by ids, and an id is committed at most so long after a greater one; None: order by commit time
     ids_within_us: int | None = None
+    #: which server's commit times the shards read
+    commit_times: CommitTimes = OF_THE_SERVER_READ
     #: drop a client id that has no consumer for longer while another one has; None: keep it for ever
     drop_after_us: int | None = None
     #: a consumer may have the shards opened again at most so far before the others, in commit time; None: any
@@ -86,7 +89,7 @@ class Group:
     def __init__(self, settings: GroupSettings, epoch: int) -> None:
         self.settings = settings
         self.epoch = epoch
-        order = SortOrder(settings.ahead_max_us, settings.ids_within_us)
+        order = SortOrder(settings.ahead_max_us, settings.ids_within_us, settings.commit_times)
         self._stream = Stream(settings.shards, settings.dead_shard, order)
         self._subscribers = Subscribers(
             self._stream,

@@ -51,6 +51,7 @@ class OperatorRequests:
             "status": lambda _: self.status(),
             "locate": self._locate,
             "trace": lambda body: self._trace(str(body["gtid"])),
+            "trace_key": self._trace_key,
             "outstanding": self._outstanding,
             "rewind": self._rewind,
             "client_rollback": self._roll_back,
@@ -108,6 +109,24 @@ class OperatorRequests:
             if shard.get("gtid_set") and parse_gtid_set(shard["gtid_set"]).contains(wanted)
         ]
         return {"gtid": gtid, "read_by": read, **found}
+
+    def _trace_key(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return where the last changes of a row are, each with what `trace` says of its transaction."""
+        shard = body.get("shard")
+        found = self.questions.changes_of(str(body["key"]), int(body["bytes_max"]), shard)
+        changes = [{"shard": name, **each} for name, answer in found.items() for each in answer["changes"]]
+        changes.sort(key=lambda each: int(each["commit_us"]))
+        # Once for each transaction: it may change the row several times.
+        last = dict.fromkeys(each["gtid"] for each in changes if each["gtid"])
+        traced = {gtid: self._trace(gtid) for gtid in last}
+        searched = {
+            name: {"files": answer["files"], "unknown": answer["unknown"]} for name, answer in found.items()
+        }
+        return {
+            "key": str(body["key"]),
+            "changes": [{**each, "trace": traced.get(each["gtid"])} for each in changes],
+            "searched": searched,
+        }
 
     def _rewind(self, body: dict[str, Any]) -> dict[str, Any]:
         """Move the cursor of a client id that has no consumer.

@@ -15,6 +15,7 @@ from actors.transport.ray_errors import translated
 from merge.errors import ServerUnavailable, UsageError
 from merge.rows.chosen_types import ChosenTypes
 from merge.rows.joined import Definition, conflicts, joined, said_by_shard
+from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
 from merge.values.position import GroupPosition
 from merge.values.start import At, parse_start
@@ -116,6 +117,19 @@ class ShardQuestions:
             return parsed
         timeout_s = SEARCH_TIMEOUT_S if isinstance(parsed, At) else CALL_TIMEOUT_S
         return GroupPosition(self._ask("locate", parsed, timeout_s=timeout_s))
+
+    def changes_of(self, key: str, bytes_max: int, shard: str | None) -> dict[str, Any]:
+        """Return where the last changes of a row are in the shards' binlogs, see `actors.shard.row_search`.
+
+        Args:
+            key: `schema.table:primary key`, as consumers see it.
+            bytes_max: how much of the end of each binlog is searched.
+            shard: the only one that is asked; None: every shard.
+
+        Raises:
+            UsageError: the text names no row, there is no such shard, or the part is too large.
+        """
+        return self._ask("changes_of", RowKey.parse(key), bytes_max, timeout_s=SEARCH_TIMEOUT_S, only=shard)
 
     def schema(self, shard: str | None) -> dict[str, Any]:
         """Return what the shards know of their sources' tables, as JSON objects; None: every shard.

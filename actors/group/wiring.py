@@ -224,5 +224,6 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         purged=Purged(merge.purged),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
         ids_within_us=merge.ids_within_us,
+        commit_times=settings.reader.commit_times,
         dead_shard=merge.dead_shard_policy,
     )

@@ -38,6 +38,7 @@ from actors.transport.row_ticket import RowTicket
 from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
 from merge.errors import FencedError, ShardUnavailable
+from merge.rows.row_key import RowKey
 from merge.values.chunk import TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
@@ -310,6 +311,10 @@ class Shard:
     def locate(self, start: ShardStart) -> Position:
         """Return where a start is in the source's binlog now, see `ShardSource.locate`."""
         return self._source.locate(start)
+
+    def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
+        """Return where the last changes of a row are in the source's binlog, see `ShardSource.changes_of`."""
+        return self._source.changes_of(key, bytes_max)
 
     def schema(self) -> list[dict[str, Any]]:
         """Return what is known of the source's tables, see `ShardSource.schema`."""

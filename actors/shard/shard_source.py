@@ -17,11 +17,13 @@ from actors.parse.server.source import SourceAddress, connect, server_facts
 from actors.parse.server.starts.beginning import beginning
 from actors.shard.intake import Intake
 from actors.shard.order_ids import OrderIds
+from actors.shard.row_search import changes_of
 from actors.shard.rules import processing_of
 from actors.shard.shard_wiring import ShardWiring
 from actors.sink.route import Route
 from actors.sink.sink import Sink
 from merge.errors import UsageError
+from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 from merge.values.start import ShardStart
@@ -149,6 +151,10 @@ class ShardSource:
             return locate(source, start)
         with contextlib.closing(connect(source)) as connection:
             return beginning(start, source, connection, server_facts(source, connection))
+
+    def changes_of(self, key: RowKey, bytes_max: int) -> dict[str, Any]:
+        """Return where the last changes of a row are in the last part of the binlog, see `row_search`."""
+        return changes_of(self._read, self._sink.select, key, bytes_max)
 
     @property
     def _read(self) -> SourceAddress | FilesSource:

@@ -23,7 +23,13 @@ def shard_source(settings: InstanceSettings, shard: ShardSettings) -> SourceAddr
     if shard.files is None:
         return source_address(settings, shard, shard)
     lookup = source_address(settings, shard, shard.lookup) if shard.lookup is not None else None
-    return FilesSource(shard.name, str(shard.files), follow=shard.follow, lookup=lookup)
+    return FilesSource(
+        shard.name,
+        str(shard.files),
+        follow=shard.follow,
+        lookup=lookup,
+        commit_times=settings.reader.commit_times,
+    )
 
 
 def standbys(settings: InstanceSettings, shard: ShardSettings) -> tuple[SourceAddress, ...]:
@@ -53,6 +59,7 @@ def source_address(
         read_timeout_s=settings.reader.read_timeout_s,
         heartbeat_ms=settings.reader.heartbeat_ms,
         semi_sync=settings.reader.semi_sync if server is shard else "off",
+        commit_times=settings.reader.commit_times,
         ssl=None
         if ssl is None
         else {

@@ -1,4 +1,4 @@
-"""`canal-group trace`: where one transaction is, from its source to the clients' cursors."""
+"""`canal-group trace`: where a transaction, or a row's last changes, are from source to cursors."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.command.decode_check import parse_size
 from canal_group.command.operator_command import operated
 from canal_group.operator import Operator
 
@@ -14,11 +15,56 @@ from canal_group.operator import Operator
 @operated
 def trace(
     operator: Operator,
-    gtid: Annotated[str, typer.Option("--gtid", help="The transaction's GTID: 0-1-42, or uuid:42.")],
+    gtid: Annotated[
+        str | None, typer.Option("--gtid", help="The transaction's GTID: 0-1-42, or uuid:42.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="A row, whose last changes are looked for: TABLE:KEY, shop.orders:42."),
+    ] = None,
+    within: Annotated[
+        str, typer.Option("--within", help="With --key: how much of each binlog's end is searched.")
+    ] = "64MiB",
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="With --key: the only shard that is searched.")
+    ] = None,
 ) -> None:
     """Say where a transaction is: not read, waiting to be merged, in a batch, or acknowledged."""
-    for line in lines(operator.trace(gtid), operator.status()):
+    if (gtid is None) == (key is None):
+        raise typer.BadParameter("Give --gtid or --key.")
+    if gtid is not None:
+        said = lines(operator.trace(gtid), operator.status())
+    else:
+        said = key_lines(operator.trace_key(str(key), parse_size(within), shard), within, operator.status())
+    for line in said:
         typer.echo(line)
+
+
+def key_lines(found: dict[str, Any], within: str, state: dict[str, Any]) -> list[str]:
+    """Return what is known of a row's changes, the oldest first.
+
+    Args:
+        found: what `Operator.trace_key` returns.
+        within: how much of each binlog was searched, as text.
+        state: of the instance, for what it waits for.
+    """
+    said, key = [], found["key"]
+    for change in found["changes"]:
+        when = _time(change["commit_us"])
+        gtid = change["gtid"] or "a transaction without GTID, which cannot be followed"
+        where = f"on shard {change['shard']} at {change['file']}:{change['offset']}"
+        said.append(f"{key}: {change['op']} {when} {where} by {gtid}")
+        if change["trace"] is not None:
+            said += [f"  {line}" for line in lines(change["trace"], state)]
+    if not said:
+        said.append(f"{key} was not changed in the last {within} of any binlog that was searched.")
+    for name, part in found["searched"].items():
+        if part["unknown"]:
+            said.append(
+                f"{part['unknown']} changes on shard {name} could not be compared: the table's primary key "
+                "is not known there."
+            )
+    return said
 
 
 def lines(found: dict[str, Any], state: dict[str, Any]) -> list[str]:
@@ -38,7 +84,7 @@ def lines(found: dict[str, Any], state: dict[str, Any]) -> list[str]:
             else f"{gtid} was not read by any shard yet."
         ]
     else:
-        when = datetime.fromtimestamp(found["commit_us"] / 1e6, UTC).isoformat(timespec="milliseconds")
+        when = _time(found["commit_us"])
         part = "" if found["whole"] else ", of which only a part has come"
         where = f"on shard {found['shard']} at {found['position']}"
         said = [f"{gtid} was committed {when} {where}: {found['rows']} rows{part}."]
@@ -51,3 +97,7 @@ def lines(found: dict[str, Any], state: dict[str, Any]) -> list[str]:
         batch = f" in batch {client['batch_id']}" if "batch_id" in client else ""
         said.append(f"client {client['client_id']}: {client['state']}{batch}")
     return said
+
+
+def _time(commit_us: int) -> str:
+    return datetime.fromtimestamp(commit_us / 1e6, UTC).isoformat(timespec="milliseconds")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.id_timeline import END_OF_KEYS, IdTimeline
 from merge.order.timeline import AHEAD_MAX_US, Timeline
 
@@ -17,6 +18,8 @@ class SortOrder:
     ahead_max_us: int = AHEAD_MAX_US
     #: with ids: an id is committed at most so long after a greater one, microseconds; None: by commit times
     ids_within_us: int | None = None
+    #: which server's commit times the shards read
+    commit_times: CommitTimes = OF_THE_SERVER_READ
 
     @property
     def by_id(self) -> bool:

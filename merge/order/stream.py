@@ -61,7 +61,8 @@ class Stream(Membership):
         #: what was counted in earlier generations
         self._counters_before = Counters()
         #: shares both lists, which are changed in place
-        self._waiting = Waiting(self.members, self.states, dead_shard)
+        withheld_us = order.commit_times.replica_lag_max_us
+        self._waiting = Waiting(self.members, self.states, dead_shard, withheld_us)
         self._timeline: Timeline | None = None
         #: shards that are leaving and of which nothing more is taken
         self._drained: set[int] = set()

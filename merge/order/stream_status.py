@@ -70,7 +70,9 @@ def _why(stream: Stream, shard: int) -> str:
         return f"it has not reported its position yet{policy}"
     if timeline is not None and timeline.open_shard == shard:
         return f"only a part of its transaction has arrived{policy}"
-    return f"it has reported no newer low watermark{policy}"
+    withheld_s = stream.order.commit_times.replica_lag_max_us / 1e6
+    lags = f" (that of an idle replica is {withheld_s:g} s behind)" if withheld_s else ""
+    return f"it has reported no newer low watermark{lags}{policy}"
 
 
 def _shard(stream: Stream, index: int, at_us: int) -> dict[str, Any]:

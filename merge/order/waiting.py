@@ -8,6 +8,8 @@ Rules:
 2. The group does not wait for a shard that an operator skips, until it is resumed. It always waits for a
    shard that an operator holds.
 3. The group does not wait for a shard that joins a running stream until the shard has caught up.
+4. The low watermark of an idle replica is lowered by the lag that is allowed for, see `commit_time`. So far a
+   shard may lag and still counts as caught up.
 """
 
 from __future__ import annotations
@@ -29,14 +31,20 @@ class Waiting:
         members: the stream's own list, which grows and changes; by shard_index.
         states: likewise; by shard_index.
         dead_shard: the policy of the settings.
+        withheld_us: by how much low watermarks may be lowered, microseconds.
     """
 
     def __init__(
-        self, members: Sequence[Member], states: Sequence[ShardState], dead_shard: DeadShard
+        self,
+        members: Sequence[Member],
+        states: Sequence[ShardState],
+        dead_shard: DeadShard,
+        withheld_us: int = 0,
     ) -> None:
         self._members = members
         self._states = states
         self._dead_shard = dead_shard
+        self._withheld_us = withheld_us
 
     def check_skip(self, shard: int) -> None:
         """Return if an operator may skip a shard.
@@ -61,14 +69,15 @@ class Waiting:
         member = self._members[shard]
         if not member.counted or member.policy is Policy.SKIP:
             return False
+        lag_us = max(0, timeline.lag_us(shard) - self._withheld_us)
         if member.catching_up:
-            if timeline.lag_us(shard) > CAUGHT_UP_US:
+            if lag_us > CAUGHT_UP_US:
                 return False
             member.catching_up = False
         if member.policy is Policy.HOLD:
             return True
         silent = self._is_silent(timeline, shard, at_us)
-        return not silent and self._dead_shard.waits_again(timeline.lag_us(shard))
+        return not silent and self._dead_shard.waits_again(lag_us)
 
     def silent(self, timeline: Timeline | None, at_us: int) -> set[int]:
         """Return the shards that were silent for longer than the settings allow."""

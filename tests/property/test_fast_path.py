@@ -71,11 +71,14 @@ def gtid(kind, source, number, *, alone=False):
     match kind:
         case "mysql" | "anonymous":
             clock = b"\2" + bytes(16) + (commit_us | (number % 3 == 0) << 55).to_bytes(7, "little")
+            clock += (commit_us - 9).to_bytes(7, "little") * (number % 3 == 0 and number % 7 > 0)
             body = b"\1" + UUIDS[source] + number.to_bytes(8, "little") + (clock if number % 4 else b"")
             return EventType.GTID if kind == "mysql" else EventType.ANONYMOUS_GTID, body
         case "tagged":
             tag = (b"", b"a", b"x" * 32)[number % 3]
-            return EventType.GTID_TAGGED, tagged_gtid(UUIDS[source], tag, number, commit_us)
+            replicated = varied(7) + varied((0, commit_us - 9)[number // 5 % 2])
+            more = b"" if number % 5 else replicated
+            return EventType.GTID_TAGGED, tagged_gtid(UUIDS[source], tag, number, commit_us, more=more)
         case "mariadb":
             flags = 1 if alone else 0x40 if number % 14 == 0 else (0, 2, 4)[number % 3]
             extra = bytes(8 * (flags == 2)) + (b"\1\0\0\0\1\1gb" if flags == 0x40 else b"")
@@ -235,8 +238,9 @@ def semi_sync_packets_of(events, damaged=None):
 class Reading:
     """What a decoder makes of events: by the grammar alone, with the fast path, or with it over packets."""
 
-    def __init__(self, events, limits, select, way, skip=0):
+    def __init__(self, events, limits, select, way, skip=0, *, original=False):
         self.builder = ChunkBuilder(limits)
+        self.builder.fast_path.original = original
         start = Position("f", 4, rows_into_transaction=skip)
         self.decoder = BinlogDecoder("s", start, select, self.builder, checksum=0)
         self.chunks, self.by_grammar, self.error = [], 0, None
@@ -317,7 +321,7 @@ def test_chunks_are_the_same_whichever_way(
         if data.draw(st.booleans()):
             broken[-4:] = zlib.crc32(bytes(broken[:-4])).to_bytes(4, "little")
         events[index] = bytes(broken)
-    one = data.draw(st.booleans())
+    one, original = data.draw(st.booleans()), data.draw(st.booleans())
     limits = Limits(bytes_max=bytes_max, rows_max=rows_max, headers_max=headers_max)
 
     def select(schema, table):
@@ -326,16 +330,17 @@ def test_chunks_are_the_same_whichever_way(
     # In a file nothing but its own size says where an event ends.
     whole = all(len(event) == int.from_bytes(event[9:13], "little") for event in events)
     ways = WAYS if whole else WAYS[:-1]
-    grammar, *others = (Reading(events, limits, select, way, skip).result for way in ways)
+    grammar, *others = (Reading(events, limits, select, way, skip, original=original).result for way in ways)
     assert others == [grammar] * len(others)
 
 
 @pytest.mark.parametrize("rows_max", [1, 7, 100, 16_384])
+@pytest.mark.parametrize("original", [False, True])
 @pytest.mark.parametrize("server", ["mysql-9.7.4", "mariadb-10.11"])
-def test_fixtures_are_read_the_same_whichever_way(rows_max, server):
+def test_fixtures_are_read_the_same_whichever_way(rows_max, original, server):
     for path in sorted((rows_corpus.FIXTURES.parent / server).glob("*.binlog")):
         events, limits = events_of(path.read_bytes()), Limits(rows_max=rows_max)
-        grammar, *others = (Reading(events, limits, TableName, way).result for way in WAYS)
+        grammar, *others = (Reading(events, limits, TableName, way, original=original).result for way in WAYS)
         assert others == [grammar] * len(others)
 
 

@@ -31,7 +31,13 @@ _LIMITS = Limits(headers_max=8_192)
 
 
 def beginning(
-    start: ShardStart, shard: str, place: str, files: Sequence[Path], stopped: Callable[[], bool]
+    start: ShardStart,
+    shard: str,
+    place: str,
+    files: Sequence[Path],
+    stopped: Callable[[], bool],
+    *,
+    original_times: bool = False,
 ) -> Position | None:
     """Return the position of a start; None if `stopped` said so during the scan for a time.
 
@@ -41,6 +47,7 @@ def beginning(
         place: the file, folder or pattern that the settings name, for messages.
         files: the files there, in order; at least one.
         stopped: whether to give up, asked for each chunk of a scan.
+        original_times: whether a time is that of the servers that committed first, see `BinlogFiles`.
 
     Raises:
         PositionPurged: the files no longer hold it.
@@ -51,7 +58,7 @@ def beginning(
         case "earliest":
             return Position(files[0].name, len(MAGIC), gtid_set=gtids_before(files[0]))
         case At(time_us):
-            return _at_time(time_us, shard, files, stopped)
+            return _at_time(time_us, shard, files, stopped, original_times=original_times)
         case InFile():
             return _at_place(start, shard, place, files)
         case _:
@@ -77,7 +84,9 @@ def _at_place(start: InFile, shard: str, place: str, files: Sequence[Path]) -> P
     return Position(start.file, start.offset, gtid_set=gtids)
 
 
-def _at_time(time_us: int, shard: str, files: Sequence[Path], stopped: Callable[[], bool]) -> Position | None:
+def _at_time(
+    time_us: int, shard: str, files: Sequence[Path], stopped: Callable[[], bool], *, original_times: bool
+) -> Position | None:
     """Return where the first transaction begins that was committed at or after a time.
 
     Returns:
@@ -87,7 +96,9 @@ def _at_time(time_us: int, shard: str, files: Sequence[Path], stopped: Callable[
     begin = _file_at(time_us, shard, files)
     gtids, commit_us = gtids_before(files[begin]), 0
     file, offset = files[begin].name, len(MAGIC)
-    scan = BinlogFiles(files[begin:], lambda _schema, _table: None, _LIMITS, verbatim=True)
+    scan = BinlogFiles(
+        files[begin:], lambda _schema, _table: None, _LIMITS, verbatim=True, original_times=original_times
+    )
     for chunk in scan:
         if stopped():
             return None

@@ -113,6 +113,7 @@ class BinlogFiles:
         verbatim: whether to hand on as text the statements whose rows are not in the files (`binlog_format`
             STATEMENT or MIXED, or an XA COMMIT), and a ROLLBACK of rows that are in them. Else they are
             refused.
+        original_times: see `BinlogStream`.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class BinlogFiles:
         start: Position | None = None,
         count_packed: bool = False,
         verbatim: bool = False,
+        original_times: bool = False,
     ) -> None:
         #: how many events of each type were read one by one
         self._unusual: Counter[int] = Counter()
@@ -134,6 +136,7 @@ class BinlogFiles:
         self.read_bytes = 0
         self._files = files
         self._builder = ChunkBuilder(limits)
+        self._builder.fast_path.original = original_times
         first = Position(files[0].name if files else "", len(MAGIC))
         self._decoder = BinlogDecoder(
             "",

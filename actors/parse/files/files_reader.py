@@ -17,7 +17,7 @@ import glob
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,7 @@ from merge.errors import (
     SourceUnfit,
     UsageError,
 )
+from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
 from merge.order.shard_keys import END_OF_TIME_US
 from merge.values.position import Position, file_order
 from merge.values.start import At, ShardStart, parse_shard_start
@@ -67,6 +68,8 @@ class FilesSource:
     follow: bool = False
     #: the server that describes tables where the files do not; None: no server
     lookup: SourceAddress | None = None
+    #: which server's commit times are read
+    commit_times: CommitTimes = OF_THE_SERVER_READ
 
     @property
     def place(self) -> str:
@@ -141,8 +144,7 @@ class FilesReader:
         files = files_of(self._source, self.position)
         if self.position is None:
             start = parse_shard_start(self._begin, time.time_ns() // 1000)
-            name, place = self._source.name, self._source.files
-            self.position = beginning(start, name, place, files, self._stopped.is_set)
+            self.position = _beginning(start, self._source, files, self._stopped.is_set)
             if self.position is None:
                 return
         self._listener.opened(self.position)
@@ -197,7 +199,14 @@ class FilesReader:
 
     def _hand_over(self, files: Sequence[Path], lookup: TableLookup) -> None:
         assert self.position is not None, "the files are open"
-        read = BinlogFiles(files, self._select, self._limits, lookup=lookup, start=self.position)
+        read = BinlogFiles(
+            files,
+            self._select,
+            self._limits,
+            lookup=lookup,
+            start=self.position,
+            original_times=self._source.commit_times.original,
+        )
         before = self.counts
         for chunk in read:
             self.created |= read.created
@@ -225,9 +234,16 @@ def locate(source: FilesSource, start: ShardStart) -> Position:
     Raises:
         As `files_of`, and `actors.parse.files.beginning`.
     """
-    found = beginning(start, source.name, source.files, files_of(source, None), lambda: False)
+    found = _beginning(start, source, files_of(source, None), lambda: False)
     assert found is not None, "nobody gives up"
     return found
+
+
+def _beginning(
+    start: ShardStart, source: FilesSource, files: Sequence[Path], stopped: Callable[[], bool]
+) -> Position | None:
+    original_times = source.commit_times.original
+    return beginning(start, source.name, source.files, files, stopped, original_times=original_times)
 
 
 def files_of(source: FilesSource, position: Position | None) -> list[Path]:

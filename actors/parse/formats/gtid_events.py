@@ -48,7 +48,8 @@ def parse_start(event_type: int, body: bytes, server_id: int, *, original: bool 
         event_type: GTID, GTID_TAGGED, ANONYMOUS_GTID or MARIADB_GTID.
         body: the event without header and checksum.
         server_id: as the event's header says: the server that committed the transaction first.
-        original: see `parse_mysql_gtid`.
+        original: whether the original server's commit time is returned, as far as it is in the event; 0 if
+            the original server wrote none.
 
     Raises:
         CorruptEvent, UnsupportedEvent: see the functions for each.
@@ -57,7 +58,7 @@ def parse_start(event_type: int, body: bytes, server_id: int, *, original: bool 
         case EventType.MARIADB_GTID:
             return parse_mariadb_gtid(body, server_id)
         case EventType.GTID_TAGGED:
-            return parse_tagged_gtid(body)
+            return parse_tagged_gtid(body, original=original)
         case _:
             return parse_mysql_gtid(
                 body, server_id, anonymous=event_type == EventType.ANONYMOUS_GTID, original=original
@@ -107,21 +108,28 @@ def parse_mysql_gtid(
 
 
 class _Tagged:
-    """Field ids of a GTID_TAGGED event; a reader of rows does not need the ids after `COMMIT`."""
+    """Field ids of a GTID_TAGGED event; a reader of rows does not need the ids after `ORIGINAL_COMMIT`."""
 
-    FLAGS, UUID, NUMBER, TAG, LAST_COMMITTED, SEQUENCE_NUMBER, COMMIT = range(7)
+    FLAGS, UUID, NUMBER, TAG, LAST_COMMITTED, SEQUENCE_NUMBER, COMMIT, ORIGINAL_COMMIT = range(8)
 
 
-def parse_tagged_gtid(body: bytes) -> TransactionStart:
+def parse_tagged_gtid(body: bytes, *, original: bool = False) -> TransactionStart:
     """Return the content of a GTID_TAGGED event (MySQL from 8.3 on), in the format of `serialization`.
+
+    The original server's commit time is a field only if it is not this server's.
+
+    Args:
+        body: the event without header and checksum.
+        original: whether the original server's commit time is returned, else this server's.
 
     Raises:
         CorruptEvent: it ends inside a field, or lacks uuid or number.
         UnsupportedEvent: it holds a field that must be understood and is not known.
     """
     fields = Fields(body)
-    source, tag, number, commit_us = b"", "", 0, 0
-    for field in fields.ids(known_max=_Tagged.COMMIT):
+    source, tag, number = b"", "", 0
+    times_us: dict[int, int] = {}
+    for field in fields.ids(known_max=_Tagged.ORIGINAL_COMMIT):
         match field:
             case _Tagged.FLAGS:
                 fields.byte()
@@ -131,12 +139,16 @@ def parse_tagged_gtid(body: bytes) -> TransactionStart:
                 number = fields.signed()
             case _Tagged.TAG:
                 tag = fields.text()
-            case _Tagged.COMMIT:
-                commit_us = fields.unsigned()
+            case _Tagged.COMMIT | _Tagged.ORIGINAL_COMMIT:
+                times_us[field] = fields.unsigned()
             case _:
                 fields.signed()
-    if commit_us >= _HAS_ORIGINAL:
-        raise CorruptEvent(f"Commit time {commit_us} exceeds the largest possible one.")
+    largest_us = max(times_us.values(), default=0)
+    if largest_us >= _HAS_ORIGINAL:
+        raise CorruptEvent(f"Commit time {largest_us} exceeds the largest possible one.")
+    commit_us = times_us.get(_Tagged.COMMIT, 0)
+    if original:
+        commit_us = times_us.get(_Tagged.ORIGINAL_COMMIT, commit_us)
     name = str(uuid.UUID(bytes=fields.require(source, "uuid")))
     return TransactionStart(f"{name}:{tag}" if tag else name, fields.require(number, "number"), commit_us)
 

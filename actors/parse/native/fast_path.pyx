@@ -75,7 +75,7 @@ cdef inline bint read_start(
     if kind == MARIADB_GTID:
         return read_mariadb_gtid(start, body, size, server)
     if kind == GTID_TAGGED:
-        return read_tagged_gtid(start, body, size)
+        return read_tagged_gtid(start, body, size, original)
     # BEGIN without a GTID before it
     start.key_size = 0
     start.number = start.commit_us = 0

@@ -29,6 +29,7 @@ cdef enum:
     TAGGED_NUMBER = 2
     TAGGED_TAG = 3
     TAGGED_COMMIT = 6
+    TAGGED_ORIGINAL_COMMIT = 7
 
 
 cdef struct Start:
@@ -56,4 +57,4 @@ cdef struct Message:
     const uint8_t* end
 
 
-cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size) noexcept nogil
+cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size, bint original) noexcept nogil

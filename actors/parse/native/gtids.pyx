@@ -76,7 +76,7 @@ cdef inline int64_t unfolded(uint64_t folded) noexcept nogil:
     return <int64_t>(folded >> 1 ^ (0 - (folded & 1)))
 
 
-cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size) noexcept nogil:
+cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size, bint original) noexcept nogil:
     """Read a GTID_TAGGED event; False: it is unusual."""
     cdef Message message
     cdef uint64_t value = 0, must_be_known = 0, field = 0, next_field = 0
@@ -95,7 +95,7 @@ cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size) noexc
     while message.at < message.end:
         if not read_varied(&message, &field) or field < next_field:
             return False
-        if field > TAGGED_COMMIT:
+        if field > TAGGED_ORIGINAL_COMMIT:
             if field <= must_be_known:
                 return False
             break
@@ -123,8 +123,9 @@ cdef bint read_tagged_gtid(Start* start, const uint8_t* body, size_t size) noexc
                 if message.at[index] > 0x7F:
                     return False
             message.at += value
-        elif field == TAGGED_COMMIT:
-            if value >> 55:
+        elif field == TAGGED_COMMIT or field == TAGGED_ORIGINAL_COMMIT:
+            if value >> ORIGINAL_BIT:
                 return False
-            start.commit_us = <int64_t>value
+            if original or field == TAGGED_COMMIT:
+                start.commit_us = <int64_t>value
     return start.key_size >= UUID_BYTES and start.number != 0

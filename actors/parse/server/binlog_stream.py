@@ -77,7 +77,9 @@ class BinlogStream:
         ring: where the owner stores what the stream yields; needed if the address says that the source gets
             its replies when that is freed.
         original_times: whether commit times are those of the servers that committed first, as far as the
-            source writes them, and transactions without GTID name these servers; see `origin_source`.
+            source writes them, and transactions without GTID name these servers; see `origin_source`. They
+            always are if the address says so.
+        withheld_us: returns by how much low watermarks are lowered, see `LowWatermarks`.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -100,6 +102,7 @@ class BinlogStream:
         verbatim: bool = False,
         ring: Ring | None = None,
         original_times: bool = False,
+        withheld_us: Callable[[], int] = lambda: 0,
     ) -> None:
         self._address = address
         self._start = start
@@ -109,11 +112,12 @@ class BinlogStream:
         self._place = place if by_gtid else start
         self._dump_at = _dump_at(self._place, lead_in)
         self._builder = ChunkBuilder(limits)
-        self._builder.fast_path.original = original_times
+        self._builder.fast_path.original = original_times or address.commit_times.original
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
         self._measure = measure
         self._low_watermarks = LowWatermarks(measure(), margin_us)
+        self._withheld_us = withheld_us
         self._wake: Wake | None = None
         self._connection = connect(address)
         try:
@@ -377,7 +381,9 @@ class BinlogStream:
             return
         # Measure before making the low watermark: an old measurement may be wrong by now.
         self.keep_time()
-        low_watermark = self._low_watermarks.make(whole_seconds=self._decoder.whole_seconds)
+        low_watermark = self._low_watermarks.make(
+            whole_seconds=self._decoder.whole_seconds, withheld_us=self._withheld_us()
+        )
         if low_watermark is not None:
             yield from self._flush()
             yield low_watermark

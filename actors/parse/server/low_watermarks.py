@@ -19,6 +19,10 @@ Therefore frontier = D by the source's clock - margin - uncertainty. If the sour
 a commit of the current second carries the start of that second, so the frontier is floored to the second. No
 low watermark is made inside a transaction.
 
+If the commit times of origins are read (`commit_time: origin`) and the source replicates, the frontier is
+lowered by what replication may still hide, see `merge.order.commit_time`, and then floored to the second,
+because an origin may be a server that stamps whole seconds.
+
 By GTID a source also sends heartbeats while it skips transactions that need not be sent. Such a heartbeat
 carries the offset that the source has reached, and what follows may be old. So a stream by GTID uses a
 heartbeat only if it carries the offset that the stream is already positioned at.
@@ -29,7 +33,8 @@ A low watermark does not cover these cases; their transactions come late, and th
   a long statement on MariaDB, which stamps the start of the statement that commits;
 - a source whose clock is set back, until it is measured again;
 - a MariaDB replica that lags: its transactions carry the timestamps of their origin. (A MySQL replica stamps
-  its own commit, and that timestamp counts.)
+  its own commit, and that timestamp counts.) With `commit_time: origin`, only what lags by more than
+  `replica_lag_max_s` comes late.
 """
 
 from __future__ import annotations
@@ -69,16 +74,17 @@ class LowWatermarks:
         """Note that nothing had arrived at a moment of our steady clock, see `SourceClock.now_us`."""
         self._empty_at_us = moment_us
 
-    def make(self, *, whole_seconds: bool) -> CaughtUp | None:
+    def make(self, *, whole_seconds: bool, withheld_us: int = 0) -> CaughtUp | None:
         """Return the low watermark that a heartbeat proves, once all before it was read; None if none.
 
         Args:
             whole_seconds: whether the source stamps commits in whole seconds only.
+            withheld_us: by how much it is lowered for what replication may still hide.
         """
         clock, empty_at_us = self.clock, self._empty_at_us
         if empty_at_us is None or not clock.knows(empty_at_us):
             return None
-        frontier_us = clock.source_us(empty_at_us) - self._margin_us - clock.uncertainty_us
-        if whole_seconds:
+        frontier_us = clock.source_us(empty_at_us) - self._margin_us - clock.uncertainty_us - withheld_us
+        if whole_seconds or withheld_us:
             frontier_us -= frontier_us % SECOND_US
         return CaughtUp(frontier_us)

@@ -14,6 +14,7 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
+from actors.parse.server.replication import times_found
 from actors.parse.server.semi_sync.source_side import found_at
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from actors.parse.server.starts.start import StartBy
@@ -98,6 +99,8 @@ def preflight(
         checks = [_setting(facts, name) for name in _SETTINGS]
         checks += [_gtids(facts)] if start_by == "gtid" else []
         checks += [Check("semi_sync", *found_at(facts.variables))] if address.semi_sync != "off" else []
+        times = times_found(address, connection, facts, lambda: _account(address, connection))
+        checks += [Check("reader.commit_time", True, *times)] if times is not None else []
         checks += _privileges(address, connection, facts)
         checks += [_knows_tables(address, connection, facts)]
         checks += _server_ids(address, connection, facts)

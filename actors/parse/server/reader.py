@@ -39,6 +39,7 @@ from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
+from actors.parse.server.replication import Withheld
 from actors.parse.server.semi_sync.replies import Ring, unfreed
 from actors.parse.server.source import (
     ServerFacts,
@@ -274,18 +275,20 @@ class SourceReader:
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
             lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
+            withheld = Withheld(self._address, facts)
             stream = BinlogStream(
                 self._address,
                 begin,
                 self._select,
                 self._limits,
-                lambda: self._measure(control),
+                lambda: self._measure(control, withheld),
                 server=facts.identity,
                 margin_us=self._margin_us,
                 lead_in=replayed if lead_in is None else (lead_in, len(MAGIC)),
                 by_gtid=by_gtid and lead_in is None,
                 lookup=lookup,
                 ring=self._ring,
+                withheld_us=lambda: withheld.us,
             )
             lookup.follow(stream)
             # Only now is it known which server sends the stream.
@@ -453,7 +456,8 @@ class SourceReader:
         )
         return found.position, False
 
-    def _measure(self, control: pymysql.Connection[Any]) -> SourceClock:
+    def _measure(self, control: pymysql.Connection[Any], withheld: Withheld) -> SourceClock:
+        withheld.ask(control)
         with translated(self._address):
             self._clock = SourceClock.measure(control)
         return self._clock

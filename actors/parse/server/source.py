@@ -23,6 +23,7 @@ from actors.parse.server.login import GuardedConnection, LoginRefused, tls_conte
 from actors.parse.server.row import Row
 from actors.parse.server.semi_sync.source_side import VARIABLES, SemiSyncMode
 from merge.errors import CanalGroupError, DataError, PositionPurged, SourceUnavailable, SourceUnfit
+from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
 
 _HOST_NAME_BYTES = 60
 #: errors by which a server says that the account may not do what was asked
@@ -67,6 +68,8 @@ class SourceAddress:
     heartbeat_ms: int = 100
     #: whether, and when, a source with semi-synchronous replication is told that a transaction is safe here
     semi_sync: SemiSyncMode = "off"
+    #: which server's commit times are read
+    commit_times: CommitTimes = OF_THE_SERVER_READ
     #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
     #: required; None: no TLS
     ssl: Mapping[str, Any] | None = None
@@ -309,6 +312,7 @@ _VARIABLES = (
     "slave_preserve_commit_order",
     "replica_parallel_workers",
     "slave_parallel_workers",
+    "gtid_slave_pos",
     *VARIABLES,
 )
 

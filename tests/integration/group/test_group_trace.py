@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import closing
+from typing import Any
 
 import pytest
 from integration.shared_servers import SharedShop
 
 import canal_group
-from canal_group.command.trace_command import lines
+from canal_group.command.trace_command import key_lines, lines
 from canal_group.operator import Operator
 
 
@@ -67,3 +68,39 @@ def test_a_transaction_waits_for_the_shard_that_holds_the_group(served: SharedSh
         assert found["found"] == "waiting"
         assert said[1].startswith("It waits to be merged. It waits for shard s1: ")
         assert found["read_by"] == ["s0"]
+
+
+def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
+    operator = Operator(served.instance.uri, served.destination, served.instance.address.operator_token)
+    within = 64 << 20
+    with closing(operator), served.connect() as consumer:
+        served.write(0, 1)
+        (number,) = served.written["s0"]
+        inserted, key = last_gtid(served, 0), f"shop.orders:{number}"
+        batch = consumer.get_without_ack(timeout=60)
+
+        def reader(change: dict[str, Any]) -> str:
+            (state,) = [each["state"] for each in change["trace"]["clients"] if each["client_id"] == "reader"]
+            return str(state)
+
+        changes = operator.trace_key(key, within)["changes"][-1:]
+        assert [(each["shard"], each["op"], each["gtid"]) for each in changes] == [("s0", "INSERT", inserted)]
+        assert reader(changes[0]) == "outstanding"
+        consumer.ack(batch.batch_id)
+        served.servers[0].execute(
+            f"UPDATE shop_0.orders SET note = 'y' WHERE id = {number}",
+            f"DELETE FROM shop_0.orders WHERE id = {number}",
+        )
+        told = operator.trace_key(key, within, "s0")
+        assert [each["op"] for each in told["changes"]][-3:] == ["INSERT", "UPDATE", "DELETE"]
+        assert reader(told["changes"][-3]) == "acknowledged"
+        said = key_lines(told, "64MiB", operator.status())
+        place = f"s0 at {told['changes'][-1]['file']}:{told['changes'][-1]['offset']}"
+        last = next(index for index, line in enumerate(said) if f"{key}: DELETE " in line)
+        assert said[last].endswith(f" on shard {place} by {last_gtid(served, 0)}")
+        assert said[last + 1].startswith(f"  {last_gtid(served, 0)} was ")
+        never = key_lines(operator.trace_key("shop.orders:-1", within), "64MiB", operator.status())
+        assert never == ["shop.orders:-1 was not changed in the last 64MiB of any binlog that was searched."]
+        for wrong, bytes_max, shard in (("orders", within, None), (key, 1 << 40, None), (key, within, "s9")):
+            with pytest.raises(canal_group.UsageError):
+                operator.trace_key(wrong, bytes_max, shard)

@@ -329,6 +329,24 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
+            "reader: {commit_time: primary}\nshards:",
+            "`reader.commit_time` should be 'replica' or 'origin', but is 'primary'",
+        ),
+        (
+            "shards:",
+            "reader: {commit_time: origin}\nshards:",
+            "`reader.replica_lag_max_s` should be given with `commit_time: origin`, but is missing",
+        ),
+        (
+            "shards:",
+            "reader: {replica_lag_max_s: 5}\nshards:",
+            (
+                "`reader.replica_lag_max_s` should be given only with `commit_time: origin`, but commit_time "
+                "is 'replica'"
+            ),
+        ),
+        (
+            "shards:",
             "reader: {semi_sync: on}\nshards:",
             "`reader.semi_sync` should be 'off', 'ring' or 'cursor', but is true",
         ),

@@ -124,6 +124,7 @@ EXPECTED = {
     ],
     "gipk": [("CREATE", "fx.gp"), *inserts("fx.gp", {"my_row_id": 1, "a": 1})],
     "gtid_tagged": [J, *inserts("fx.j", *id_only(50, 51))],
+    "replicated": [J, *inserts("fx.j", *id_only(60, 61, 62))],
     "json_opaque": [
         ("CREATE", "fx.o"),
         *inserts(
@@ -202,7 +203,7 @@ def test_a_binlog_says_what_its_sql_did(name):
 def test_every_binlog_is_expected():
     names = {Path(file).stem for file in FIXTURES.glob("*.binlog")}
     assert names == EXPECTED.keys() | ELSEWHERE
-    assert len(names) == 21
+    assert len(names) == 22
 
 
 def test_minimal_metadata_gives_places_for_names_and_numbers_for_lists():

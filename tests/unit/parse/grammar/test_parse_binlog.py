@@ -16,6 +16,7 @@ from binlog_bytes import SIZES_5_1, File
 from binlog_bytes import events_of as hand_made
 
 from actors.parse.formats.event_types import REFUSED, SKIPPED, EventType
+from actors.parse.formats.gtid_events import parse_start
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from merge.errors import CorruptEvent, UnsupportedEvent
@@ -214,6 +215,58 @@ def test_original_commit_time_of_another_server_is_not_taken():
     events[index] = with_checksum(bytes(replicated))
     reading = Reading().feed(events, spliced=True).close()
     assert int(reading.headers[0]["commit_us"]) == immediate
+
+
+#: commit times of the fixture `replicated`, less `BASE_US`: of the server that was read, and of the origins
+BASE_US = 1_795_477_140_000_000
+OWN_US = [7_034_409, 7_070_775, 7_070_824, 7_385_354]
+ORIGIN_US = [3_359_222, 3_374_300, 3_380_700, 7_385_354]
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+@pytest.mark.parametrize(("original", "expected"), [(False, OWN_US), (True, ORIGIN_US)])
+def test_a_replica_s_binlog_has_the_times_of_both_servers(original, expected, fast_path):
+    """A definition, a row, a row under a tagged GTID, and the replica's own."""
+    reading = Reading()
+    reading.builder.fast_path.original = original
+    for event in events_of("replicated"):
+        if not fast_path:
+            reading.builder.fast_path.is_open = False
+        reading.feed([event])
+    reading.close()
+    assert [int(header["commit_us"]) - BASE_US for header in reading.headers] == expected
+
+
+def test_an_impossible_time_of_an_origin_is_corrupt_wherever_it_is():
+    events = events_of("replicated")
+    index = next(i for i, each in enumerate(events) if each[4] == EventType.GTID_TAGGED)
+    start = parse_start(EventType.GTID_TAGGED, events[index][19:-4], 1, original=True)
+    stamp = varied_long(start.commit_us)
+    assert events[index].count(stamp) == 1
+    events[index] = with_checksum(events[index].replace(stamp, varied_long(1 << 55)))
+    for original in (False, True):
+        reading = Reading()
+        reading.builder.fast_path.original = original
+        with pytest.raises(CorruptEvent, match="Commit time 36028797018963968 exceeds"):
+            reading.feed(events)
+
+
+def varied_long(value):
+    """Return a number from 2^49 to 2^56 in MySQL's serialization format: eight bytes."""
+    return (value << 8 | 0x7F).to_bytes(8, "little")
+
+
+def test_an_origin_that_wrote_no_time_has_that_of_its_event_s_header():
+    """A MySQL 5.7 or MariaDB: the replica writes 0."""
+    events = events_of("replicated")
+    index = next(i for i, each in enumerate(events) if each[4] == EventType.GTID)
+    unknown = bytearray(events[index])
+    unknown[19 + 49 : 19 + 56] = bytes(7)
+    events[index] = with_checksum(bytes(unknown))
+    reading = Reading()
+    reading.builder.fast_path.original = True
+    first = reading.feed(events).close().headers[0]
+    assert int(first["commit_us"]) == struct.unpack_from("<I", unknown)[0] * 1_000_000
 
 
 def test_positions_are_the_offsets_in_the_file():

@@ -113,11 +113,12 @@ def source():
             timer.join()
 
 
-def items_of(source, *, by_gtid=False):
+def items_of(source, *, by_gtid=False, withheld_us=0):
     """Return what a stream over the source yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
     stream._measure = source.clock
     stream._low_watermarks = LowWatermarks(source.clock(), MARGIN_US)
+    stream._withheld_us = lambda: withheld_us
     stream._start = Position(FILE, 4)
     stream._by_gtid = by_gtid
     stream._builder = ChunkBuilder()
@@ -230,6 +231,15 @@ def test_whole_seconds_are_promised_from_their_start(source):
     source.when_empty = [stamp_seconds]
     assert frontier(1) % 1_000_000
     assert items_of(source) == [CaughtUp(frontier(1) // 1_000_000 * 1_000_000)]
+
+
+@pytest.mark.parametrize("withheld_us", [1, 10_300_000, 3_600_000_000])
+def test_what_replication_may_hide_is_withheld_to_the_start_of_a_second(source, withheld_us):
+    """A commit at the origin just then may be stamped with the second."""
+    source.send(FDE, PREVIOUS)
+    source.when_empty = [lambda: source.send_soon(heartbeat())]
+    earliest_us = frontier(1) - withheld_us
+    assert items_of(source, withheld_us=withheld_us) == [CaughtUp(earliest_us - earliest_us % 1_000_000)]
 
 
 def test_no_low_watermark_inside_a_transaction_and_rows_go_first(source):

@@ -1,0 +1,106 @@
+"""Row search: the last changes of one row in the last part of a source's binlog.
+
+The part is read like `check --decode` reads it: as a file of its own, with server id 0, so that no reader of
+the source is disconnected. Filters of rows and columns do not apply: a change that they drop is found too.
+Nothing of a row is returned but where its changes are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from actors.parse.columns.table_lookup import NoLookup, TableLookup
+from actors.parse.files.binlog_files import BinlogFiles
+from actors.parse.files.files_reader import FilesSource, listed
+from actors.parse.grammar.tables import Select
+from actors.parse.second_opinion.tail import tail_of_files, tail_of_server
+from actors.parse.server.server_lookup import ServerLookup
+from actors.parse.server.source import SourceAddress, connect
+from merge.errors import UsageError
+from merge.rows.row_key import RowKey
+from merge.values.chunk import Chunk, Op, TableRows
+from merge.values.header import gtid_text
+
+#: most changes that an answer holds; older ones are left out
+CHANGES_MAX: Final = 10
+#: largest part of a binlog that is searched, bytes; so much room is needed for temporary files
+SEARCH_BYTES_MAX: Final = 1 << 30
+
+
+def changes_of(
+    source: SourceAddress | FilesSource, select: Select, key: RowKey, bytes_max: int
+) -> dict[str, Any]:
+    """Return the last changes of a row, as a JSON object.
+
+    `changes` has at most `CHANGES_MAX`, the oldest first: `gtid` (empty: none), `file`, `offset` of its
+    transaction, `commit_us`, `op`. `files` are those that were searched, `unknown` is how many changes of the
+    table could not be compared, because its primary key at that place is not known.
+
+    Args:
+        source: a server or files.
+        select: the name of a source's table for consumers; None leaves it out.
+        key: the row.
+        bytes_max: size of the part that is searched.
+
+    Raises:
+        UsageError: that part is too large, or the key does not fit the table's.
+        SourceUnavailable, SourceUnfit: the source does not answer, or refuses.
+        CorruptEvent, UnsupportedEvent: its binlog cannot be read.
+    """
+    if not 0 < bytes_max <= SEARCH_BYTES_MAX:
+        raise UsageError(
+            f"{bytes_max} bytes of a binlog cannot be searched.",
+            hint=f"Expected 1 to {SEARCH_BYTES_MAX} bytes for each shard.",
+        )
+    found: deque[dict[str, Any]] = deque(maxlen=CHANGES_MAX)
+    unknown = 0
+    with tempfile.TemporaryDirectory() as folder, _lookup(source) as lookup:
+        files = _tail(source, Path(folder), bytes_max)
+        read = BinlogFiles(
+            files,
+            lambda schema, table: key.table if select(schema, table) == key.table else None,
+            lookup=lookup,
+            verbatim=True,
+            original_times=source.commit_times.original,
+        )
+        for chunk in read:
+            for table in chunk.tables:
+                places = key.changes(table.rows)
+                if places is None:
+                    unknown += table.rows.num_rows
+                else:
+                    found.extend(_change(chunk, table, row) for row in places.nonzero()[0].tolist())
+    return {"changes": list(found), "files": [file.name for file in files], "unknown": unknown}
+
+
+def _change(chunk: Chunk, table: TableRows, row: int) -> dict[str, Any]:
+    header = chunk.headers[table.rows.column("_header")[row].as_py()]
+    return {
+        "gtid": gtid_text(chunk.names[int(header["gtid_source"])], int(header["gtid_number"])),
+        "file": chunk.names[int(header["file"])],
+        "offset": int(header["begin_offset"]),
+        "commit_us": int(header["commit_us"]),
+        "op": Op(table.rows.column("_op")[row].as_py()).name,
+    }
+
+
+def _tail(source: SourceAddress | FilesSource, folder: Path, bytes_max: int) -> Sequence[Path]:
+    if isinstance(source, FilesSource):
+        return tail_of_files(listed(source.files), folder, bytes_max)
+    return tail_of_server(source, folder, bytes_max)
+
+
+@contextlib.contextmanager
+def _lookup(source: SourceAddress | FilesSource) -> Iterator[TableLookup]:
+    """Return what describes tables as they are now, where the binlog does not."""
+    address = source.lookup if isinstance(source, FilesSource) else source
+    if address is None:
+        yield NoLookup()
+        return
+    with contextlib.closing(connect(address)) as connection:
+        yield ServerLookup(address, connection)
