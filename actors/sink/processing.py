@@ -52,12 +52,14 @@ class Processing:
             new is old for new, old in zip(tables, chunk.tables, strict=True)
         ):
             return chunk
+        headers = _counted(chunk.headers, tables, statements)
         return replace(
             chunk,
-            headers=_counted(chunk.headers, tables, statements),
+            headers=headers,
             tables=tuple(table for table in tables if table.rows.num_rows),
             statements=statements,
             statement_sources=sources,
+            ddls={index: mark for index, mark in chunk.ddls.items() if headers["flags"][index] & Flag.DDL},
         )
 
     def columns(self, source: TableName, columns: pa.Schema) -> pa.Schema:
