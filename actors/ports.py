@@ -226,8 +226,15 @@ class CursorStore(Protocol):
         """Write what is not written yet; the store is not used after this."""
 
 
+#: in place of a shard's name, which it cannot be: the group's decisions on DDL, see `merge.order.ddl.policy`
+DDL_DECISIONS = "@ddl"
+
+
 class SchemaHistoryStore(Protocol):
-    """The schema histories of a destination's shards, kept where its cursors are; a history is a text."""
+    """The schema histories of a destination's shards, kept where its cursors are; a history is a text.
+
+    The group's decisions on DDL are kept with them, as `DDL_DECISIONS`.
+    """
 
     def load(self, shard: str, epoch: int) -> str | None:
         """Return a shard's history; None if there is none. Older epochs can no longer write it.

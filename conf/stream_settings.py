@@ -149,6 +149,8 @@ class MergeSettings(Settings):
     skip_after_s: Seconds | None = None
     #: where a client id goes on whose position a source has purged
     purged: Literal["fail", "earliest", "latest"] = "fail"
+    #: which of the statements that say the same of tables with one name are delivered
+    ddl: Literal["every", "first", "last"] = "every"
     #: tables, by regular expressions on `schema.table` downstream, and the columns whose global ids order the
     #: transactions, the first that matches; None: commit times order them
     order_by: RegexMap | None = None

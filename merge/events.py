@@ -49,6 +49,8 @@ class Started:
 
     at_us: int
     consumers: tuple[ConsumerState, ...]
+    #: the decisions on DDL as they were stored; None: none were
+    ddl: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class ShardReported:
     asked_us: int | None = None
     #: when the binlog files of `run` were created, seconds since 1970, by file name; only known files
     created: Mapping[str, int] = field(default_factory=dict)
+    #: what consumers call its tables where it reads; None: as before, or not known
+    tables: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +316,21 @@ class ShardRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class DdlSaved:
+    """The store has what `SaveDdl` of this version asked for."""
+
+    version: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class DdlNotSaved:
+    """The store refused to write the decisions on DDL, or may have."""
+
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ticked:
     """Time has passed."""
 
@@ -348,6 +367,8 @@ Event: TypeAlias = (
     | ShardPolicyGiven
     | ShardAdded
     | ShardRemoved
+    | DdlSaved
+    | DdlNotSaved
     | Ticked
     | ClientEvent
 )

@@ -22,6 +22,8 @@ from merge.delivery.subscribers import Subscribers
 from merge.errors import CanalGroupError, PositionPurged, PositionRefused, UsageError
 from merge.events import (
     ConsumerLeased,
+    DdlNotSaved,
+    DdlSaved,
     Event,
     RangeRequested,
     ReleaseRequested,
@@ -38,6 +40,8 @@ from merge.events import (
 )
 from merge.instructions import CloseShard, Instruction, Refuse, Reply
 from merge.order.commit_time import OF_THE_SERVER_READ, CommitTimes
+from merge.order.ddl.policy import DdlPolicy
+from merge.order.ddl.rule import DdlRule
 from merge.order.dead_shard import WAIT, DeadShard
 from merge.order.sort_order import SortOrder
 from merge.order.stream import Stream
@@ -76,6 +80,8 @@ class GroupSettings:
     apart_max_us: int | None = None
     #: where a client id goes on whose position a source has purged
     purged: Purged = Purged.FAIL
+    #: which of the statements that say the same of tables with one name are delivered
+    ddl: DdlRule = DdlRule.EVERY
 
 
 class Group:
@@ -112,7 +118,7 @@ class Group:
     def handle(self, event: Event) -> list[Instruction]:
         """Handle an event and return what has to be done, in order."""
         try:
-            return [*self._on(event), *self._reconcile()]
+            return [*self._on(event), *self._reconcile(), *self._stream.ddl.write()]
         except CanalGroupError as error:
             call = getattr(event, "call", None)
             if call is None:
@@ -134,6 +140,8 @@ class Group:
     def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911 - one case an event
         match event:
             case Started():
+                if self.settings.ddl is not DdlRule.EVERY:
+                    self._stream.ddl.policy = DdlPolicy(self.settings.ddl, event.ddl)
                 self._subscribers.restore(event.consumers, event.at_us)
                 return self._rewind(event.at_us)
             case ShardOpened():
@@ -155,6 +163,12 @@ class Group:
                 return self._added(event)
             case ShardRemoved():
                 return self._removed(event)
+            case DdlSaved():
+                self._stream.ddl_saved(event.version)
+                return self._went_on(was_merging=self._stream.merging)
+            case DdlNotSaved():
+                self._stream.ddl.not_saved()
+                return []
             case Ticked():
                 return self._ticked(event)
             case ConsumerLeased():
@@ -184,6 +198,7 @@ class Group:
         return instructions
 
     def _ticked(self, event: Ticked) -> list[Instruction]:
+        self._stream.ddl.ticked()
         released = self._subscribers.release_silent(event.at_us, reachable=event.reachable)
         released += self._subscribers.drop_away(event.at_us)
         released += self._subscribers.save_again()
@@ -301,6 +316,7 @@ class Group:
             "epoch": self.epoch,
             **describe_stream(self._stream, at_us),
             "reconciled": self._subscribers.reconciled,
+            "ddl": self._stream.describe_ddl(),
             "clients": self._subscribers.describe(at_us),
         }
 

@@ -75,6 +75,14 @@ class ForgetClient:
 
 
 @dataclass(frozen=True, slots=True)
+class SaveDdl:
+    """Write the decisions on DDL durably, under the server's epoch."""
+
+    version: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """Answer a call."""
 
@@ -98,6 +106,7 @@ Instruction: TypeAlias = (
     | ReleaseConsumer
     | SaveCursor
     | ForgetClient
+    | SaveDdl
     | Reply
     | Refuse
 )

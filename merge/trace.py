@@ -30,7 +30,7 @@ def trace(stream: Stream, subscribers: Subscribers, gtid: str) -> dict[str, Any]
     """
     wanted = parse_gtid_set(gtid)
     source, number = single(wanted, gtid)
-    waiting = [] if stream.timeline is None else stream.timeline.waiting()
+    waiting = [] if stream.timeline is None else [*stream.timeline.waiting(), *stream.ddl.waiting]
     for headers in waiting:
         mine = _of(stream, headers, source, number)
         if len(mine):

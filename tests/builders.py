@@ -18,6 +18,7 @@ from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError
 from merge.group import Group, GroupSettings
 from merge.values.chunk import Chunk
+from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.member import Policy
 from merge.values.offset_range import OffsetRange
@@ -38,6 +39,8 @@ class Tx:
     bytes_each: int = 100
     #: greatest global id that its first fragment with rows writes; 0: none
     order_id: int = 0
+    #: of a DDL statement on a table
+    mark: DdlMark | None = None
 
 
 class Source:
@@ -51,9 +54,13 @@ class Source:
         self.start = Position(self.names[0], 4)
         found: list[tuple[int, ...]] = []
         self.ends: list[Position] = []
+        #: by index of the header
+        self.marks: dict[int, DdlMark] = {}
         for number, tx in enumerate(transactions):
             file, place = divmod(number, TRANSACTIONS_A_FILE)
             begin, row = 4 + place * STEP, 0
+            if tx.mark is not None:
+                self.marks[len(found)] = tx.mark
             for part, rows in enumerate(tx.rows):
                 last = part == len(tx.rows) - 1
                 flags = (
@@ -95,7 +102,8 @@ class Source:
         """Return headers `begin <= index < end` as a ring returns them."""
         headers = self.headers[begin:end].copy()
         headers["sequence"] = np.arange(first_sequence, first_sequence + len(headers))
-        return HeaderRun(headers, self.names)
+        marks = {first_sequence + at - begin: mark for at, mark in self.marks.items() if begin <= at < end}
+        return HeaderRun(headers, self.names, marks)
 
     def latest_low_watermark(self, index: int) -> int:
         """Return the greatest valid low watermark after `index` headers; in a transaction, its time."""
@@ -173,6 +181,11 @@ class World:
     #: clients that the store was asked to forget, and whether it does so at once
     forgetting: list[do.ForgetClient] = field(default_factory=list)
     forgets: bool = True
+    #: the decisions on DDL that are being written, and those that are stored
+    deciding: do.SaveDdl | None = None
+    decided: str | None = None
+    #: whether writing them succeeds at once
+    decides: bool = True
     #: every instruction, in order
     done: list[do.Instruction] = field(default_factory=list)
     stored: dict[str, do.SaveCursor] = field(default_factory=dict)
@@ -201,6 +214,7 @@ class World:
         self.group = Group(self.settings, self.epoch)
         self.rings = [FakeRing(source) for source in self.sources]
         self.opening, self.leasing, self.saving, self.forgetting = {}, [], [], []
+        self.deciding = None
 
     def start(self, *consumers: ev.ConsumerState) -> None:
         """Tell the group that it is active, with the stored subscriptions."""
@@ -210,7 +224,7 @@ class World:
             )
             for client, save in self.stored.items()
         )
-        self.tell(ev.Started(self.now_us, known))
+        self.tell(ev.Started(self.now_us, known, self.decided))
 
     def tell(self, event: ev.Event) -> list[do.Instruction]:
         """Give the group an event and execute its instructions."""
@@ -238,6 +252,11 @@ class World:
                 self.forgetting.append(instruction)
                 if self.forgets:
                     self.forget()
+            case do.SaveDdl():
+                assert self.deciding is None, "two writes at once"
+                self.deciding = instruction
+                if self.decides:
+                    self.decide()
             case do.CloseShard(shard):
                 self.opening.pop(shard, None)
                 self.closed.append(shard)
@@ -250,6 +269,14 @@ class World:
                 self.answer(call, error)
             case _:
                 assert_never(instruction)
+
+    def decide(self, *, refused: bool = False, arrives: bool = False) -> None:
+        """Complete or refuse the write of decisions on DDL; with `arrives` only the answer was lost."""
+        assert self.deciding is not None, "decisions are being written"
+        asked, self.deciding = self.deciding, None
+        if arrives or not refused:
+            self.decided = asked.text
+        self.tell(ev.DdlNotSaved(self.now_us) if refused else ev.DdlSaved(asked.version, self.now_us))
 
     def answer(self, call: int, value: Any) -> None:
         """Record the answer to a call."""

@@ -24,7 +24,7 @@ from actors.group.loss_warnings import LossWarnings
 from actors.group.shards import GroupShards
 from actors.group.standby import Standby
 from actors.group.stored_types import StoredTypes
-from actors.ports import Coordinator, Host, Stores, Subscription
+from actors.ports import DDL_DECISIONS, Coordinator, Host, Stores, Subscription
 from actors.shard.ports import ShardChannel
 from merge import events as ev
 from merge import instructions as do
@@ -66,6 +66,7 @@ class ActiveGroup:
         self.snapshot: dict[str, Any] | None = None
         self._coordinator = coordinator
         self._store = stores.cursors
+        self._histories = stores.histories
         self._standby = standby
         #: what was stored before this server took over is set before it begins
         self.losses = LossWarnings(standby.destination, ())
@@ -229,6 +230,8 @@ class ActiveGroup:
             case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses):
                 saved = Subscription(client_id, table_filter, cursor, dropped, losses)
                 self._chore(self._save(call, saved))
+            case do.SaveDdl(version, text):
+                self._chore(self._save_ddl(version, text))
             case do.ForgetClient(call, client_id):
                 self._chore(self._forget(call, client_id))
             case do.LeaseConsumer(call, client_id, holder):
@@ -263,6 +266,17 @@ class ActiveGroup:
         else:
             self.losses.stored(subscription)
             self.tell(ev.CursorSaved(call, subscription.client_id))
+
+    async def _save_ddl(self, version: int, text: str) -> None:
+        try:
+            await self._host.blocking(self._histories.save, DDL_DECISIONS, text, self.machine.epoch)
+        except CanalGroupError as error:
+            if isinstance(error, FencedError):
+                self._deposed(error)
+            _log.warning("destination=%s decisions on DDL not saved: %s", self._standby.destination, error)
+            self.tell(ev.DdlNotSaved(self._host.now_us()))
+        else:
+            self.tell(ev.DdlSaved(version, self._host.now_us()))
 
     async def _forget(self, call: int, client_id: str) -> None:
         try:

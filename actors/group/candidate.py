@@ -19,6 +19,7 @@ from actors.group.loss_warnings import LossWarnings
 from actors.group.registration import REGISTRATION_WAIT_S, ShardRegistration
 from actors.group.standby import Standby
 from actors.ports import (
+    DDL_DECISIONS,
     ConsumerLease,
     Coordinator,
     CursorStore,
@@ -31,6 +32,7 @@ from conf.settings import InstanceSettings
 from merge import events as ev
 from merge.errors import CanalGroupError, ConfigError, CoordinatorUnavailable, FencedError
 from merge.group import Group, GroupSettings
+from merge.order.ddl.rule import DdlRule
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +213,10 @@ class Candidate:
         )
         self.group.losses = LossWarnings(self._standby.destination, subscriptions)
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
-        self.group.tell(ev.Started(self._host.now_us(), consumers))
+        ddl = None
+        if machine.settings.ddl is not DdlRule.EVERY:
+            ddl = await self._host.blocking(stores.histories.load, DDL_DECISIONS, epoch)
+        self.group.tell(ev.Started(self._host.now_us(), consumers, ddl))
         return self.group
 
     async def _hear_of_shards(self, subscriptions: Sequence[Subscription], coordinator: Coordinator) -> None:

@@ -145,7 +145,8 @@ class Follower:
     def _pass_on(self, report: ShardReport, asked_us: int) -> None:
         if report.error is not None:
             self._tell(ev.ShardFailed(self._shard, self._generation, report.error, self._now_us()))
-        if report.run is not None or report.frontier_us is not None or report.full:
+        news = report.run is not None or report.frontier_us is not None or report.tables is not None
+        if news or report.full:
             self._tell(
                 ev.ShardReported(
                     self._shard,
@@ -158,5 +159,6 @@ class Follower:
                     source_us=report.source_us,
                     asked_us=asked_us,
                     created=report.created,
+                    tables=report.tables,
                 )
             )

@@ -33,6 +33,7 @@ from conf.settings import InstanceSettings
 from merge.delivery.batch_limits import BatchLimits
 from merge.errors import ConfigError
 from merge.group import GroupSettings
+from merge.order.ddl.rule import DdlRule
 from merge.values.loss import Purged
 
 #: headers without rows that may accumulate before a consumer has to move past them
@@ -222,6 +223,7 @@ def group_settings(settings: InstanceSettings) -> GroupSettings:
         drop_after_us=int(consumer.drop_after_s * 1e6) if consumer.drop_after_s is not None else None,
         apart_max_us=int(consumer.apart_max_s * 1e6),
         purged=Purged(merge.purged),
+        ddl=DdlRule(merge.ddl),
         ahead_max_us=int(merge.ahead_max_s * 1e6),
         ids_within_us=merge.ids_within_us,
         commit_times=settings.reader.commit_times,

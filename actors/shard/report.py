@@ -33,3 +33,5 @@ class ShardReport:
     created: Mapping[str, int] = field(default_factory=dict)
     #: the schema history, to be stored before anything of `run` is delivered; None if it has not changed
     history: str | None = None
+    #: what consumers call its tables; None: as before, or not known
+    tables: frozenset[str] | None = None

@@ -74,6 +74,9 @@ class _Held:
     #: the low watermark that was reported last, and when, seconds
     reported_us: int | None = None
     reported_at_s: float = 0.0
+    #: what consumers call its tables, and when that was compared last, seconds
+    tables: frozenset[str] | None = None
+    tables_at_s: float = float("-inf")
     #: whether the last report was so large that more headers are certain to follow
     busy: bool = False
 
@@ -254,7 +257,19 @@ class Shard:
             source_us=intake.source_now_us(),
             created=intake.created(run),
             history=history,
+            tables=self._tables_of(held),
         )
+
+    def _tables_of(self, held: _Held) -> frozenset[str] | None:
+        """Return the tables if the group does not know them yet; looked at once in a while."""
+        now_s = self._host.clock_s()
+        if now_s < held.tables_at_s + REPEAT_S:
+            return None
+        held.tables_at_s, tables = now_s, self._source.tables()
+        if tables == held.tables:
+            return None
+        held.tables = tables
+        return tables
 
     def _news_of(self, held: _Held) -> int | None:
         """Return the low watermark if it has to be reported: a new one, or after a while the old one again.

@@ -52,7 +52,7 @@ class ShardSource:
         self._definitions: SourceDefinitions | None = None
         if not isinstance(wiring.source, FilesSource):
             self._hosts = SourceHosts([wiring.source, *wiring.standbys], wiring.detecting)
-            self._definitions = SourceDefinitions(self._name, self._sink.select)
+            self._definitions = SourceDefinitions(self._name, self._sink.select, always=wiring.follows_tables)
 
     @property
     def place(self) -> str:
@@ -104,6 +104,12 @@ class ShardSource:
     def news(self) -> str | None:
         """Return the schema history if it has to be stored, see `SourceDefinitions.news`."""
         return None if self._definitions is None else self._definitions.news()
+
+    def tables(self) -> frozenset[str] | None:
+        """Return what consumers call the tables where reading is; None: not known, or nobody asks for it."""
+        if self._definitions is None or not self._wiring.follows_tables:
+            return None
+        return self._definitions.names()
 
     def schema(self) -> list[dict[str, Any]]:
         """Return what is known of the source's tables where reading is, as JSON objects."""

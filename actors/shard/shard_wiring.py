@@ -39,5 +39,7 @@ class ShardWiring:
     detecting: Detecting = field(default_factory=Detecting)
     #: which columns hold the ids that order the group, see `OrderIds`; empty: commit times order it
     order_by: Mapping[str, str] = field(default_factory=dict)
+    #: whether the group has to know which tables the source has
+    follows_tables: bool = False
     #: how long before the last commit time another server is read from without GTIDs, microseconds
     fallback_us: int = FALLBACK_US

@@ -89,6 +89,7 @@ def shard_wiring(settings: InstanceSettings, shard: ShardSettings) -> ShardWirin
         limits=Limits(bytes_max=reader.chunk_bytes_max, rows_max=reader.chunk_rows_max),
         margin_us=settings.merge.margin_ms * 1000,
         order_by=settings.merge.order_by or {},
+        follows_tables=settings.merge.ddl == "last",
         start=settings.start_of(shard),
         start_by=shard.start_by,
         fallback_us=int(reader.fallback_s * 1e6),

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from actors.sink.sink import TABLES_MAX
 from actors.sink.table_rule import TableRule
+from merge.rows.statement_kind import statement_kind
 from merge.values.chunk import Chunk, Op, TableName, TableRows, rows_schema
 from merge.values.header import Flag, Headers
 
@@ -51,12 +52,14 @@ class Processing:
             new is old for new, old in zip(tables, chunk.tables, strict=True)
         ):
             return chunk
+        headers = _counted(chunk.headers, tables, statements)
         return replace(
             chunk,
-            headers=_counted(chunk.headers, tables, statements),
+            headers=headers,
             tables=tuple(table for table in tables if table.rows.num_rows),
             statements=statements,
             statement_sources=sources,
+            ddls={index: mark for index, mark in chunk.ddls.items() if headers["flags"][index] & Flag.DDL},
         )
 
     def columns(self, source: TableName, columns: pa.Schema) -> pa.Schema:
@@ -84,8 +87,8 @@ class Processing:
     def _statements(self, chunk: Chunk) -> tuple[Any, tuple[TableName, ...]]:
         if chunk.statements is None:
             return None, ()
-        ops = chunk.statements.column("op").to_pylist()
-        kept = [self._keeps(source, op) for source, op in zip(chunk.statement_sources, ops, strict=True)]
+        ops, texts = (chunk.statements.column(name).to_pylist() for name in ("op", "sql"))
+        kept = [self._keeps(*each) for each in zip(chunk.statement_sources, ops, texts, strict=True)]
         if all(kept):
             return chunk.statements, chunk.statement_sources
         sources = tuple(
@@ -93,9 +96,9 @@ class Processing:
         )
         return (chunk.statements.filter(pa.array(kept)) if sources else None), sources
 
-    def _keeps(self, source: TableName, op: str) -> bool:
+    def _keeps(self, source: TableName, op: str, sql: str) -> bool:
         rule = self._known(source)
-        kind = op.lower() if op in _ROW_KINDS else "query" if op == "QUERY" else "ddl"
+        kind = op.lower() if op in _ROW_KINDS else statement_kind(op, sql)
         return rule is None or kind in rule.kinds
 
 

@@ -34,7 +34,7 @@ from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, r
 
 #: how Arrow refuses types and values
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
-KINDS = frozenset({"insert", "update", "delete", "ddl", "query"})
+KINDS = frozenset({"insert", "update", "delete", "ddl", "dcl", "query"})
 
 
 @dataclass(frozen=True, slots=True)

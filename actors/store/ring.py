@@ -38,6 +38,7 @@ from actors.process.host import OS_HOST
 from merge.errors import ShardUnavailable, UsageError
 from merge.values.chunk import Chunk
 from merge.values.cut import cut
+from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, Flag, HeaderRun, Headers
 from merge.values.names import Names
 from merge.values.position import Position
@@ -115,6 +116,8 @@ class RingStore:
         #: called after headers were freed
         self._on_free: Callable[[], None] = _do_nothing
         self._payload: deque[Stored] = deque()
+        #: marks of stored DDL statements by sequence, ascending
+        self._ddls: dict[int, DdlMark] = {}
         #: sequences, from -1; ack <= get <= put
         self._put = self._get = self._ack = -1
         #: position at which the last acknowledged header ends
@@ -163,6 +166,9 @@ class RingStore:
         headers["sequence"] = np.arange(first, first + len(headers))
         self._ring[headers["sequence"] & self._mask] = headers
         self._payload.append(Stored(first, chunk, begin, end))
+        for index, mark in sorted(chunk.ddls.items()):
+            if begin <= index < end:
+                self._ddls[first + index - begin] = mark
         self._put += len(headers)
         self._put_bytes += int(headers["bytes"].sum())
         self._not_empty.notify_all()
@@ -231,7 +237,13 @@ class RingStore:
         taken = headers[:count]
         self._get += count
         self._get_bytes += int(taken["bytes"].sum())
-        return HeaderRun(taken, self._names.as_tuple())
+        sequences = taken["sequence"]
+        ddls = {
+            sequence: mark
+            for sequence, mark in self._ddls.items()
+            if len(taken) and sequences[0] <= sequence <= sequences[-1]
+        }
+        return HeaderRun(taken, self._names.as_tuple(), ddls)
 
     # ---- ack, rollback ---------------------------------------------------------------------------------
 
@@ -262,6 +274,7 @@ class RingStore:
             self._ack = sequence
             while self._payload and _last_sequence(self._payload[0]) <= sequence:
                 self._payload.popleft()
+            self._ddls = {known: mark for known, mark in self._ddls.items() if known > sequence}
             self._not_full.notify_all()
         self._on_free()
 

@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from conf.filters.expression_text import ExpressionText
 from conf.value import Count, RegexList, Settings, Text, unfit
 
-#: `ddl`: a change of definitions. `query`: every other statement, such as GRANT
-Kind: TypeAlias = Literal["insert", "update", "delete", "ddl", "query"]
-KINDS: tuple[Kind, ...] = ("insert", "update", "delete", "ddl", "query")
+#: `ddl`: a change of definitions. `dcl`: of users, roles and rights. `query`: every other statement
+Kind: TypeAlias = Literal["insert", "update", "delete", "ddl", "dcl", "query"]
+KINDS: tuple[Kind, ...] = ("insert", "update", "delete", "ddl", "dcl", "query")
 
 
 class RenameSettings(Settings):

@@ -16,14 +16,19 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from merge.errors import CanalGroupError, ConfigError, PositionPurged, PositionRefused
 from merge.events import ShardFailed, ShardOpened, ShardReported
 from merge.instructions import FreeRing, OpenShard
+from merge.order.ddl.gate import DdlGate
+from merge.order.ddl.policy import Origin
+from merge.order.ddl.rounds import Shards
 from merge.order.dead_shard import DeadShard
 from merge.order.membership import Membership
 from merge.order.merged_log import MergedLog
@@ -32,6 +37,7 @@ from merge.order.shard_state import ShardPhase, ShardState
 from merge.order.sort_order import BY_TIME, SortOrder
 from merge.order.timeline import Timeline
 from merge.order.waiting import Waiting, at_end
+from merge.values.header import Headers
 from merge.values.member import Member, Policy, Role
 from merge.values.offset_range import reaches_back
 from merge.values.position import GroupPosition, Position, oldest
@@ -64,6 +70,8 @@ class Stream(Membership):
         withheld_us = order.commit_times.replica_lag_max_us
         self._waiting = Waiting(self.members, self.states, dead_shard, withheld_us)
         self._timeline: Timeline | None = None
+        #: holds headers until decisions on DDL are durable
+        self.ddl = DdlGate()
         #: shards that are leaving and of which nothing more is taken
         self._drained: set[int] = set()
 
@@ -149,6 +157,7 @@ class Stream(Membership):
         self.generation += 1
         self._counters_before = self.counters
         self._timeline, self.log, self._drained = None, MergedLog(), set()
+        self.ddl.rewind()
         sequence = min((cursor.sequence for cursor in cursors), default=self.base.ack.sequence)
         self.take_roles(cursors, self.base.ack.shards)
         cursors = [self.with_joined(cursor) for cursor in cursors]
@@ -392,6 +401,8 @@ class Stream(Membership):
             return
         state = self.states[event.shard]
         state.full = event.full
+        if event.tables is not None and self.ddl.policy is not None:
+            self.ddl.policy.learn_tables(self.shards[event.shard], event.tables)
         if event.full:
             state.full_us = event.at_us
         if event.run is None and event.frontier_us is None:
@@ -438,6 +449,7 @@ class Stream(Membership):
         state.created |= event.created
         if run is not None and len(run):
             timeline.append(event.shard, run)
+            self.ddl.came_in(event.shard, run)
             state.taken = int(run.headers["sequence"][-1])
             moved = True
         if event.shard in self._drained:
@@ -480,7 +492,45 @@ class Stream(Membership):
     def _advance(self) -> None:
         """Let headers out of the timeline into the log."""
         assert self._timeline is not None
-        self.log.append(self._timeline.advance())
+        headers = self._timeline.advance()
+        self.log.append(
+            self.ddl.pass_on(headers, lambda: self.names, self._origins, self._ddl_shards, self._ddl_places)
+        )
+
+    # ---- DDL -------------------------------------------------------------------------------------------
+
+    def ddl_saved(self, version: int) -> None:
+        """Note that decisions on DDL are durable, and let out what waited for them."""
+        self.log.append(self.ddl.saved(version))
+
+    def describe_ddl(self) -> dict[str, Any] | None:
+        """Return the state of the policy on DDL as a JSON object; None: every statement is delivered."""
+        return self.ddl.describe(self._ddl_shards)
+
+    def _origins(self) -> list[Origin]:
+        return [
+            Origin(name, state.server, state.created)
+            for name, state in zip(self.shards, self.states, strict=True)
+        ]
+
+    def _ddl_shards(self) -> Shards:
+        skipped = self._skipped()
+        counted = [index for index, member in enumerate(self.members) if member.counted]
+        return Shards(
+            members=[self.shards[index] for index in counted],
+            skipped=[self.shards[index] for index in counted if index in skipped],
+        )
+
+    def _ddl_places(self, headers: Headers) -> tuple[Callable[[str], Position], Callable[[str], Position]]:
+        """Return what returns a shard's position before the log, and after headers that went out last."""
+
+        @cache
+        def after() -> Mapping[str, Position]:
+            out = [self.log.slice(self.log.base, self.log.tip), *self.ddl.waiting, headers]
+            end = self.base.past(np.concatenate(out), self.names, self.shards, self.servers, self.created)
+            return end.ack.shards
+
+        return lambda shard: self.base.ack.shards[shard], lambda shard: after()[shard]
 
     # ---- freeing the log -------------------------------------------------------------------------------
 

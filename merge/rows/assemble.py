@@ -146,6 +146,13 @@ class Places:
             begin += len(chunk)
         return Runs(*np.concatenate([np.empty((4, 0), np.int64), *parts], axis=1))
 
+    def delivered(self, shard: int, statements: pa.Table) -> pa.Table:
+        """Return a shard's statements without those that are withheld; see `Flag.WITHHELD`."""
+        first_sequence, ranks = self._ranks[shard]
+        rank = ranks[statements.column("_sequence").to_numpy() - first_sequence]
+        withheld = (self.batch.order["flags"][rank] & Flag.WITHHELD) != 0
+        return statements.filter(pa.array(~withheld)) if withheld.any() else statements
+
     def columns(self, runs: Runs, names: Collection[str] = HEADER_COLUMNS) -> dict[str, Any]:
         """Return what the headers say of each row, as (n,) Arrow arrays by name.
 

@@ -90,9 +90,10 @@ def _parts(places: Places) -> Iterator[_Part]:
             runs = places.runs(shard, table.rows, base)
             yield _Part(runs, _row_changes(table.name, table.rows))
             base += len(table.rows)
-        if part.statements is not None and len(part.statements):
-            yield _Part(places.runs(shard, part.statements, base), _statements(part.statements))
-            base += len(part.statements)
+        statements = None if part.statements is None else places.delivered(shard, part.statements)
+        if statements is not None and len(statements):
+            yield _Part(places.runs(shard, statements, base), _statements(statements))
+            base += len(statements)
 
 
 def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:

@@ -26,12 +26,14 @@ Statements (DDL) stand in one record batch of `STATEMENTS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from merge.values.ddl_mark import DdlMark
 from merge.values.header import HeaderRun, Headers
 
 
@@ -136,6 +138,8 @@ class Chunk:
     statements: pa.RecordBatch | None = None
     #: for each statement the name in the source of what it concerns
     statement_sources: tuple[TableName, ...] = ()
+    #: by index in `headers`: what is known of those that are DDL statements on a table
+    ddls: Mapping[int, DdlMark] = field(default_factory=dict)
 
     @property
     def run(self) -> HeaderRun:

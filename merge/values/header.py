@@ -7,12 +7,15 @@ the array holds each string (binlog file names, GTID sources) once, and a header
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from merge.values.ddl_mark import DdlMark
 
 Headers: TypeAlias = NDArray[np.void]
 
@@ -32,6 +35,8 @@ class Flag(IntFlag):
     FUTURE = 16
     #: its group is ordered by id: its place is by `order_key`, and LATE says that its id came too late
     BY_ID = 32
+    #: a statement that `merge.ddl` delivers from another table, or shard; its header has no rows
+    WITHHELD = 64
 
 
 #: first character of the names that `origin_source` makes; no GTID begins with it
@@ -68,6 +73,8 @@ class HeaderRun:
 
     headers: Headers
     names: tuple[str, ...]
+    #: by sequence: what is known of those that are DDL statements on a table
+    ddls: Mapping[int, DdlMark] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.headers)
@@ -85,7 +92,7 @@ class HeaderRun:
         )
         if not after.any():
             return self, False
-        return HeaderRun(self.headers[: int(np.argmax(after))], self.names), True
+        return HeaderRun(self.headers[: int(np.argmax(after))], self.names, self.ddls), True
 
 
 def merged(headers: Headers, key: str = "key_us") -> Headers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple, Protocol
 
 from actors.parse.columns.table_map import TableMap
@@ -47,6 +47,9 @@ class TableLookup(Protocol):
             end: where its event ends there.
         """
 
+    def tables(self) -> Collection[tuple[str, str]] | None:
+        """Return the schema and name of each selected table, where reading is; None: not known."""
+
 
 class NoLookup:
     """Knows no table: columns are called @1, @2 and so on, as mysqlbinlog calls them."""
@@ -56,3 +59,6 @@ class NoLookup:
 
     def redefine(self, _query: Query, _file: str, _end: int) -> None:
         """Do nothing."""
+
+    def tables(self) -> None:
+        """Return None."""

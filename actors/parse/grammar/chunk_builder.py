@@ -23,6 +23,7 @@ from actors.parse.columns.rows import RowsBuilder
 from actors.parse.native.accumulator import Accumulator
 from actors.parse.native.fast_path import FastPath
 from merge.values.chunk import STATEMENTS, Chunk, TableName, TableRows
+from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER
 
 
@@ -51,6 +52,8 @@ class _Gathered:
     statements: list[tuple[int, int, str, str, str, str]] = field(default_factory=list)
     #: what each statement concerns, by its name in the source
     statement_sources: list[TableName] = field(default_factory=list)
+    #: by header: definitions of tables
+    ddls: dict[int, DdlMark] = field(default_factory=dict)
 
 
 class ChunkBuilder:
@@ -166,9 +169,16 @@ class ChunkBuilder:
             self._chunk.statement_sources.append(source)
         accumulator.add(1, int(kept), len(sql))
 
-    def mark_ddl(self) -> None:
-        """Declare the open transaction a change of definitions."""
-        self._opened().mark_ddl()
+    def mark_ddl(self, mark: DdlMark | None) -> None:
+        """Declare the open transaction a change of definitions.
+
+        Args:
+            mark: what is known of it; None: it concerns no table.
+        """
+        accumulator = self._opened()
+        accumulator.mark_ddl()
+        if mark is not None:
+            self._chunk.ddls[len(accumulator)] = mark
 
     def end(self, end_offset: int) -> None:
         """Close the open transaction at the end of its last event."""
@@ -192,6 +202,7 @@ class ChunkBuilder:
             statements,
             self._chunk.statement_sources[: len(statements)],
         )
+        self._chunk.ddls.pop(header, None)
         accumulator.discard()
         return True
 
@@ -231,6 +242,7 @@ class ChunkBuilder:
             tables=tuple(table for table in tables if table.rows.num_rows),
             statements=statements,
             statement_sources=tuple(chunk.statement_sources),
+            ddls=chunk.ddls,
         )
 
     def _opened(self) -> Accumulator:

@@ -16,9 +16,10 @@ from actors.parse.formats.event_types import REFUSED, EventType
 from actors.parse.formats.events import Query
 from actors.parse.grammar import ddl
 from actors.parse.grammar.chunk_builder import ChunkBuilder
-from actors.parse.grammar.tables import Select
+from actors.parse.grammar.tables import Select, Tables
 from merge.errors import PositionPurged, UnsupportedEvent
 from merge.values.chunk import TableName
+from merge.values.ddl_mark import DdlMark
 
 #: a change that names no table
 _OF_NO_TABLE = ddl.Change("QUERY", "", "")
@@ -34,12 +35,14 @@ class Statements:
     Args:
         select: which statements are handed on, and under which name; called with an empty table name for a
             statement that concerns no table.
+        tables: what is known of the tables.
         builder: gathers them.
         verbatim: see the module.
     """
 
-    def __init__(self, select: Select, builder: ChunkBuilder, *, verbatim: bool) -> None:
+    def __init__(self, select: Select, tables: Tables, builder: ChunkBuilder, *, verbatim: bool) -> None:
         self._select = select
+        self._tables = tables
         self._builder = builder
         self._verbatim = verbatim
         self._savepoints: dict[str, int] = {}
@@ -56,9 +59,10 @@ class Statements:
             alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
         for change in ddl.changes_of(query.sql, query.schema):
-            if self._add(query.sql, change):
+            name = self._add(query.sql, change)
+            if name is not None:
                 if alone:
-                    self._builder.mark_ddl()
+                    self._builder.mark_ddl(self._marked(query, change, name))
                 break
 
     def require_read(self, query: Query) -> None:
@@ -121,8 +125,13 @@ class Statements:
             raise UnsupportedEvent(complaint, hint=_UNDONE_HINT)
         self._add(sql, _OF_NO_TABLE)
 
-    def _add(self, sql: str, change: ddl.Change) -> bool:
+    def _marked(self, query: Query, change: ddl.Change, name: TableName) -> DdlMark | None:
+        source = TableName(change.schema, change.table)
+        return self._tables.mark(query, change.op, name, source) if change.table else None
+
+    def _add(self, sql: str, change: ddl.Change) -> TableName | None:
+        """Hand a statement on; return what consumers call its table, None if that is left out."""
         name = self._select(change.schema, change.table)
         if name is not None:
             self._builder.add_statement(name, change.op, sql, TableName(change.schema, change.table))
-        return name is not None
+        return name

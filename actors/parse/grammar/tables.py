@@ -16,10 +16,14 @@ from actors.parse.columns.unnamed_tables import completed
 from actors.parse.formats.compression import unpack
 from actors.parse.formats.event_types import ROWS_V1, UNPACKED_ROWS, UPDATES, EventType
 from actors.parse.formats.events import Query
-from actors.parse.formats.format_description import FormatDescription
+from actors.parse.formats.format_description import FormatDescription, version_number
+from actors.parse.formats.query_status import parse_status
+from actors.parse.grammar.ddl_identity import statement_id
 from actors.parse.grammar.xa import RowsEvent
+from actors.parse.schema.statement import ServerVersion, Statement
 from merge.errors import CorruptEvent
 from merge.values.chunk import TableName
+from merge.values.ddl_mark import DdlMark
 
 #: which tables are decoded, and under which name; None leaves a table out
 Select = Callable[[str, str], TableName | None]
@@ -72,6 +76,30 @@ class Tables:
         """Note a statement that defines something: the lookup may answer differently from now on."""
         self._lookup.redefine(query, file, end)
         self._tables.clear()
+
+    def mark(self, query: Query, op: str, name: TableName, source: TableName) -> DdlMark:
+        """Return what the control plane has to know of a definition, after `redefine`.
+
+        Args:
+            query: the statement.
+            op: canal's EventType.
+            name: its table, as consumers see it.
+            source: the same in the source.
+        """
+        try:
+            sql_mode = parse_status(query.status, mariadb=self.mariadb).sql_mode
+        except CorruptEvent:  # the statement's text was read, and is what is handed on
+            sql_mode = 0
+        version = ServerVersion(
+            self.mariadb, *version_number(self._format.server_version if self._format is not None else "")
+        )
+        statement = Statement(query.sql, query.schema, version, sql_mode)
+        number = statement_id(op, name, source, statement, self._select)
+        known = self._lookup.tables()
+        tables = (
+            0 if known is None else len({source, *(each for each in known if self._select(*each) == name)})
+        )
+        return DdlMark(number, op, str(name), str(source), tables)
 
     def post_header_size(self, event_type: int) -> int:
         """Return the size of an event type's fixed part.

@@ -96,7 +96,7 @@ class Transactions:
     ) -> None:
         self._tables = tables
         self._xa = xa
-        self._statements = Statements(select, builder, verbatim=verbatim)
+        self._statements = Statements(select, tables, builder, verbatim=verbatim)
         self._builder = builder
         self._skip = skip
         self._accumulator = builder.accumulator

@@ -25,6 +25,8 @@ from actors.parse.history.facts import Change, Fact, Learned, Place, Present, fa
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.schema.statement import Statement
+from actors.parse.schema.tokens import Kind, UnreadableError, tokens_of
+from merge.rows.statement_kind import is_dcl
 from merge.values.position import Position, file_order
 
 #: facts that are kept
@@ -75,9 +77,7 @@ class SchemaHistory:
             if table.name not in last:
                 first.set(table)
         learned = [Learned(last[table.name], table) for table in tables if table.name in last]
-        changes = [
-            change for change, names in touched if names or _MATTERS.search(change.statement.sql) is not None
-        ]
+        changes = [change for change, names in touched if names or _concerns_schemas(change.statement)]
         self._set(place, first, [*changes, *learned])
 
     def begin_with(self, place: Place, catalog: Catalog) -> None:
@@ -198,7 +198,7 @@ class SchemaHistory:
 
     def _matters(self, statement: Statement) -> bool:
         """Return whether a statement touches a table that is kept, or any schema."""
-        return bool(self.make().apply(statement)) or _MATTERS.search(statement.sql) is not None
+        return bool(self.make().apply(statement)) or _concerns_schemas(statement)
 
     def names_of(self, statement: Statement) -> set[SourceName]:
         """Return the tables that a statement touches, as far as it, or what is known here, says them."""
@@ -246,6 +246,17 @@ class SchemaHistory:
         copy = self.make()
         copy.load_json(catalog.to_json())
         return copy
+
+
+def _concerns_schemas(statement: Statement) -> bool:
+    """Return whether a statement may change a schema; one on accounts does not, and may hold a password."""
+    if _MATTERS.search(statement.sql) is None:
+        return False
+    try:
+        tokens = tokens_of(statement)
+    except UnreadableError:
+        return True
+    return not is_dcl(" ".join(token.text for token in tokens if token.kind is Kind.WORD))
 
 
 def _schemas(catalog: Catalog) -> dict[str, int]:

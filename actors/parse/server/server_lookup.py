@@ -59,6 +59,9 @@ class ServerLookup:
         """Forget the answers: query the server again from now on."""
         self._known.clear()
 
+    def tables(self) -> None:
+        """Return None: the server shows the tables of now."""
+
     def _ask(self, schema: str, table: str) -> list[ColumnFacts] | None:
         with translated(self._address), self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(_COLUMNS, (schema, table))

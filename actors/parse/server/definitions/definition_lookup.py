@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from actors.parse.columns.table_lookup import ColumnFacts
@@ -30,6 +30,10 @@ class Following(Protocol):
 
 class Keeper(Protocol):
     """Keeps histories beyond one stream; `SourceDefinitions` implements it."""
+
+    @property
+    def always(self) -> bool:
+        """Whether the tables are followed even if every table map says what is needed."""
 
     def begin(self, history: SchemaHistory) -> None:
         """Keep a history that has begun."""
@@ -77,13 +81,20 @@ class DefinitionLookup:
     def redefine(self, query: Query, file: str, end: int) -> None:
         """Apply a statement."""
         history = self._known()
-        if history is None and self._reader.needed:
+        if history is None and (self._reader.needed or self._keeper.always):
             # The statement itself is still to be applied.
             begin, _ = self._place()
             history = self._begin(Place(self._reader.facts.identity, begin.file, begin.offset))
         if history is not None:
             change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
             self._missed -= self._keeper.apply(history, change)
+
+    def tables(self) -> Collection[tuple[str, str]] | None:
+        """Return the tables here, if they are always followed; None: not known."""
+        history = self._known()
+        if history is None or not self._keeper.always:
+            return None
+        return [(table.schema, table.table) for table in history.tables()]
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
         """Return what a table's columns were when its rows were written, see `TableLookup`.

@@ -41,9 +41,11 @@ class SourceDefinitions:
     Args:
         shard: its name, for the log.
         select: which tables are wanted.
+        always: whether they are followed even if every table map says what is needed.
     """
 
-    def __init__(self, shard: str, select: Select) -> None:
+    def __init__(self, shard: str, select: Select, *, always: bool = False) -> None:
+        self.always = always
         self._shard = shard
         self._select = select
         self._lock = threading.RLock()
@@ -89,6 +91,15 @@ class SourceDefinitions:
         with self._lock:
             latest = list(self._histories)
             return latest[-1].tables() if latest else []
+
+    def names(self) -> frozenset[str] | None:
+        """Return what consumers call the tables where reading is; None: not known."""
+        with self._lock:
+            latest = list(self._histories)
+            if not latest:
+                return None
+            found = (self._select(table.schema, table.table) for table in latest[-1].tables())
+            return frozenset(str(name) for name in found if name is not None)
 
     # ---- for the reader
 

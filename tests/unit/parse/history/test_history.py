@@ -304,3 +304,22 @@ def test_a_replacement_that_failed_has_dropped_the_table(known_before):
     history.go_to(place(100))
     history.go_to(place(200))
     assert history.table("app", "t") is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept"),
+    [
+        ("CREATE OR REPLACE USER u IDENTIFIED BY 'secret'", False),
+        ("CREATE /*M!100103 OR REPLACE */ USER u IDENTIFIED BY 'secret'", False),
+        ("SET STATEMENT max_statement_time=1 FOR GRANT DROP ON *.* TO u IDENTIFIED BY 'secret'", False),
+        ("CREATE USER u IDENTIFIED BY 'a secret DATABASE'", False),
+        ("DROP DATABASE app", True),
+        ("/*!999999 GRANT */ DROP DATABASE app", True),
+        ("CREATE OR REPLACE USER 'no end", True),
+    ],
+)
+def test_a_statement_on_accounts_is_not_kept(sql, kept):
+    """It may hold a password, and changes no definition."""
+    for history in (begun(change(200, sql)), begun()):
+        history.apply(change(200, sql))
+        assert (json.dumps(sql) in json.dumps(history.to_json())) == kept
