@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,10 +12,13 @@ import ray
 from actors.driver.instance import Instance, close_groups
 from actors.driver.launch import join_ray, launch
 from actors.driver.zookeepers import ZooKeepers
+from actors.process.log import LogLevel
 from conf.cautions import cautions
 from conf.folder import Found, changes
 from conf.settings import InstanceSettings
 from merge.errors import CanalGroupError, ConfigError, RetryableError
+
+_log = logging.getLogger(__name__)
 
 #: how long groups may take to tell their states, seconds; who does not is asked again the next time
 STATES_WAIT_S = 1.0
@@ -24,13 +28,11 @@ class Server:
     """Runs an instance for each file it is told of; a context manager that ends them all.
 
     Args:
-        say: takes what an operator should read, a sentence at a time.
-        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+        log: the least severe level that actors log; None: `info`, and into Ray's files only.
     """
 
-    def __init__(self, say: Callable[[str], None], *, log_to_driver: bool = False) -> None:
-        self._say = say
-        self._log_to_driver = log_to_driver
+    def __init__(self, *, log: LogLevel | None = None) -> None:
+        self._log_level = log
         self._instances: dict[Path, Instance] = {}
         #: what each file said when its instance was started, or last adopted it
         self._served: dict[Path, InstanceSettings] = {}
@@ -59,10 +61,8 @@ class Server:
         """
         self._join(file, settings)
         for sentence in cautions(settings):
-            self._say(f"caution, {settings.destination}: {sentence}")
-        self._instances[file] = launch(
-            settings, log_to_driver=self._log_to_driver, zookeepers=self._zookeepers
-        )
+            _log.warning("caution: %s", sentence, extra={"destination": settings.destination})
+        self._instances[file] = launch(settings, log=self._log_level, zookeepers=self._zookeepers)
         self._served[file] = settings
 
     def stop(self, file: Path) -> None:
@@ -90,7 +90,8 @@ class Server:
             except (CanalGroupError, ray.exceptions.RayError) as error:
                 refused[file] = ConfigError(f"{file} cannot be applied: {error}")
         for file in (*todo.stop, *restart):
-            self._say(f"stopping {self._served[file].destination} ({file.name})")
+            stopped = self._served[file].destination
+            _log.info("stopping %s (%s)", stopped, file.name, extra={"destination": stopped})
             self.stop(file)
         for file, settings in {**restart, **todo.start}.items():
             try:
@@ -103,7 +104,7 @@ class Server:
     def _adopt(self, file: Path, settings: InstanceSettings) -> None:
         """Let shards join and leave; raises as `Instance.adopt`."""
         for sentence in self._instances[file].adopt(settings):
-            self._say(f"{settings.destination}: {sentence}")
+            _log.info("%s", sentence, extra={"destination": settings.destination})
         self._served[file] = settings
 
     def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
@@ -111,8 +112,10 @@ class Server:
         sentences = {file: str(error) for file, error in refused.items()}
         for file, sentence in sentences.items():
             if self._complaints.get(file) != sentence:
-                still = " It is still served with its earlier settings." if file in self._instances else ""
-                self._say(f"{sentence}{still}")
+                served = self._served.get(file)
+                still = " It is still served with its earlier settings." if served is not None else ""
+                about = None if served is None else served.destination
+                _log.error("%s%s", sentence, still, extra={"destination": about})
         self._complaints = sentences
 
     def tell_roles(self) -> None:
@@ -129,7 +132,7 @@ class Server:
                 continue  # It restarts, and is asked again.
             role = _role(self._served[file], self._instances[file].uri, state)
             if role is not None and self._roles.get(file) != role:
-                self._say(role)
+                _log.info("%s", role, extra={"destination": self._served[file].destination})
                 self._roles[file] = role
 
     def close(self) -> None:
@@ -151,7 +154,7 @@ class Server:
 
     def _join(self, file: Path, settings: InstanceSettings) -> None:
         if self._ray is None:
-            self._owns_ray = join_ray(settings, log_to_driver=self._log_to_driver)
+            self._owns_ray = join_ray(settings, forward=self._log_level is not None)
             self._ray = settings
         elif self._ray.ray != settings.ray:
             raise ConfigError(

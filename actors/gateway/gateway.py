@@ -12,7 +12,6 @@ the group's confirmation that its server is the active one.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -36,6 +35,7 @@ from actors.gateway.operator_requests import OperatorRequests
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
+from actors.process.log import ActorLog
 from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
@@ -201,11 +201,18 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 class Gateway:
     """The Flight server in an actor of its own; a plain class that `actors.driver.launch` makes an actor."""
 
-    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+    def __init__(
+        self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str], log: ActorLog
+    ) -> None:
         freeze_imports()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        log.set_up()
+        self._log = log
         self._server = GatewayServer(wiring, group, shard_actors, shards)
         threading.Thread(target=self._server.serve, name="flight", daemon=True).start()
+
+    def __repr__(self) -> str:
+        """Return where the actor's output comes from, see `ActorLog`."""
+        return self._log.text
 
     def port(self) -> int:
         """Return the port it listens on."""

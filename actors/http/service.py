@@ -161,7 +161,7 @@ class HttpService:
                 try:
                     served.state()
                 except Exception:  # noqa: BLE001  a sample that is missing must not end the others
-                    _log.exception("destination=%s no sample could be taken", served.destination)
+                    _log.exception("no sample could be taken", extra={"destination": served.destination})
 
     def _admitted(self, host: str, port: int, name: str) -> None:
         self._guard.let_in(f"ip:{host}:{port}", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
+from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.options.login_options import (
     TlsCa,
@@ -51,6 +54,7 @@ app = typer.Typer(
 app.add_typer(shard_cli.app, name="shard")
 app.add_typer(schema_cli.app, name="schema")
 
+_log = logging.getLogger(__name__)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
@@ -187,6 +191,8 @@ def consume(
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
     shared_memory: SharedMemory = True,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -199,6 +205,7 @@ def consume(
     printed = 0
     with (
         _quiet_interrupt(),
+        log_options.logged(log_format, log_level),
         canal_group.connect(
             gateway if zookeeper is None else None,
             zookeeper=zookeeper,
@@ -222,7 +229,7 @@ def consume(
             try:
                 batch = consumer.get_without_ack(timeout=timeout_s)
             except RolledBack as error:
-                _err.print(str(error))
+                _log.warning("%s", error)
                 continue
             if batch is None:
                 break
@@ -319,6 +326,8 @@ def demo(
         bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.WARNING,
 ) -> None:
     """Start database servers, write to all of them, read the merged stream, and verify it.
 
@@ -329,17 +338,18 @@ def demo(
     from canal_group.demo.run import run
 
     standard = DemoOptions()
-    report = run(
-        DemoOptions(
-            shards=shards,
-            engine=engine,
-            transactions=standard.transactions if transactions is None else transactions,
-            seconds=standard.seconds if seconds is None else seconds,
-            seed=seed,
-            files=files,
-            json=as_json,
-        )
+    options = DemoOptions(
+        shards=shards,
+        engine=engine,
+        transactions=standard.transactions if transactions is None else transactions,
+        seconds=standard.seconds if seconds is None else seconds,
+        seed=seed,
+        files=files,
+        json=as_json,
+        log_level=log_level,
     )
+    with log_options.logged(log_format, log_level):
+        report = run(options)
     if not report.ok:
         raise typer.Exit(1)
 

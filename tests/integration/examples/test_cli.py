@@ -71,7 +71,7 @@ def served(
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            if line.startswith("serving"):
+            if ": serving" in line:
                 yield line.split()[-1], process
                 return
         pytest.fail("serve ended before it served")
