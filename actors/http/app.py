@@ -24,6 +24,7 @@ from actors.http.callers import Callers
 from actors.http.instance_files import InstanceFiles
 from actors.http.metrics import Families
 from actors.http.operations import Operations
+from actors.http.recent_log import RecentLog
 from actors.http.served import Served
 from merge.errors import CanalGroupError
 
@@ -39,6 +40,7 @@ class App:
         served: returns the instances, by destination.
         callers: checks who calls.
         audit_log: is told of every change.
+        recent_log: has the last lines of each instance's log.
         files: returns the instance files, by destination.
         writable: whether they may be replaced.
         hosts: names by which this service may be addressed, against DNS rebinding; "*": any.
@@ -49,6 +51,7 @@ class App:
         served: Callable[[], Mapping[str, Served]],
         callers: Callers,
         audit_log: AuditLog,
+        recent_log: RecentLog,
         files: Callable[[], Mapping[str, Path]],
         *,
         writable: bool,
@@ -71,7 +74,7 @@ class App:
         app.add_exception_handler(RequestValidationError, errors.answer_malformed)
         app.add_exception_handler(HTTPException, errors.answer_plain)
         app.add_exception_handler(Exception, errors.answer_defect)
-        app.include_router(Operations(callers, audit_log).router())
+        app.include_router(Operations(callers, audit_log, recent_log).router())
         app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from integration.examples.test_cli import run
-from integration.processes import command_line, family, listening
-from integration.serve_process import Serve
+from integration.processes import listening
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import DEADLINE_S as WITHIN_S
 from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, eventually, zookeeper
@@ -29,8 +28,6 @@ import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port
 from actors.coordination.switch import ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.driver.instance import Instance
-from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin

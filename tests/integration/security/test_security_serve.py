@@ -161,6 +161,34 @@ def test_all_processes_log_json_lines_through_the_server_once_with_their_shard(s
     assert sum(line == active for text in files for line in _objects(text)) == 1
 
 
+def test_the_log_of_an_instance_is_read_over_http_by_who_sees_all_clients(served: Served):
+    """1. an operator reads the actors' lines; 2. page by page, from the end; 3. a client that is allowed
+    some client ids is refused, and so are a stranger, and a page that is too long."""
+
+    def log(query: str = "", token: str = SECRETS["OPS_TOKEN"]) -> Any:
+        return served.call("GET", f"/log{query}", token)
+
+    def read() -> list[dict[str, Any]]:
+        return [line for line in log("?lines=500").json()["lines"] if line["message"].startswith("connected")]
+
+    eventually(lambda: len(read()) == 2, "the shards' lines")
+    assert {(line["destination"], line["shard"]) for line in read()} == {
+        (served.shop.destination, shard) for shard in ("s0", "s1")
+    }
+    last = log("?lines=2").json()
+    before = log(f"?lines=2&before={last['before']}").json()
+    numbers = [line["number"] for page in (before, last) for line in page["lines"]]
+    whole = log(f"?lines=500&before={numbers[-1] + 1}").json()["lines"]
+    assert [line["number"] for line in whole][-4:] == numbers
+    for query, token, status in (
+        ("", SECRETS["READER_TOKEN"], 403),
+        ("", WRONG_TOKEN, 401),
+        ("?lines=501", SECRETS["OPS_TOKEN"], 400),
+        ("?before=0", SECRETS["OPS_TOKEN"], 400),
+    ):
+        assert log(query, token).status_code == status
+
+
 def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):
@@ -205,6 +233,8 @@ def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     eventually(lambda: said("refused", "Access denied"), "the source to refuse the password")
     eventually(lambda: said("absent", "Connection refused"), "the other source not to be there")
     asked += [served.call("DELETE", f"/shards/{name}?now=true") for name in ("refused", "absent")]
+    asked.append(served.call("GET", "/log?lines=500"))
+    assert "Access denied" in asked[-1].text
 
     files = [file for file in served.session.rglob("*") if file.is_file() and not file.is_symlink()]
     kept = {file: file.read_bytes().decode(errors="replace") for file in files}
