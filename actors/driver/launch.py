@@ -6,6 +6,8 @@ All actors of an instance belong to the driver that launched them: they end with
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -83,13 +85,18 @@ class _ActorNames:
 
 
 def launch(
-    settings: InstanceSettings, *, log: LogLevel | None = None, zookeepers: ZooKeepers | None = None
+    settings: InstanceSettings,
+    *,
+    log: LogLevel | None = None,
+    zookeepers: ZooKeepers | None = None,
+    audit_log: Path | None = None,
 ) -> Instance:
     """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
 
     Args:
         settings: of the instance.
         log: the least severe level that actors log, here and into Ray's files; None: `info`, and not here.
+        audit_log: where changes that commands make are logged; None: nowhere.
         zookeepers: of the server that the instance belongs to; None: it stands alone.
 
     Returns:
@@ -136,7 +143,7 @@ def launch(
         begun += shards.values()
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards, of_group)
         begun.append(group)
-        door = gateway_wiring(settings, address, tls)
+        door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log)
         known = [shard.name for shard in settings.shards]
         gateway = _actor(
             Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known, of_group

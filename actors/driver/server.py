@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import ray
 
+from actors.admission.audit_log import AuditLog
 from actors.driver.instance import Instance, close_groups
 from actors.driver.launch import join_ray, launch
 from actors.driver.zookeepers import ZooKeepers
@@ -29,10 +30,15 @@ class Server:
 
     Args:
         log: the least severe level that actors log; None: `info`, and into Ray's files only.
+        audit_log: where changes that commands make are logged; None: nowhere.
     """
 
-    def __init__(self, *, log: LogLevel | None = None) -> None:
+    def __init__(self, *, log: LogLevel | None = None, audit_log: Path | None = None) -> None:
         self._log_level = log
+        self._audit_file = audit_log
+        self._audit_log = None if audit_log is None else AuditLog(audit_log)
+        #: the stop mark that was last seen of each file's destination
+        self._marks: dict[Path, str] = {}
         self._instances: dict[Path, Instance] = {}
         #: what each file said when its instance was started, or last adopted it
         self._served: dict[Path, InstanceSettings] = {}
@@ -62,12 +68,15 @@ class Server:
         self._join(file, settings)
         for sentence in cautions(settings):
             _log.warning("caution: %s", sentence, extra={"destination": settings.destination})
-        self._instances[file] = launch(settings, log=self._log_level, zookeepers=self._zookeepers)
+        self._instances[file] = launch(
+            settings, log=self._log_level, zookeepers=self._zookeepers, audit_log=self._audit_file
+        )
         self._served[file] = settings
 
     def stop(self, file: Path) -> None:
         """Stop an instance in good order."""
         self._roles.pop(file, None)
+        self._marks.pop(file, None)
         del self._served[file]
         self._instances.pop(file).stop()
 
@@ -130,10 +139,28 @@ class Server:
                 state: dict[str, Any] = ray.get(answer)
             except ray.exceptions.RayError:
                 continue  # It restarts, and is asked again.
+            self._audit_mark(file, state)
             role = _role(self._served[file], self._instances[file].uri, state)
             if role is not None and self._roles.get(file) != role:
                 _log.info("%s", role, extra={"destination": self._served[file].destination})
                 self._roles[file] = role
+
+    def _audit_mark(self, file: Path, state: Mapping[str, Any]) -> None:
+        """Log that a stop mark was set or removed: commands do that without asking a server."""
+        mark, before = state.get("stopped") or "", self._marks.get(file, "")
+        known = mark or state["active"] or state.get("active_server")
+        if self._audit_log is None or mark == before or not known:
+            return
+        self._marks[file] = mark
+        destination = self._served[file].destination
+        try:
+            if mark:
+                by = mark.removeprefix("stopped by ").partition(" at ")[0]
+                self._audit_log.seen(by, destination, "stop", mark=mark)
+            else:
+                self._audit_log.seen("unknown", destination, "start", mark=f"was {before}")
+        except OSError as error:
+            _log.error("the audit log cannot be written: %s", error, extra={"destination": destination})
 
     def close(self) -> None:
         """Stop everything: all groups hand over side by side, then their actors end."""

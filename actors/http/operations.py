@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 
 from actors.admission.access import Grant
-from actors.http.audit_log import AuditLog
+from actors.admission.audit_log import AuditLog
+from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
 from actors.http.errors import NotFound
 from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
@@ -173,8 +174,7 @@ class Operations:
     ) -> Any:
         """Add a shard, given as an entry of `shards` in an instance file."""
         served, grant = self.callers.operator(request, destination, "shard add")
-        details = {"shard": str(shard.get("name"))}
-        return self._ask((request, served, grant), "shard_add", {"shard": shard}, details)
+        return self._ask((request, served, grant), "shard_add", {"shard": shard})
 
     def give_policy(
         self, request: Request, destination: str, shard: str, policy: Literal["hold", "skip", "resume"]
@@ -222,11 +222,11 @@ class Operations:
         caller: tuple[Request, Served, Grant],
         name: str,
         body: dict[str, Any],
-        details: dict[str, Any] | None = None,
     ) -> Any:
-        """Make a change by a request of `OperatorRequests`; `details` is what the audit log says of it."""
+        """Make a change by a request of `OperatorRequests`."""
         served = caller[1]
-        return self._change(caller, name, details or body, lambda: served.requests.answers[name](body))
+        details = audited(name, body)
+        return self._change(caller, name, details, lambda: served.requests.answers[name](body))
 
     def _change(
         self,
@@ -239,7 +239,7 @@ class Operations:
         host = request.client.host if request.client is not None else "unknown"
         who = f"{grant.name} at {host}"
         try:
-            return self.audit_log.changing(who, served.destination, what, details, change)
+            return self.audit_log.changing(who, "http", served.destination, what, details, change)
         finally:
             served.changed()
 

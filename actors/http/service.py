@@ -13,10 +13,10 @@ from typing import Protocol, Self
 
 import uvicorn
 
+from actors.admission.audit_log import AuditLog
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.driver.instance import Instance
 from actors.http.app import App
-from actors.http.audit_log import AuditLog
 from actors.http.callers import Callers
 from actors.http.recent_log import RecentLog
 from actors.http.served import Served

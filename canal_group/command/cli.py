@@ -17,6 +17,7 @@ from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
+from canal_group.command.exit_code import ExitCode, exit_code_of
 from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.options.login_options import (
@@ -61,14 +62,14 @@ Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.
 
 
 def main() -> None:
-    """Run the command line; an error of ours prints a sentence and exits with 1 (2 for bad usage)."""
+    """Run the command line; an error of ours prints a sentence. Exits with an `ExitCode`."""
     try:
         app()
     except CanalGroupError as error:
         _err.print(f"[red]{type(error).__name__}[/red]: {error}")
-        sys.exit(1)
+        sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 app.command()(serve)
@@ -144,7 +145,7 @@ def check(
     if bytes_max is not None:
         failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
@@ -351,7 +352,7 @@ def demo(
     with log_options.logged(log_format, log_level):
         report = run(options)
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @contextmanager
@@ -377,7 +378,7 @@ def _quiet_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # Otherwise Python reports the closed pipe again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -67,10 +67,18 @@ def serve(
     """
     with log_options.logged(log_format, log_level):
         files = _Files(config, address)
-        _serve(files, http_settings(http, http_cert, http_key, audit_log, edit=http_edit), scan_s, log_level)
+        audit_file = None if audit_log is None else audit_log.absolute()
+        listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
+        _serve(files, listen, scan_s, log_level, audit_file)
 
 
-def _serve(files: _Files, listen: HttpSettings | None, scan_s: float, log_level: LogLevel) -> None:
+def _serve(
+    files: _Files,
+    listen: HttpSettings | None,
+    scan_s: float,
+    log_level: LogLevel,
+    audit_log: Path | None,
+) -> None:
     """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
     from actors.driver.server import Server
     from actors.http.service import HttpService
@@ -78,7 +86,7 @@ def _serve(files: _Files, listen: HttpSettings | None, scan_s: float, log_level:
 
     stop = threading.Event()
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
-    with contextlib.ExitStack() as stack, Server(log=log_level) as server:
+    with contextlib.ExitStack() as stack, Server(log=log_level, audit_log=audit_log) as server:
         if listen is not None:
             service = stack.enter_context(HttpService(server, listen))
             _log.info("page, metrics and REST API: %s", service.url)

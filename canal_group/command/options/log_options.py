@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from actors.process.log import LogFormat, LogLevel, LogSettings, set_up_log
+from canal_group.command.exit_code import exit_code_of
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)
@@ -22,10 +23,10 @@ Level = Annotated[LogLevel, typer.Option("--log-level", help="The least severe l
 
 @contextmanager
 def logged(chosen: LogFormat, level: LogLevel) -> Iterator[None]:
-    """Let this process log to stderr as its options say; an error of ours is logged, and ends it with 1."""
+    """Let this process log to stderr as its options say; an error of ours ends it with a line and a code."""
     set_up_log(LogSettings(chosen, level))
     try:
         yield
     except CanalGroupError as error:
         _log.error("%s: %s", type(error).__name__, error)
-        raise typer.Exit(1) from None
+        raise typer.Exit(exit_code_of(error)) from None

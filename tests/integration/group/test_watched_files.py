@@ -56,7 +56,7 @@ def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offl
         (folder / "four.yaml").unlink()
         since = len(serve.lines)
         serve.says("stopping two", since=since)
-        assert "ServerUnavailable" in run("status", "-g", again, "-d", "two", status=1).stderr
+        assert "ServerUnavailable" in run("status", "-g", again, "-d", "two", status=3).stderr
         assert json.loads(run("status", "-g", one, "-d", "one", "--json").stdout)["group"]["active"]
         assert sum(": serving one" in line for line in serve.lines) == 1
         assert two

@@ -189,6 +189,44 @@ def test_the_log_of_an_instance_is_read_over_http_by_who_sees_all_clients(served
         assert log(query, token).status_code == status
 
 
+def test_what_commands_change_is_in_the_audit_log_of_http(served: Served, monkeypatch: pytest.MonkeyPatch):
+    """1. a command, allowed and refused; 2. the same over HTTP; 3. a stop mark, which any server sees."""
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    where = ["-d", served.shop.destination, "-g", served.gateway, "--tls-ca", str(served.ca)]
+    run("shard", "hold", "s0", *where, "--token-env", "OPS_TOKEN")
+    assert run("shard", "hold", "s9", *where, "--token-env", "OPS_TOKEN", status=1)
+    run("shard", "hold", "s0", *where, "--token-env", "READER_TOKEN", status=1)
+    assert served.call("POST", "/shards/s0/resume").status_code == 200
+    assert served.call("POST", "/stop", reason="a test").status_code == 200
+
+    def audit() -> list[dict[str, Any]]:
+        lines = (served.folder / "audit.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    eventually(lambda: audit()[-1]["result"] == "seen" and audit()[-1]["operation"] == "stop", "the mark")
+    assert served.call("POST", "/start").status_code == 200
+    eventually(lambda: audit()[-1]["result"] == "seen" and audit()[-1]["operation"] == "start", "no mark")
+
+    told = [(line["through"], line["operation"], line["result"].partition(":")[0]) for line in audit()]
+    assert told[:6] == [
+        ("gateway", "shard_policy", "begun"),
+        ("gateway", "shard_policy", "done"),
+        ("gateway", "shard_policy", "begun"),
+        ("gateway", "shard_policy", "refused"),
+        ("http", "shard_policy", "begun"),
+        ("http", "shard_policy", "done"),
+    ], "and nothing of what is not allowed"
+    assert {line["who"] for line in audit()[:6]} == {"ops at 127.0.0.1"}
+    assert (audit()[0]["shard"], audit()[0]["policy"]) == ("s0", "hold")
+    stopped = next(line for line in audit() if (line["operation"], line["result"]) == ("stop", "seen"))
+    assert stopped["who"] == "ops@http"
+    assert "a test" in stopped["mark"]
+    url = f"{served.page}/api/audit"
+    shown = requests.get(url, headers={"Authorization": f"Bearer {SECRETS['OPS_TOKEN']}"}, timeout=DEADLINE_S)
+    assert shown.json() == audit()
+
+
 def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):
