@@ -72,5 +72,7 @@ class HeldTenure:
 
     def _log_end(self, tenure: Tenure) -> None:
         _log.info(
-            "no longer active destination=%s epoch=%d reason=%s", self._destination, tenure.epoch, tenure.over
+            "no longer active: %s",
+            tenure.over,
+            extra={"destination": self._destination, "epoch": tenure.epoch},
         )

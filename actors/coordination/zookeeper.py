@@ -140,7 +140,7 @@ class ZooKeeperCoordinator:
                 if epoch is not None:
                     return epoch
             except CoordinatorUnavailable as error:
-                _log.warning("campaign waits destination=%s reason=%s", self._destination, error.message)
+                _log.warning("campaign waits: %s", error.message, extra={"destination": self._destination})
             self._changed.wait(self.connection.session_timeout_s)
         raise UsageError("The coordinator is closed.")
 
@@ -191,9 +191,9 @@ class ZooKeeperCoordinator:
                 self._remove_nodes(tenure.epoch)
             except CanalGroupError as error:
                 _log.info(
-                    "running node not removed, it expires destination=%s reason=%s",
-                    self._destination,
+                    "running node not removed, it expires: %s",
                     error.message,
+                    extra={"destination": self._destination},
                 )
 
     # ---- its consumers
@@ -297,7 +297,9 @@ class ZooKeeperCoordinator:
         self._active_address = self._address
         # The first beat sets the watches.
         self._beat_due.set()
-        _log.info("active destination=%s epoch=%d address=%s", self._destination, epoch, self._address)
+        _log.info(
+            "elected at address=%s", self._address, extra={"destination": self._destination, "epoch": epoch}
+        )
         return epoch
 
     def _is_ours(self, holding_session_id: int, session_id: int, claim: bytes) -> bool:
@@ -337,7 +339,7 @@ class ZooKeeperCoordinator:
             try:
                 self._beat()
             except CanalGroupError as error:
-                _log.warning("no heartbeat destination=%s reason=%s", self._destination, error.message)
+                _log.warning("no heartbeat: %s", error.message, extra={"destination": self._destination})
 
     def _beat(self) -> None:
         """Learn whether this server is still the active one, and confirm its tenure.
@@ -371,7 +373,7 @@ class ZooKeeperCoordinator:
         state = parsed(self.connection.read(self._tree.running) or b"")
         if state.get("active") is False and not self._release_asked:
             self._release_asked = True
-            _log.info("asked to release destination=%s", self._destination)
+            _log.info("asked to release", extra={"destination": self._destination})
 
     def _lease_s(self) -> float:
         session_timeout_s = self.connection.session_timeout_s

@@ -96,4 +96,6 @@ def close_groups(instances: Sequence[Instance]) -> None:
         try:
             ray.get(answer, timeout=CLOSE_TIMEOUT_S)
         except ray.exceptions.RayError as error:
-            _log.warning("destination=%s group did not close: %s", instance.settings.destination, error)
+            _log.warning(
+                "group did not close: %s", error, extra={"destination": instance.settings.destination}
+            )

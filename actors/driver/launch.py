@@ -6,6 +6,8 @@ All actors of an instance belong to the driver that launched them: they end with
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -24,6 +26,7 @@ from actors.gateway.address import GatewayAddress
 from actors.gateway.gateway import Gateway, GatewayWiring
 from actors.group import wiring
 from actors.group.group import GroupActor
+from actors.process.log import ActorLog, LogLevel
 from actors.shard.shard import ShardActor
 from actors.shard.wiring import shard_wiring
 from conf.settings import InstanceSettings
@@ -82,13 +85,18 @@ class _ActorNames:
 
 
 def launch(
-    settings: InstanceSettings, *, log_to_driver: bool = False, zookeepers: ZooKeepers | None = None
+    settings: InstanceSettings,
+    *,
+    log: LogLevel | None = None,
+    zookeepers: ZooKeepers | None = None,
+    audit_log: Path | None = None,
 ) -> Instance:
     """Start an instance: Ray and an embedded ZooKeeper where the settings say so, then the actors.
 
     Args:
         settings: of the instance.
-        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+        log: the least severe level that actors log, here and into Ray's files; None: `info`, and not here.
+        audit_log: where changes that commands make are logged; None: nowhere.
         zookeepers: of the server that the instance belongs to; None: it stands alone.
 
     Returns:
@@ -102,7 +110,7 @@ def launch(
     tls = wiring.gateway_tls(settings)
     address = GatewayAddress(settings.gateway)
     try:
-        owns_ray = join_ray(settings, log_to_driver=log_to_driver)
+        owns_ray = join_ray(settings, forward=log is not None)
     except BaseException:
         address.close()
         raise
@@ -118,6 +126,8 @@ def launch(
             zookeeper_hosts=_zookeeper_hosts(settings, zookeeper),
         )
         names = _ActorNames(settings.destination)
+        level = LogLevel.INFO if log is None else log
+        of_group = ActorLog(level, settings.destination)
         places = _places(len(settings.shards))
         shards = {
             shard.name: _actor(
@@ -125,16 +135,19 @@ def launch(
                 names.shards + shard.name,
                 _SHARD | _at(places, index),
                 shard_wiring(settings, shard),
+                ActorLog(level, settings.destination, shard.name),
             )
             for index, shard in enumerate(settings.shards)
         }
         here = _on_this_node()
         begun += shards.values()
-        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards)
+        group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards, of_group)
         begun.append(group)
-        door = gateway_wiring(settings, address, tls)
+        door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log)
         known = [shard.name for shard in settings.shards]
-        gateway = _actor(Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known)
+        gateway = _actor(
+            Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known, of_group
+        )
         begun.append(gateway)
         _await_gateway(gateway, settings.destination)
         # Not before: until it listens, another account of the machine could, and be shown the token.
@@ -156,7 +169,7 @@ def launch(
         group=group,
         gateway=gateway,
         shard_actors=names.shards,
-        actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard)),
+        actor_registry=ActorRegistry(group, shards, lambda shard: _late_shard(settings, names, shard, level)),
         places=places,
         zookeeper=zookeeper,
         zookeepers=started_by,
@@ -180,10 +193,13 @@ def gateway_wiring(
     )
 
 
-def _late_shard(settings: InstanceSettings, names: _ActorNames, shard: ShardSettings) -> ActorHandle:
+def _late_shard(
+    settings: InstanceSettings, names: _ActorNames, shard: ShardSettings, level: LogLevel
+) -> ActorHandle:
     """Make the actor of a shard that joins later: wherever Ray likes, for the places are given."""
     options = {**_SHARD, "scheduling_strategy": "SPREAD"}
-    return _actor(ShardActor, names.shards + shard.name, options, shard_wiring(settings, shard))
+    log = ActorLog(level, settings.destination, shard.name)
+    return _actor(ShardActor, names.shards + shard.name, options, shard_wiring(settings, shard), log)
 
 
 def _places(count: int) -> PlacementGroup:
@@ -238,16 +254,21 @@ def _actor(cls: type, name: str, options: dict[str, Any], *arguments: Any) -> Ac
     return ray.remote(**options)(cls).options(name=name).remote(*arguments)
 
 
-def join_ray(settings: InstanceSettings, *, log_to_driver: bool) -> bool:
-    """Connect to Ray, starting one where none is named; return whether one was started."""
+def join_ray(settings: InstanceSettings, *, forward: bool) -> bool:
+    """Connect to Ray, starting one where none is named; return whether one was started.
+
+    Args:
+        settings: say which Ray.
+        forward: whether the actors' lines are logged here, too.
+    """
     if ray.is_initialized():
         return False
     chosen = settings.ray
     try:
         if chosen.address is None:
-            local_ray.start(chosen.namespace, chosen.num_cpus, log_to_driver=log_to_driver)
+            local_ray.start(chosen.namespace, chosen.num_cpus, forward=forward)
         else:
-            local_ray.join(chosen.address, chosen.namespace, log_to_driver=log_to_driver)
+            local_ray.join(chosen.address, chosen.namespace, forward=forward)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(
             f"Ray at {chosen.address or 'this machine'} cannot be used: {error}",

@@ -7,19 +7,21 @@ desktop.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ray
 from ray._private import ray_constants
 
+from actors.driver.forwarded_log import forward_log
 from actors.driver.ray_private import private_folder, require_token
 from canal_group import malloc_tuning
 
 LOOPBACK = "127.0.0.1"
 
 
-def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = False) -> None:
+def start(namespace: str, num_cpus: int | None = None, *, forward: bool = False) -> None:
     """Start Ray on this machine and connect to it; `ray.shutdown` ends it.
 
     It asks for a token, and other users of the machine can neither read that nor enter Ray's folder.
@@ -27,38 +29,49 @@ def start(namespace: str, num_cpus: int | None = None, *, log_to_driver: bool = 
     Args:
         namespace: where its actors' names stand.
         num_cpus: CPUs it may plan with; None: all of the machine's.
-        log_to_driver: whether the actors' logs come to our stderr, too.
+        forward: whether the actors' lines are logged here, too, see `actors.driver.forwarded_log`.
     """
     require_token()
+    _listen(forward)
+    # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
+    logging.getLogger("ray").setLevel(logging.ERROR)
     with loopback_kept(), malloc_tuning.inherited():
         ray.init(
             address="local",
             namespace=namespace,
             num_cpus=num_cpus,
             include_dashboard=False,
-            log_to_driver=log_to_driver,
-            # A Ray of our own always has a token of its own; its warning that it has one helps nobody.
-            logging_level="error",
+            log_to_driver=forward,
+            configure_logging=False,
             _node_ip_address=LOOPBACK,
             # In a folder of our own: Ray lets everybody write into the one that it is given.
             _temp_dir=str(private_folder() / "ray"),
         )
 
 
-def join(address: str, namespace: str, *, log_to_driver: bool = False) -> None:
+def join(address: str, namespace: str, *, forward: bool = False) -> None:
     """Connect to a Ray cluster that runs.
 
     Args:
         address: "host:port" of its head, or "auto" for the one that was started on this machine last.
         namespace: where our actors' names stand.
-        log_to_driver: whether the actors' logs come to our stderr, too.
+        forward: whether the actors' lines are logged here, too, see `actors.driver.forwarded_log`.
     """
-    common = {"namespace": namespace, "log_to_driver": log_to_driver, "logging_level": "warning"}
+    _listen(forward)
+    logging.getLogger("ray").setLevel(logging.WARNING)
+    common = {"namespace": namespace, "log_to_driver": forward, "configure_logging": False}
     if address.rpartition(":")[0] in {LOOPBACK, "localhost"}:
         with loopback_kept():
             ray.init(address=address, _node_ip_address=LOOPBACK, **common)
     else:
         ray.init(address=address, **common)
+
+
+def _listen(forward: bool) -> None:
+    """Log what Ray itself has to say like everything else, and what actors print if it is to be forwarded."""
+    logging.getLogger("ray").propagate = True
+    if forward:
+        forward_log()
 
 
 @contextmanager

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 import ray
 
+from actors.admission.audit_log import AuditLog
 from actors.driver.instance import Instance, close_groups
 from actors.driver.launch import join_ray, launch
 from actors.driver.zookeepers import ZooKeepers
+from actors.process.log import LogLevel
 from conf.cautions import cautions
 from conf.folder import Found, changes
 from conf.settings import InstanceSettings
 from merge.errors import CanalGroupError, ConfigError, RetryableError
+
+_log = logging.getLogger(__name__)
 
 #: how long groups may take to tell their states, seconds; who does not is asked again the next time
 STATES_WAIT_S = 1.0
@@ -24,13 +29,16 @@ class Server:
     """Runs an instance for each file it is told of; a context manager that ends them all.
 
     Args:
-        say: takes what an operator should read, a sentence at a time.
-        log_to_driver: whether the actors' logs come to our stderr, beside Ray's log files.
+        log: the least severe level that actors log; None: `info`, and into Ray's files only.
+        audit_log: where changes that commands make are logged; None: nowhere.
     """
 
-    def __init__(self, say: Callable[[str], None], *, log_to_driver: bool = False) -> None:
-        self._say = say
-        self._log_to_driver = log_to_driver
+    def __init__(self, *, log: LogLevel | None = None, audit_log: Path | None = None) -> None:
+        self._log_level = log
+        self._audit_file = audit_log
+        self._audit_log = None if audit_log is None else AuditLog(audit_log)
+        #: the stop mark that was last seen of each file's destination
+        self._marks: dict[Path, str] = {}
         self._instances: dict[Path, Instance] = {}
         #: what each file said when its instance was started, or last adopted it
         self._served: dict[Path, InstanceSettings] = {}
@@ -59,15 +67,16 @@ class Server:
         """
         self._join(file, settings)
         for sentence in cautions(settings):
-            self._say(f"caution, {settings.destination}: {sentence}")
+            _log.warning("caution: %s", sentence, extra={"destination": settings.destination})
         self._instances[file] = launch(
-            settings, log_to_driver=self._log_to_driver, zookeepers=self._zookeepers
+            settings, log=self._log_level, zookeepers=self._zookeepers, audit_log=self._audit_file
         )
         self._served[file] = settings
 
     def stop(self, file: Path) -> None:
         """Stop an instance in good order."""
         self._roles.pop(file, None)
+        self._marks.pop(file, None)
         del self._served[file]
         self._instances.pop(file).stop()
 
@@ -90,7 +99,8 @@ class Server:
             except (CanalGroupError, ray.exceptions.RayError) as error:
                 refused[file] = ConfigError(f"{file} cannot be applied: {error}")
         for file in (*todo.stop, *restart):
-            self._say(f"stopping {self._served[file].destination} ({file.name})")
+            stopped = self._served[file].destination
+            _log.info("stopping %s (%s)", stopped, file.name, extra={"destination": stopped})
             self.stop(file)
         for file, settings in {**restart, **todo.start}.items():
             try:
@@ -103,7 +113,7 @@ class Server:
     def _adopt(self, file: Path, settings: InstanceSettings) -> None:
         """Let shards join and leave; raises as `Instance.adopt`."""
         for sentence in self._instances[file].adopt(settings):
-            self._say(f"{settings.destination}: {sentence}")
+            _log.info("%s", sentence, extra={"destination": settings.destination})
         self._served[file] = settings
 
     def _complain(self, refused: Mapping[Path, CanalGroupError]) -> None:
@@ -111,8 +121,10 @@ class Server:
         sentences = {file: str(error) for file, error in refused.items()}
         for file, sentence in sentences.items():
             if self._complaints.get(file) != sentence:
-                still = " It is still served with its earlier settings." if file in self._instances else ""
-                self._say(f"{sentence}{still}")
+                served = self._served.get(file)
+                still = " It is still served with its earlier settings." if served is not None else ""
+                about = None if served is None else served.destination
+                _log.error("%s%s", sentence, still, extra={"destination": about})
         self._complaints = sentences
 
     def tell_roles(self) -> None:
@@ -127,10 +139,28 @@ class Server:
                 state: dict[str, Any] = ray.get(answer)
             except ray.exceptions.RayError:
                 continue  # It restarts, and is asked again.
+            self._audit_mark(file, state)
             role = _role(self._served[file], self._instances[file].uri, state)
             if role is not None and self._roles.get(file) != role:
-                self._say(role)
+                _log.info("%s", role, extra={"destination": self._served[file].destination})
                 self._roles[file] = role
+
+    def _audit_mark(self, file: Path, state: Mapping[str, Any]) -> None:
+        """Log that a stop mark was set or removed: commands do that without asking a server."""
+        mark, before = state.get("stopped") or "", self._marks.get(file, "")
+        known = mark or state["active"] or state.get("active_server")
+        if self._audit_log is None or mark == before or not known:
+            return
+        self._marks[file] = mark
+        destination = self._served[file].destination
+        try:
+            if mark:
+                by = mark.removeprefix("stopped by ").partition(" at ")[0]
+                self._audit_log.seen(by, destination, "stop", mark=mark)
+            else:
+                self._audit_log.seen("unknown", destination, "start", mark=f"was {before}")
+        except OSError as error:
+            _log.error("the audit log cannot be written: %s", error, extra={"destination": destination})
 
     def close(self) -> None:
         """Stop everything: all groups hand over side by side, then their actors end."""
@@ -151,7 +181,7 @@ class Server:
 
     def _join(self, file: Path, settings: InstanceSettings) -> None:
         if self._ray is None:
-            self._owns_ray = join_ray(settings, log_to_driver=self._log_to_driver)
+            self._owns_ray = join_ray(settings, forward=self._log_level is not None)
             self._ray = settings
         elif self._ray.ray != settings.ray:
             raise ConfigError(

@@ -12,18 +12,20 @@ the group's confirmation that its server is the active one.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import flight
 
 from actors.admission.access import Grant, Grants
+from actors.admission.audit_log import AuditLog
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
 from actors.admission.request_values import client_id, whole
@@ -33,10 +35,11 @@ from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
 from actors.gateway.joined_schemas import JoinedSchemas
-from actors.gateway.operator_requests import OperatorRequests
+from actors.gateway.operator_requests import CHANGING, OperatorRequests, audited
 from actors.gateway.requests import READING, Requests, seen_by
 from actors.gateway.shard_actors import ShardActors
 from actors.process.imports import freeze_imports
+from actors.process.log import ActorLog
 from actors.store.rows import Payload
 from actors.transport.flight_errors import flight_error, refusal
 from actors.transport.shared_memory_server import Offer, SharedMemoryServer
@@ -66,6 +69,8 @@ class GatewayWiring:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     #: calls of one client that are answered at once
     calls_max: int = CALLS_MAX
+    #: where changes are logged; None: nowhere
+    audit_log: Path | None = None
 
 
 class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -87,6 +92,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         joined = JoinedSchemas(operator.questions.chosen, operator.questions.definitions)
         self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key), joined)
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
+        self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
         self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS})
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
@@ -118,7 +124,7 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             if action.type == "shared_memory":
                 value: Any = self._shared_memory.admit(grant).to_dict()
             else:
-                value = self._requests.answer(action.type, body, may_disturb=grant.may_disturb)
+                value = self._answer(context, grant, action.type, body)
                 if action.type == "status":
                     value = seen_by(grant, value)
                 elif action.type == "get" and value is None:
@@ -129,6 +135,18 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             answer, failed = {"error": refused.to_dict()}, type(refused).__name__
         self._counters.called(action.type, time.monotonic() - began_s, failed)
         return [json.dumps(answer).encode()]
+
+    def _answer(self, context: Any, grant: Grant, request: str, body: dict[str, Any]) -> Any:
+        """Answer a request; what changes something is in the audit log, if there is one."""
+
+        def answer() -> Any:
+            return self._requests.answer(request, body, may_disturb=grant.may_disturb)
+
+        if self._audit_log is None or request not in CHANGING:
+            return answer()
+        who = f"{grant.name} at {_host(context.peer())}"
+        details = audited(request, body)
+        return self._audit_log.changing(who, "gateway", self._destination, request, details, answer)
 
     def _caller(self, context: Any) -> Grant:
         """Return a caller's grant; its connection counts as authenticated from now on."""
@@ -204,11 +222,18 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
 class Gateway:
     """The Flight server in an actor of its own; a plain class that `actors.driver.launch` makes an actor."""
 
-    def __init__(self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str]) -> None:
+    def __init__(
+        self, wiring: GatewayWiring, group: str, shard_actors: str, shards: Sequence[str], log: ActorLog
+    ) -> None:
         freeze_imports()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        log.set_up()
+        self._log = log
         self._server = GatewayServer(wiring, group, shard_actors, shards)
         threading.Thread(target=self._server.serve, name="flight", daemon=True).start()
+
+    def __repr__(self) -> str:
+        """Return where the actor's output comes from, see `ActorLog`."""
+        return self._log.text
 
     def port(self) -> int:
         """Return the port it listens on."""
@@ -231,6 +256,11 @@ def _messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     except Exception as error:
         # A stream of Arrow's own would send our traceback to the reader.
         raise flight_error(refusal(error, "The ticket")) from error
+
+
+def _host(peer: str) -> str:
+    """Return the address in a peer as gRPC names it, such as "ipv4:10.0.0.1:5000"."""
+    return unquote(peer.partition(":")[2]).rpartition(":")[0].strip("[]")
 
 
 def _key(ticket: Mapping[str, Any]) -> tuple[str, int, int]:

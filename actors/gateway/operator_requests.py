@@ -6,7 +6,7 @@ The gateway answers them by Flight and the HTTP service by HTTP: this is what bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from actors.gateway.group_port import GroupPort
@@ -22,6 +22,29 @@ from merge.values.position import GroupPosition, Position
 ADD_WAIT_S = 10.0
 #: holder of a client id while an operator changes its subscription
 HOLDER = "an operator"
+#: requests that change something -> what of their bodies is in the audit log
+CHANGING: dict[str, tuple[str, ...]] = {
+    "rewind": ("client_id", "to"),
+    "client_rollback": ("client_id",),
+    "client_unsubscribe": ("client_id",),
+    "shard_policy": ("shard", "policy"),
+    "shard_add": ("shard",),
+    "shard_remove": ("shard", "now"),
+    "schema_rebuild": ("shard",),
+}
+#: characters of a value in the audit log
+AUDITED_CHARS_MAX = 500
+
+
+def audited(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit log says of a request that changes something; of a new shard, its name."""
+    told = {key: body[key] for key in CHANGING[name] if key in body}
+    if name == "shard_add" and isinstance(told.get("shard"), Mapping):
+        told["shard"] = told["shard"].get("name")
+    return {
+        key: value if isinstance(value, bool) else str(value)[:AUDITED_CHARS_MAX]
+        for key, value in told.items()
+    }
 
 
 class OperatorRequests:

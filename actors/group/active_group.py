@@ -226,7 +226,9 @@ class ActiveGroup:
                 self._shards.free(shard, sequence)
             case do.CloseShard(shard):
                 name = self._shards.close(shard)
-                _log.info("destination=%s shard=%s left", self._standby.destination, name)
+                _log.info(
+                    "the shard has left", extra={"destination": self._standby.destination, "shard": name}
+                )
             case do.SaveCursor(call, client_id, table_filter, cursor, dropped, losses):
                 saved = Subscription(client_id, table_filter, cursor, dropped, losses)
                 self._chore(self._save(call, saved))
@@ -304,7 +306,9 @@ class ActiveGroup:
         except CanalGroupError as error:
             # The node is removed with its session at the latest; the next consumer's lease replaces it.
             _log.warning(
-                "destination=%s client=%s not released: %s", self._standby.destination, client_id, error
+                "its running node was not released: %s",
+                error,
+                extra={"destination": self._standby.destination, "client": client_id},
             )
 
     def _deposed(self, error: FencedError) -> ServerUnavailable:

@@ -240,7 +240,7 @@ class GroupCalls:
         state: dict[str, Any] = await self._candidate.serving().ask(
             lambda call: ev.ShardPolicyGiven(call, name, given, self._host.now_us())
         )
-        _log.info("destination=%s shard=%s policy=%s", self._destination, name, policy)
+        _log.info("policy=%s", policy, extra={"destination": self._destination, "shard": name})
         return state
 
     async def add_shard(self, definition: dict[str, Any], start: Position | None) -> dict[str, Any]:
@@ -271,7 +271,12 @@ class GroupCalls:
         state: dict[str, Any] = await self._candidate.serving().ask(
             lambda call: ev.ShardRemoved(call, name, now, self._host.now_us())
         )
-        _log.info("destination=%s shard=%s removed now=%s: %s", self._destination, name, now, state)
+        _log.info(
+            "the shard is removed, now=%s: %s",
+            now,
+            state,
+            extra={"destination": self._destination, "shard": name},
+        )
         return state
 
 

@@ -143,29 +143,35 @@ class Candidate:
             stores = Stores(self._store, histories)
             while True:
                 epoch = await self._host.blocking(self._coordinator.campaign)
-                _log.info("destination=%s epoch=%d active", self._destination, epoch)
+                _log.info("active", extra={"destination": self._destination, "epoch": epoch})
                 try:
                     group = await self._begin(epoch, self._coordinator, stores, leases)
                     await self._serve(group, self._coordinator)
                     await self._hand_over(group, self._coordinator, self._store)
                 except CoordinatorUnavailable as error:
-                    _log.warning("destination=%s epoch=%d stands by: %s", self._destination, epoch, error)
+                    _log.warning(
+                        "stands by: %s", error, extra={"destination": self._destination, "epoch": epoch}
+                    )
                 finally:
                     self._stand_down()
         except FencedError as error:
-            _log.warning("destination=%s fenced: %s", self._destination, error)
+            _log.warning("the group is fenced: %s", error, extra={"destination": self._destination})
             self._end()
         except CoordinatorUnavailable as error:
-            _log.error("destination=%s cannot reach its coordinator: %s", self._destination, error)
+            _log.error(
+                "the group cannot reach its coordinator: %s", error, extra={"destination": self._destination}
+            )
             await asyncio.sleep(1.0)
             self._end()
         except ConfigError as error:
             # For the operator, such as a password that ZooKeeper refuses: log a sentence, not a traceback.
-            _log.error("destination=%s cannot be served: %s", self._destination, error)
+            _log.error(
+                "the destination cannot be served: %s", error, extra={"destination": self._destination}
+            )
             await asyncio.sleep(1.0)
             await self._leave()
         except Exception:  # the process ends after any error, so that none is silent
-            _log.exception("destination=%s group failed", self._destination)
+            _log.exception("the group failed", extra={"destination": self._destination})
             await self._leave()
 
     async def _leave(self) -> NoReturn:
@@ -185,7 +191,7 @@ class Candidate:
 
     def _broke(self, error: BaseException) -> None:
         """End the process because a background task failed."""
-        _log.error("destination=%s group failed", self._destination, exc_info=error)
+        _log.error("the group failed", exc_info=error, extra={"destination": self._destination})
         if isinstance(error, FencedError):
             self._end()
         self._main.cancel()
@@ -247,13 +253,13 @@ class Candidate:
         the next server can be elected.
         """
         epoch = group.machine.epoch
-        _log.info("destination=%s epoch=%d hands over", self._destination, epoch)
+        _log.info("hands over", extra={"destination": self._destination, "epoch": epoch})
         self._stand_down()
         group.close_shards()
         try:
             await self._host.blocking(store.flush, epoch)
         except CanalGroupError as error:
-            _log.warning("destination=%s cursors not flushed: %s", self._destination, error)
+            _log.warning("cursors not flushed: %s", error, extra={"destination": self._destination})
         await self._host.blocking(coordinator.resign)
 
     def _stand_down(self) -> None:

@@ -87,7 +87,7 @@ class Follower:
         except FencedError:
             raise
         except CanalGroupError as error:
-            _log.warning("shard=%s lost: %s", self._name, error)
+            _log.warning("the shard is lost: %s", error, extra={"shard": self._name})
             self._tell(ev.ShardLost(self._shard, self._generation, str(error), self._now_us()))
 
     def free(self, sequence: int) -> None:
@@ -122,7 +122,7 @@ class Follower:
             except DataError as error:
                 self._tell(ev.ShardFailed(self._shard, self._generation, error, self._now_us()))
             except CanalGroupError as error:
-                _log.info("shard=%s opening: %s", self._name, error)
+                _log.info("opening the shard: %s", error, extra={"shard": self._name})
             else:
                 return opened
             await asyncio.sleep(REOPEN_S)

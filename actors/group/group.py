@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 from typing import Any
 
@@ -18,6 +17,7 @@ from actors.group.candidate import Candidate
 from actors.group.registration import ShardRegistration
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
+from actors.process.log import ActorLog
 from actors.shard.channel import RayShards
 from actors.transport.rpc_server import RpcServer
 from actors.transport.rpc_wire import RpcAddress
@@ -55,13 +55,15 @@ class GroupActor(GroupCalls):
         settings: the instance's settings.
         identity: the identity of this server.
         shard_actors: prefix of the shard actors' names, before the shard's name.
+        log: how it logs.
     """
 
     async def __init__(  # type: ignore[misc]  # Ray awaits it on the actor's loop
-        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str
+        self, settings: InstanceSettings, identity: wiring.ServerIdentity, shard_actors: str, log: ActorLog
     ) -> None:
         freeze_imports()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        log.set_up()
+        self._log = log
         self._address = identity.address
         self._loop = asyncio.get_running_loop()
         self._rpc_server = RpcServer({call: getattr(self, call) for call in _CALLS})
@@ -70,6 +72,10 @@ class GroupActor(GroupCalls):
         registration = ShardRegistration(settings, RayShards(shard_actors))
         candidate = Candidate(registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST)
         super().__init__(registration, candidate, OS_HOST)
+
+    def __repr__(self) -> str:
+        """Return where the actor's output comes from, see `ActorLog`."""
+        return self._log.text
 
     # ---- the driver ------------------------------------------------------------------------------------
 

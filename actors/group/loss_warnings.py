@@ -30,10 +30,9 @@ class LossWarnings:
         new = [loss for loss in subscription.losses if loss not in before]
         for loss in new:
             _log.warning(
-                "destination=%s client=%s lost what the source had purged: %s (loss %d of this shard)",
-                self._destination,
-                subscription.client_id,
+                "lost what the source had purged: %s (loss %d of this shard)",
                 loss,
                 loss.number,
+                extra={"destination": self._destination, "client": subscription.client_id},
             )
         return new

@@ -66,7 +66,9 @@ class ShardRegistration:
             try:
                 found.append((shard, self._directory.find(shard.name)))
             except ShardUnavailable as error:
-                _log.warning("destination=%s continues without a shard: %s", self.settings.destination, error)
+                _log.warning(
+                    "continues without a shard: %s", error, extra={"destination": self.settings.destination}
+                )
         self.settings = self.settings.model_copy(update={"shards": tuple(shard for shard, _ in found)})
         return [(shard.name, channel) for shard, channel in found]
 

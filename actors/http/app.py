@@ -17,13 +17,14 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from actors.admission.audit_log import AuditLog
 from actors.http import errors
-from actors.http.audit_log import AuditLog
 from actors.http.body_limit import BodyLimit
 from actors.http.callers import Callers
 from actors.http.instance_files import InstanceFiles
 from actors.http.metrics import Families
 from actors.http.operations import Operations
+from actors.http.recent_log import RecentLog
 from actors.http.served import Served
 from merge.errors import CanalGroupError
 
@@ -39,6 +40,7 @@ class App:
         served: returns the instances, by destination.
         callers: checks who calls.
         audit_log: is told of every change.
+        recent_log: has the last lines of each instance's log.
         files: returns the instance files, by destination.
         writable: whether they may be replaced.
         hosts: names by which this service may be addressed, against DNS rebinding; "*": any.
@@ -49,6 +51,7 @@ class App:
         served: Callable[[], Mapping[str, Served]],
         callers: Callers,
         audit_log: AuditLog,
+        recent_log: RecentLog,
         files: Callable[[], Mapping[str, Path]],
         *,
         writable: bool,
@@ -71,11 +74,11 @@ class App:
         app.add_exception_handler(RequestValidationError, errors.answer_malformed)
         app.add_exception_handler(HTTPException, errors.answer_plain)
         app.add_exception_handler(Exception, errors.answer_defect)
-        app.include_router(Operations(callers, audit_log).router())
+        app.include_router(Operations(callers, audit_log, recent_log).router())
         app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)
-        app.get("/api/audit", summary="The last changes over HTTP")(self.audit)
+        app.get("/api/audit", summary="The last changes that operators made")(self.audit)
         app.get("/", include_in_schema=False)(self.page)
         app.mount("/page", StaticFiles(directory=_PAGE), name="page")
         app.get("/live", summary="Whether this process answers")(self.live)
@@ -98,7 +101,7 @@ class App:
     def audit(self, request: Request) -> list[dict[str, Any]]:
         """Return the last changes of the instances that the caller may operate, the oldest first."""
         operated = {one.destination for one, grant in self._callers.readable(request) if grant.operate}
-        return [line for line in self._audit_log.lines if line["destination"] in operated]
+        return [line for line in self._audit_log.lines if line.get("destination") in operated]
 
     def live(self) -> dict[str, bool]:
         """Say that this process answers; nothing is asked of it."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request
 
-from actors.http.audit_log import AuditLog
+from actors.admission.audit_log import AuditLog
 from actors.http.callers import Callers
 from actors.http.served import Served
 from actors.process.durable import PUBLIC, replace_file
@@ -94,7 +94,7 @@ class InstanceFiles:
         host = request.client.host if request.client is not None else "unknown"
         details = {"digest": _digest(text)}
         self.audit_log.changing(
-            f"{grant.name} at {host}", destination, "replace the instance file", details, replace
+            f"{grant.name} at {host}", "http", destination, "replace the instance file", details, replace
         )
         return {"digest": _digest(text)}
 

@@ -14,11 +14,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 
 from actors.admission.access import Grant
-from actors.http.audit_log import AuditLog
+from actors.admission.audit_log import AuditLog
+from actors.gateway.operator_requests import audited
 from actors.http.callers import Callers
 from actors.http.errors import NotFound
+from actors.http.recent_log import PAGE_LINES_MAX, RecentLog
 from actors.http.served import Served
 from canal_group.zookeeper.stop_mark import StopMark
+from merge.errors import AccessDenied
 from merge.values.position import GroupPosition
 
 #: how long a stop waits until no server serves, seconds
@@ -36,6 +39,7 @@ class Operations:
 
     callers: Callers
     audit_log: AuditLog
+    recent_log: RecentLog
 
     def router(self) -> APIRouter:
         """Return the paths."""
@@ -44,6 +48,7 @@ class Operations:
         get("", summary="The instances that this server serves, or stands by for")(self.instances)
         get("/{destination}", summary="The state, as `canal-group status --json` prints it")(self.state)
         get("/{destination}/history", summary="Samples and events of the last minutes")(self.history)
+        get("/{destination}/log", summary="The last lines that this server logged of it")(self.log)
         get("/{destination}/position", summary="What a start would choose on each shard")(self.position)
         post("/{destination}/stop", summary="Take it out of service on every server")(self.stop)
         post("/{destination}/start", summary="Let it be served again")(self.start)
@@ -106,6 +111,30 @@ class Operations:
         found = served.history.since(since_us)
         return found if grant.operate or not grant.client_ids else {**found, "events": []}
 
+    def log(
+        self,
+        request: Request,
+        destination: str,
+        lines: Annotated[int, Query(ge=1, le=PAGE_LINES_MAX)] = 100,
+        before: Annotated[int | None, Query(ge=1)] = None,
+    ) -> dict[str, Any]:
+        """Return the last lines of the log, or those before a line; see `RecentLog.page`.
+
+        Lines name client ids, so only a caller who sees all of them may read them. Tracebacks are for
+        operators.
+        """
+        served, grant = self.callers.reader(request, destination)
+        if grant.client_ids and not grant.operate:
+            raise AccessDenied(
+                f"The log of {destination} names all client ids, and the token of {grant.name} allows some.",
+                hint="Use one without `client_ids`, or with `operate`.",
+            )
+        page = self.recent_log.page(served.destination, lines, before)
+        if not grant.operate:
+            for line in page["lines"]:
+                line.pop("exception", None)
+        return page
+
     def client(self, request: Request, destination: str, client_id: str) -> dict[str, Any]:
         """Return the state of a client id."""
         served, grant = self.callers.reader(request, destination)
@@ -156,8 +185,7 @@ class Operations:
     ) -> Any:
         """Add a shard, given as an entry of `shards` in an instance file."""
         served, grant = self.callers.operator(request, destination, "shard add")
-        details = {"shard": str(shard.get("name"))}
-        return self._ask((request, served, grant), "shard_add", {"shard": shard}, details)
+        return self._ask((request, served, grant), "shard_add", {"shard": shard})
 
     def give_policy(
         self, request: Request, destination: str, shard: str, policy: Literal["hold", "skip", "resume"]
@@ -218,11 +246,11 @@ class Operations:
         caller: tuple[Request, Served, Grant],
         name: str,
         body: dict[str, Any],
-        details: dict[str, Any] | None = None,
     ) -> Any:
-        """Make a change by a request of `OperatorRequests`; `details` is what the audit log says of it."""
+        """Make a change by a request of `OperatorRequests`."""
         served = caller[1]
-        return self._change(caller, name, details or body, lambda: served.requests.answers[name](body))
+        details = audited(name, body)
+        return self._change(caller, name, details, lambda: served.requests.answers[name](body))
 
     def _change(
         self,
@@ -235,7 +263,7 @@ class Operations:
         host = request.client.host if request.client is not None else "unknown"
         who = f"{grant.name} at {host}"
         try:
-            return self.audit_log.changing(who, served.destination, what, details, change)
+            return self.audit_log.changing(who, "http", served.destination, what, details, change)
         finally:
             served.changed()
 

@@ -13,11 +13,12 @@ from typing import Protocol, Self
 
 import uvicorn
 
+from actors.admission.audit_log import AuditLog
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.driver.instance import Instance
 from actors.http.app import App
-from actors.http.audit_log import AuditLog
 from actors.http.callers import Callers
+from actors.http.recent_log import RecentLog
 from actors.http.served import Served
 from conf.reach import is_loopback
 from merge.errors import ConfigError
@@ -95,12 +96,14 @@ class HttpService:
         self._closing = threading.Event()
         self._guard = ConnectionGuard(ConnectionLimits())
         self._socket = _bound(settings)
+        self._recent_log = RecentLog()
         callers = Callers(self._served, self._admitted, anybody=is_loopback(settings.host))
         hosts = _LOOPBACK_HOSTS if is_loopback(settings.host) else ["*"]
         app = App(
             self._served,
             callers,
             AuditLog(settings.audit_log),
+            self._recent_log,
             self._files,
             writable=settings.edit,
             hosts=hosts,
@@ -125,6 +128,7 @@ class HttpService:
         except (OSError, ValueError) as error:
             self._socket.close()
             raise ConfigError(f"{settings.cert} and its key cannot be used: {error}.") from error
+        logging.getLogger().addHandler(self._recent_log)
         self._uvicorn = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
@@ -144,6 +148,7 @@ class HttpService:
         self._guard.close()
         self._thread.join(2 * CLOSE_S)
         self._socket.close()
+        logging.getLogger().removeHandler(self._recent_log)
 
     def __enter__(self) -> Self:
         return self
@@ -161,7 +166,7 @@ class HttpService:
                 try:
                     served.state()
                 except Exception:  # noqa: BLE001  a sample that is missing must not end the others
-                    _log.exception("destination=%s no sample could be taken", served.destination)
+                    _log.exception("no sample could be taken", extra={"destination": served.destination})
 
     def _admitted(self, host: str, port: int, name: str) -> None:
         self._guard.let_in(f"ip:{host}:{port}", name)

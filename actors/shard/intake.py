@@ -212,20 +212,22 @@ class Intake:
         self._low_watermark = frontier_us, self.ring.cursors[2]
         if frontier_us == END_OF_TIME_US and self.state is not IntakeState.FINISHED:
             self.state = IntakeState.FINISHED
-            _log.info("shard=%s finished rows=%d", self._shard, self.rows)
+            _log.info("finished rows=%d", self.rows, extra={"shard": self._shard})
         self.ring.wake()
 
     def connected(self, skew_us: int, server_version: str) -> None:
         """Note that the source streams."""
         self.state, self.error = IntakeState.STREAMING, None
         self.skew_us, self.server_version = skew_us, server_version
-        _log.info("shard=%s connected server=%s skew_us=%d", self._shard, server_version, skew_us)
+        _log.info("connected server=%s skew_us=%d", server_version, skew_us, extra={"shard": self._shard})
 
     def disconnected(self, error: RetryableError, retry_after_s: float) -> None:
         """Note that the source is disconnected."""
         self.state, self.error = IntakeState.CONNECTING, error
         self._counters.disconnected()
-        _log.warning("shard=%s disconnected retry_after_s=%.1f: %s", self._shard, retry_after_s, error)
+        _log.warning(
+            "disconnected retry_after_s=%.1f: %s", retry_after_s, error, extra={"shard": self._shard}
+        )
 
     def _run(self) -> None:
         start = self._start
@@ -238,7 +240,7 @@ class Intake:
             except CanalGroupError as error:
                 self._stop_at(error)
             except Exception as error:  # noqa: BLE001  a thread's end must not be silent, whatever ended it
-                _log.exception("shard=%s reader failed", self._shard)
+                _log.exception("reader failed", extra={"shard": self._shard})
                 self._stop_at(
                     DataError(
                         f"Shard {self._shard} stopped: {type(error).__name__}: {error}",
@@ -255,11 +257,11 @@ class Intake:
             self.ended = self.error = error
             self.state = IntakeState.CONNECTING
             self.ring.close()
-            _log.warning("shard=%s ended: %s", self._shard, error)
+            _log.warning("ended: %s", error, extra={"shard": self._shard})
 
     def _stop_at(self, error: CanalGroupError) -> None:
         self.state, self.error = IntakeState.STOPPED, error
         self._known.set()
         self.ring.wake()
         if not self._closing.is_set():
-            _log.error("shard=%s stopped: %s", self._shard, error)
+            _log.error("stopped: %s", error, extra={"shard": self._shard})

@@ -24,6 +24,7 @@ from actors.parse.server.listener import Reader
 from actors.ports import Host, Lock
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
+from actors.process.log import ActorLog
 from actors.process.loop_thread import LoopThread
 from actors.shard.intake import Intake, IntakeState
 from actors.shard.report import NOTHING, ShardReport
@@ -206,7 +207,9 @@ class Shard:
                 continue
             with self._opening:
                 if self._held is not None and self._silent():
-                    _log.warning("shard=%s closes its source: its group sends no requests", self._name)
+                    _log.warning(
+                        "closes its source: its group sends no requests", extra={"shard": self._name}
+                    )
                     self._leave()
             self._pause.wait(WATCH_S)
 
@@ -374,7 +377,12 @@ class Shard:
 class ShardActor(Shard):
     """One shard in a process of its own; a plain class that `actors.driver.launch` turns into an actor."""
 
-    def __init__(self, wiring: ShardWiring) -> None:
+    def __init__(self, wiring: ShardWiring, log: ActorLog) -> None:
         freeze_imports()
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+        log.set_up()
+        self._log = log
         super().__init__(wiring)
+
+    def __repr__(self) -> str:
+        """Return where the actor's output comes from, see `ActorLog`."""
+        return self._log.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
+from canal_group.command.exit_code import ExitCode, exit_code_of
+from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.options.login_options import (
     TlsCa,
@@ -51,20 +55,21 @@ app = typer.Typer(
 app.add_typer(shard_cli.app, name="shard")
 app.add_typer(schema_cli.app, name="schema")
 
+_log = logging.getLogger(__name__)
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 Config = Annotated[Path, typer.Option("--config", "-c", help="The instance file.")]
 
 
 def main() -> None:
-    """Run the command line; an error of ours prints a sentence and exits with 1 (2 for bad usage)."""
+    """Run the command line; an error of ours prints a sentence. Exits with an `ExitCode`."""
     try:
         app()
     except CanalGroupError as error:
         _err.print(f"[red]{type(error).__name__}[/red]: {error}")
-        sys.exit(1)
+        sys.exit(exit_code_of(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
 
 
 app.command()(serve)
@@ -140,7 +145,7 @@ def check(
     if bytes_max is not None:
         failed |= not check_decoding(settings, files or (), bytes_max, typer.echo, as_json=as_json)
     if failed:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _check_gateway(out: Console, config: Path, settings: InstanceSettings) -> bool:
@@ -187,6 +192,8 @@ def consume(
     zookeeper_cert: ZookeeperCert = None,
     zookeeper_key: ZookeeperKey = None,
     shared_memory: SharedMemory = True,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
 ) -> None:
     """Print a destination's changes, in order: one JSON object a line, or a table.
 
@@ -199,6 +206,7 @@ def consume(
     printed = 0
     with (
         _quiet_interrupt(),
+        log_options.logged(log_format, log_level),
         canal_group.connect(
             gateway if zookeeper is None else None,
             zookeeper=zookeeper,
@@ -222,7 +230,7 @@ def consume(
             try:
                 batch = consumer.get_without_ack(timeout=timeout_s)
             except RolledBack as error:
-                _err.print(str(error))
+                _log.warning("%s", error)
                 continue
             if batch is None:
                 break
@@ -319,6 +327,8 @@ def demo(
         bool, typer.Option("--files", help="Read recorded binlogs: no server is started or needed.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Last line on stdout: the result as JSON.")] = False,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.WARNING,
 ) -> None:
     """Start database servers, write to all of them, read the merged stream, and verify it.
 
@@ -329,19 +339,20 @@ def demo(
     from canal_group.demo.run import run
 
     standard = DemoOptions()
-    report = run(
-        DemoOptions(
-            shards=shards,
-            engine=engine,
-            transactions=standard.transactions if transactions is None else transactions,
-            seconds=standard.seconds if seconds is None else seconds,
-            seed=seed,
-            files=files,
-            json=as_json,
-        )
+    options = DemoOptions(
+        shards=shards,
+        engine=engine,
+        transactions=standard.transactions if transactions is None else transactions,
+        seconds=standard.seconds if seconds is None else seconds,
+        seed=seed,
+        files=files,
+        json=as_json,
+        log_level=log_level,
     )
+    with log_options.logged(log_format, log_level):
+        report = run(options)
     if not report.ok:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @contextmanager
@@ -367,7 +378,7 @@ def _quiet_interrupt() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # Otherwise Python reports the closed pipe again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

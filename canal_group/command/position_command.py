@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from canal_group.command.exit_code import ExitCode, exit_code_of
 from merge.errors import CanalGroupError
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -42,7 +43,7 @@ def position(
 
     start = parse_shard_start(at, time.time_ns() // 1000)
     settings = load_instance(config)
-    failed = False
+    codes = {ExitCode.DONE}
     for each in settings.shards:
         if shard not in (None, each.name):
             continue
@@ -54,7 +55,7 @@ def position(
                 with closing(connect(source)) as connection:
                     found = beginning(start, source, connection, server_facts(source, connection))
         except CanalGroupError as error:
-            failed = True
+            codes.add(exit_code_of(error))
             _err.print(f"{each.name}: {error}", markup=False)
             continue
         shown: dict[str, Any] = {"shard": each.name, **found.to_dict()}
@@ -65,8 +66,10 @@ def position(
             for name, value in (("GTID set", str(found.gtid_set)), ("commit before", _time(found.commit_us))):
                 if value:
                     typer.echo(f"  {name}: {value}")
-    if failed:
-        raise typer.Exit(1)
+    # What an operator has to do goes before what may pass.
+    if ExitCode.FAILED in codes:
+        raise typer.Exit(ExitCode.FAILED)
+    raise typer.Exit(max(codes))
 
 
 def _time(time_us: int) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from actors.process.log import LogFormat, LogLevel
+from canal_group.command.options import log_options
 from canal_group.command.options.http_options import (
     HTTP,
     AuditLog,
@@ -26,13 +27,14 @@ from canal_group.command.options.http_options import (
 from merge.errors import ConfigError
 
 if TYPE_CHECKING:
+    from actors.http.service import HttpSettings
     from conf.folder import Found
     from conf.settings import InstanceSettings
 
 #: interval at which `serve` checks whether its server is the active one, seconds
 ROLE_EVERY_S = 0.2
 
-_err = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+_log = logging.getLogger(__name__)
 
 
 def serve(
@@ -54,6 +56,8 @@ def serve(
     http_key: HttpKey = None,
     http_edit: HttpEdit = False,
     audit_log: AuditLog = None,
+    log_format: log_options.Format = LogFormat.TEXT,
+    log_level: log_options.Level = LogLevel.INFO,
 ) -> None:
     """Serve instances until SIGTERM or Ctrl-C; print when each becomes active, stands by or is stopped.
 
@@ -61,19 +65,31 @@ def serve(
     change restarts the instance. In a folder, a new file starts an instance, and a removed file stops its
     instance. A broken file is reported and changes nothing.
     """
+    with log_options.logged(log_format, log_level):
+        files = _Files(config, address)
+        audit_file = None if audit_log is None else audit_log.absolute()
+        listen = http_settings(http, http_cert, http_key, audit_file, edit=http_edit)
+        _serve(files, listen, scan_s, log_level, audit_file)
+
+
+def _serve(
+    files: _Files,
+    listen: HttpSettings | None,
+    scan_s: float,
+    log_level: LogLevel,
+    audit_log: Path | None,
+) -> None:
+    """Serve files until a signal comes; raises as `Server.start` and `HttpService` do."""
     from actors.driver.server import Server
     from actors.http.service import HttpService
     from conf.folder import Found
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    files = _Files(config, address)
-    listen = http_settings(http, http_cert, http_key, audit_log, edit=http_edit)
     stop = threading.Event()
     # The HTTP service may wait for actors that do not answer: it ends after the groups were handed over.
-    with contextlib.ExitStack() as stack, Server(_err.print, log_to_driver=True) as server:
+    with contextlib.ExitStack() as stack, Server(log=log_level, audit_log=audit_log) as server:
         if listen is not None:
             service = stack.enter_context(HttpService(server, listen))
-            _err.print(f"page, metrics and REST API: {service.url}")
+            _log.info("page, metrics and REST API: %s", service.url)
         for file, settings in files.fixed.items():
             server.start(file, settings)
         found, scan_at_s = Found(), time.monotonic()
@@ -88,7 +104,7 @@ def serve(
             signal.signal(signal.SIGINT, lambda *_: stop.set())
             server.tell_roles()
             stop.wait(ROLE_EVERY_S)
-        _err.print("stopping")
+        _log.info("stopping")
         if listen is not None:
             service.stop()
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from canal_group.command.exit_code import ExitCode
 from canal_group.command.operator_command import operated
 from canal_group.operator import Operator
 from merge.errors import ConfigError
@@ -65,7 +66,7 @@ def add(
         typer.echo(
             f"{shard} has not joined yet; `canal-group status -d {operator.destination}` shows if it does"
         )
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNAVAILABLE)
     typer.echo(f"{shard} has joined; add it to the instance file of every server, after the other shards")
 
 
@@ -89,7 +90,7 @@ def remove(
         typer.echo(f"{shard} has left; remove it from the instance file of every server")
     else:
         typer.echo(f"{shard} leaves when what it has committed is acknowledged; --now drops that instead")
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.UNAVAILABLE)
 
 
 def _definition(config: Path, shard: str, start: str | None) -> dict[str, Any]:

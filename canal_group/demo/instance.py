@@ -12,6 +12,7 @@ from pathlib import Path
 from actors.driver.instance import Instance
 from actors.driver.launch import launch
 from actors.http.service import HttpService, HttpSettings
+from actors.process.log import LogLevel
 from canal_group.demo.database.server_process import CANAL_PASSWORD, DatabaseServer
 from canal_group.demo.load.tables import WHITE, routes
 from canal_group.demo.recorded_shards import RecordedShard
@@ -80,18 +81,19 @@ def settings_for(servers: Sequence[DatabaseServer], folder: Path) -> InstanceSet
 
 
 @contextmanager
-def running(settings_in: Callable[[Path], InstanceSettings]) -> Iterator[Instance]:
+def running(settings_in: Callable[[Path], InstanceSettings], log: LogLevel) -> Iterator[Instance]:
     """Launch an instance; leaving ends it and removes everything it wrote.
 
     Args:
         settings_in: returns its settings, given a folder of its own.
+        log: the least severe level that its actors log.
     """
     parent = None if len(tempfile.gettempdir()) <= _PARENT_MAX else "/tmp"  # noqa: S108 - a private folder in it
     with tempfile.TemporaryDirectory(prefix="cg-demo-", dir=parent, ignore_cleanup_errors=True) as name:
         before = os.environ.get(_RAY_FOLDER)
         os.environ[_RAY_FOLDER] = name
         try:
-            with launch(settings_in(Path(name))) as instance:
+            with launch(settings_in(Path(name)), log=log) as instance:
                 yield instance
         finally:
             if before is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from actors.process.log import LogLevel
 from canal_group.demo.database.engine import Engine
 
 
@@ -29,6 +30,8 @@ class DemoOptions:
     seed: int = 1
     #: whether the result is one JSON line on stdout, and nothing else is
     json: bool = False
+    #: the least severe level that its actors log
+    log_level: LogLevel = LogLevel.WARNING
     #: rows of the one large transaction
     big_transaction_rows: int = 20_000
     #: how long the writers begin gently, so that latency can be measured

@@ -95,7 +95,7 @@ def _run(
 
     progress.phase("starting ZooKeeper, Ray and the instance")
     with interrupts.deferred():  # A Ray that is interrupted while it starts crashes the process.
-        instance = stack.enter_context(running(partial(settings_for, servers)))
+        instance = stack.enter_context(running(partial(settings_for, servers), options.log_level))
     reading = _reading(options, instance, stack)
     page = stack.enter_context(page_of(instance))
     progress.phase(f"writing and reading; the gateway is {instance.uri}, the page {page.url}")
@@ -120,7 +120,7 @@ def _run_recorded(
     recorded = recorded_shards()
     progress.phase(f"starting Ray and the instance; it reads the files in {FOLDER}")
     with interrupts.deferred():
-        instance = stack.enter_context(running(partial(settings_for_files, recorded)))
+        instance = stack.enter_context(running(partial(settings_for_files, recorded), options.log_level))
     reading = _reading(options, instance, stack)
     progress.phase(f"reading; the gateway is {instance.uri}")
     records = [each.record for each in recorded]

@@ -9,6 +9,7 @@ const SPAN_MIN_S = 60;
 const SPAN_MAX_S = 300;
 const SAMPLES_MAX = 600;
 const EVENTS_MAX = 200;
+const LOG_LINES = 100;
 
 const at = (id) => document.getElementById(id);
 let chosen = decodeURIComponent(location.hash.slice(1));
@@ -300,6 +301,20 @@ function showHistory() {
   );
 }
 
+// Only while it is open: who may not see all client ids is refused.
+async function showLog() {
+  if (!at("log").open) return;
+  const { lines } = await call("GET", `instances/${encodeURIComponent(chosen)}/log?lines=${LOG_LINES}`);
+  at("log-lines").replaceChildren(
+    ...lines.reverse().map((line) => {
+      const about = ["shard", "client", "epoch"].filter((field) => field in line).map((field) => `${field} ${line[field]}: `);
+      const text = make("span", { textContent: `${about.join("")}${line.message}` });
+      if (["ERROR", "CRITICAL"].includes(line.level)) text.className = "bad";
+      return make("li", {}, make("time", { textContent: line.time.slice(11, 19) }), `${line.level} `, text);
+    }),
+  );
+}
+
 async function showFile() {
   const section = at("file-section");
   section.hidden = !operates;
@@ -364,6 +379,7 @@ async function lookOnce() {
     showShards(state);
     showClients(state);
     showHistory();
+    await showLog();
     await showFile();
     trouble(null);
   } catch (error) {
@@ -384,6 +400,7 @@ window.addEventListener("hashchange", () => {
   history = { samples: [], events: [] };
   look();
 });
+at("log").addEventListener("toggle", look);
 at("login").addEventListener("click", login);
 at("file-validate").addEventListener("click", () => validate().catch(trouble));
 at("file-save").addEventListener("click", () => save().catch(trouble));

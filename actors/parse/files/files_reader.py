@@ -178,7 +178,7 @@ class FilesReader:
                 offset=position.offset,
             )
         for tail in self._tails:
-            _log.warning("shard=%s %s", name, tail)
+            _log.warning("%s", tail, extra={"shard": name})
         self._listener.caught_up(END_OF_TIME_US)
         self._stopped.wait()
 

@@ -118,7 +118,9 @@ class SourceHosts:
             after = self._addresses[self._at]
             self._last = _Switch(address.place, after.place, reason, time.time(), began_s)
             self._gap_s = None
-        _log.warning("shard=%s switches from %s to %s: %s", address.name, address.place, after.place, reason)
+        _log.warning(
+            "switches from %s to %s: %s", address.place, after.place, reason, extra={"shard": address.name}
+        )
         return True
 
     def reached(self, address: SourceAddress) -> None:

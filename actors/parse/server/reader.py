@@ -445,14 +445,14 @@ class SourceReader:
         found = continued_by_time(self._address, control, facts, position, self._fallback_us)
         self._hosts.continued("time", found.dropped, found.repeated)
         _log.warning(
-            "shard=%s continues on %s at %s by commit time: the last transaction that was delivered was %s, "
+            "continues on %s at %s by commit time: the last transaction that was delivered was %s, "
             "%d transactions are not repeated, %d may be",
-            self._address.name,
             self._address.place,
             found.position,
             "found" if found.anchored else "not found",
             found.dropped,
             found.repeated,
+            extra={"shard": self._address.name},
         )
         return found.position, False
 

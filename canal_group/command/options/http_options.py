@@ -27,7 +27,10 @@ HttpEdit = Annotated[
     bool, typer.Option("--http-edit", help="Let operators replace instance files over HTTP.")
 ]
 AuditLog = Annotated[
-    Path | None, typer.Option(help="File of the changes made over HTTP. Default: below ~/.local/state.")
+    Path | None,
+    typer.Option(
+        help="File of the changes that operators make. Default: those over HTTP, below ~/.local/state."
+    ),
 ]
 
 

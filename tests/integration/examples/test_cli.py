@@ -71,7 +71,7 @@ def served(
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            if line.startswith("serving"):
+            if ": serving" in line:
                 yield line.split()[-1], process
                 return
         pytest.fail("serve ended before it served")
@@ -154,7 +154,7 @@ def test_serve_consume_and_status_work_together_and_leave_nothing_running(offlin
         check_status(where, state)
         offline.write(1, 1)
         assert "note 3" in run("consume", *where, "--rows", "1", "--table", "--timeout", "20").stdout
-        assert "ServerUnavailable" in run("status", "-g", "grpc://127.0.0.1:1", "-d", "x", status=1).stderr
+        assert "ServerUnavailable" in run("status", "-g", "grpc://127.0.0.1:1", "-d", "x", status=3).stderr
         where = [offline.destination, "-c", str(instance_file)]
         assert "stopped by" in run("stop", *where).stdout
         assert "may be served again" in run("start", *where).stdout

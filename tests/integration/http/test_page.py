@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -201,6 +202,20 @@ def test_nothing_shifts_on_narrow_screens_and_keys_reach_everything(called: Http
     page.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
     page.until(lambda: page.find("#ask").get_attribute("open") is None, "the dialog closes")
     page.browser.set_window_size(1280, 1500)
+
+
+def test_the_log_is_shown_while_it_is_open_and_markup_in_it_is_text(
+    served: SharedShop, called: Http, page: Page
+):
+    log = logging.getLogger("actors.shard.intake")
+    log.error("<b>stopped</b>", extra={"destination": served.destination, "shard": "s1"})
+    page.open(called.service.url)
+    page.until_text("#role", "active on")
+    assert page.find("#log-lines").text == ""
+    page.press("#log summary")
+    page.until_text("#log-lines", r"ERROR\s+shard s1: <b>stopped</b>")
+    log.error("again", extra={"destination": served.destination})
+    page.until_text("#log-lines li:first-child", "again")
 
 
 @pytest.mark.soak

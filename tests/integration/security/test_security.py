@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 from integration.examples.test_cli import run
-from integration.processes import command_line, family, listening
-from integration.serve_process import Serve
+from integration.processes import listening
 from integration.shop import CLIENT, DEADLINE_S, Reading, Shop
 from integration.zookeeper_fixtures import DEADLINE_S as WITHIN_S
 from integration.zookeeper_fixtures import SESSION_S, coordinate, destination, eventually, zookeeper
@@ -29,8 +28,6 @@ import canal_group
 from actors.coordination.embedded import EmbeddedZooKeeper, _config, _find_jars, _find_java, _free_port
 from actors.coordination.switch import ZooKeeperSwitch
 from actors.coordination.zookeeper import ZooKeeperCoordinator
-from actors.driver.instance import Instance
-from canal_group.demo.database.mariadb import MariaDbServer
 from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.gateway.tls import Tls
 from canal_group.zookeeper.login import ZooKeeperLogin
@@ -475,113 +472,3 @@ def test_a_gateway_serves_on_an_address_of_its_own_by_tls(
         pytest.raises(ConfigError, match=r"(?i)IP address mismatch"),
     ):
         canal_group.connect(instance.uri, **options, tls_ca=authority.ca)
-
-
-# ---- a server's processes
-
-
-@dataclass
-class Served:
-    """A `canal-group serve` process with all secrets there are."""
-
-    serve: Serve
-    shop: Shop
-    gateway: str
-    ca: Path
-    secrets: list[str]
-
-
-@pytest.fixture(scope="module")
-def served(two_servers: list[MariaDbServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("served")
-    password = folder / "guarded"
-    password.write_text("source-s3cret-5")
-    for server in two_servers:
-        server.start()
-        server.execute(
-            f"CREATE OR REPLACE USER guarded@'127.0.0.1' IDENTIFIED BY '{password.read_text()}'",
-            "GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO guarded@'127.0.0.1'",
-        )
-    shop = Shop(two_servers, "", folder)
-    authority = Authority(folder)
-    shards = [
-        {"name": f"s{index}", "host": "127.0.0.1", "port": server.port, "user": "guarded"}
-        | {"password_file": str(password)}
-        for index, server in enumerate(two_servers)
-    ]
-    instance = {
-        "preset": "group",
-        "destination": shop.destination,
-        "shards": shards,
-        "coordination": {"user": "canal", "password_env": "ZOOKEEPER_PASSWORD"},
-        "gateway": gateway_of(authority),
-        "ray": {"num_cpus": 2},
-    }
-    file = folder / "shop.yaml"
-    file.write_text(json.dumps(instance))
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in SECRETS.items():
-            patch.setenv(name, value)
-        with Serve("-c", str(file)) as serve:
-            gateway = serve.says("serving").split()[-1]
-            secrets = [*SECRETS.values(), password.read_text()]
-            yield Served(serve, shop, gateway, authority.ca, secrets)
-            assert serve.end() == 0
-
-
-def test_nothing_listens_beyond_this_machine(served: Served):
-    """The gateway, the shards' doors for rows, the embedded ZooKeeper, and all of Ray's."""
-    with canal_group.connect(
-        served.gateway,
-        destination=served.shop.destination,
-        client_id=CLIENT,
-        token=SECRETS["READER_TOKEN"],
-        tls_ca=served.ca,
-        wait_s=DEADLINE_S,
-    ) as consumer:
-        served.shop.write_everywhere(1)
-        # Each shard opens its door when rows are asked for first.
-        Reading(consumer).until(served.shop.rows)
-    found = listening(family(served.serve.process.pid))
-    port = int(served.gateway.rpartition(":")[2])
-    assert port in {port for _, port in found}, "the gateway is among them"
-    assert len(found) >= 6, "and so are two shards, ZooKeeper and Ray"
-    beyond = {
-        (address, port)
-        for address, port in found
-        if address.removeprefix("::ffff:") not in {"127.0.0.1", "::1"}
-    }
-    assert beyond == set()
-
-
-def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-):
-    """1. commands that work, and that are refused; 2. all they print, all that runs, all that was logged."""
-    for name, value in SECRETS.items():
-        monkeypatch.setenv(name, value)
-    where = ["-d", served.shop.destination, "-g", served.gateway]
-    tls = ["--tls-ca", str(served.ca)]
-    answers = []
-
-    def streaming() -> bool:
-        answers.append(run("status", "--json", *where, *tls, "--token-env", "READER_TOKEN"))
-        return [shard["state"] for shard in json.loads(answers[-1].stdout)["shards"]] == ["streaming"] * 2
-
-    eventually(streaming, "both shards to be read")
-    denied = run("consume", *where, *tls, "--token-env", "STOCK_TOKEN", "--timeout", "1", status=1)
-    assert "AccessDenied" in denied.stderr
-    plain = ["-d", served.shop.destination, "-g", served.gateway.replace("grpc+tls", "grpc")]
-    unencrypted = run("status", *plain, "--token-env", "READER_TOKEN", status=1)
-    assert "accepts TLS only" in unencrypted.stderr
-    lines = [command_line(pid) for pid in family(served.serve.process.pid)]
-    logs = {Path(word.partition("=")[2]) for line in lines for word in line.split() if "--log_dir=" in word}
-    assert logs, "Ray's log folder is known"
-    written = [
-        file.read_text(errors="replace") for folder in logs for file in folder.glob("*") if file.is_file()
-    ]
-    assert any("active destination=" in text for text in written), "the group's log is among them"
-    printed = [run_.stdout + run_.stderr for run_ in (*answers, denied, unencrypted)]
-    texts = [*lines, *written, *printed, *served.serve.lines]
-    for secret in served.secrets:
-        assert not [text for text in texts if secret in text]

@@ -42,7 +42,7 @@ def test_stop_and_start_need_no_password_of_a_source(instance_file: Path):
 def test_a_shard_is_added_by_the_server_s_secrets_and_not_by_the_command_s(instance_file: Path):
     """No gateway answers, which is all that is wrong: the definition was read."""
     where = ["-d", "shop", "-g", "grpc://127.0.0.1:1"]
-    said = run("shard", "add", *where, "-c", str(instance_file), "s1", status=1)
+    said = run("shard", "add", *where, "-c", str(instance_file), "s1", status=3)
     assert "ServerUnavailable" in said
     assert "password" not in said
 

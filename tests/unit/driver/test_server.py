@@ -35,25 +35,31 @@ class Instance:
 class World:
     """A server that runs one file's instance."""
 
-    def __init__(self) -> None:
-        self.told: list[str] = []
-        self.server = Server(self.told.append)
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+        self.server = Server()
         self.instance = Instance()
         self.server._instances[FILE], self.server._served[FILE] = self.instance, said("a")
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """What was logged, each with the destination that it is about."""
+        return [(record.destination, record.getMessage()) for record in self._caplog.records]
 
     def follow(self, *names):
         return self.server.follow(Found({FILE: said(*names)}))
 
 
 @pytest.fixture
-def world():
-    return World()
+def world(caplog):
+    caplog.set_level("INFO", "actors.driver.server")
+    return World(caplog)
 
 
 def test_shards_that_a_file_gains_join_once(world):
     for _ in range(2):
         assert not world.follow("a", "b"), "nothing is started or stopped"
-    assert (world.instance.adopted, world.told) == ([["a", "b"]], ["shop: shard b joins"])
+    assert (world.instance.adopted, world.told) == ([["a", "b"]], [("shop", "shard b joins")])
     assert world.server.running == {FILE: said("a", "b")}
 
 
@@ -70,7 +76,8 @@ def test_what_is_refused_is_said_once_and_what_runs_goes_on(world):
     world.instance.error = UsageError("The name b belongs to a shard that left.")
     for _ in range(2):
         world.follow("a", "b")
-    (told,) = world.told
+    ((destination, told),) = world.told
+    assert destination == "shop"
     assert "belongs to a shard that left" in told
     assert "still served" in told
     assert world.server.running == {FILE: said("a")}

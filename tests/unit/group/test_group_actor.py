@@ -18,6 +18,7 @@ from actors.coordination.local import LocalCoordinator
 from actors.group import candidate, wiring
 from actors.group.group import GroupActor
 from actors.ports import Subscription
+from actors.process.log import ActorLog, LogLevel
 from actors.shard import channel as shard_channel
 from actors.shard import shard as shard_module
 from actors.shard.shard import Shard
@@ -31,6 +32,16 @@ from merge.values.position import GroupPosition, Position
 
 DEADLINE_S = 20.0
 CLIENT = "reader"
+
+
+class UntouchedLog(ActorLog):
+    """The log of an actor in the tests' process, which stays as it is."""
+
+    def set_up(self) -> None:
+        pass
+
+
+LOG = UntouchedLog(LogLevel.INFO, "shop")
 
 
 class Doubtful(LocalCoordinator):
@@ -113,7 +124,7 @@ async def serving(folder, monkeypatch):
     monkeypatch.setattr(wiring, "coordinator", lambda *_: coordinator)
     monkeypatch.setattr(shard_module, "node_host", lambda: LOOPBACK)
     actor = object.__new__(GroupActor)
-    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/")
+    await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
     try:
         epoch, _ = await asyncio.wait_for(subscribed(actor), DEADLINE_S)
         yield actor, coordinator, epoch
@@ -245,7 +256,7 @@ def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, m
 
     async def story():
         actor = object.__new__(GroupActor)
-        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/")
+        await actor.__init__(settings("s0"), wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
         await asyncio.wait_for(actor._candidate._hear_of_shards(cursors("s0", "s9"), coordinator), DEADLINE_S)
         waiting = asyncio.ensure_future(actor._candidate._hear_of_shards(cursors("s0", "s1"), coordinator))
         await asyncio.wait_for(coordinator.asked_twice.wait(), DEADLINE_S)

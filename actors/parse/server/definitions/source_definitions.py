@@ -188,9 +188,9 @@ class SourceDefinitions:
         with self._lock:
             if not known:
                 _log.warning(
-                    "shard=%s its schema history does not lead to %s: it begins anew",
-                    self._shard,
+                    "its schema history does not lead to %s: it begins anew",
                     place,
+                    extra={"shard": self._shard},
                 )
                 self._histories.drop(place.server)
                 return None

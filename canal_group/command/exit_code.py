@@ -1,0 +1,27 @@
+"""Exit codes of the commands; docs/operating.md explains them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from merge.errors import CanalGroupError, RetryableError
+
+
+class ExitCode(IntEnum):
+    """What a command came to."""
+
+    #: done; `serve` was ended by a signal, and has handed over
+    DONE = 0
+    #: refused, or something is wrong with what was checked: an operator must act
+    FAILED = 1
+    #: the command line itself is wrong; nothing was done
+    USAGE = 2
+    #: not now: a source, ZooKeeper, a server or a gateway does not answer, or the change is still under way
+    UNAVAILABLE = 3
+    #: ended by Ctrl-C
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: CanalGroupError) -> ExitCode:
+    """Return the exit code of a command that ends with an error."""
+    return ExitCode.UNAVAILABLE if isinstance(error, RetryableError) else ExitCode.FAILED

@@ -1,0 +1,119 @@
+"""The audit log: what it says of a change, and that several processes can write it."""
+
+import json
+import multiprocessing
+
+import pytest
+
+from actors.admission import audit_log
+from actors.admission.audit_log import AuditLog
+from actors.gateway.operator_requests import AUDITED_CHARS_MAX, CHANGING, audited
+from actors.gateway.requests import READING
+from merge.errors import ServerUnavailable, UsageError
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "made" / "audit.jsonl"
+
+
+def change(log, run=lambda: 7, **details):
+    return log.changing("ops at 10.0.0.1", "gateway", "shop", "shard_policy", details, run)
+
+
+def lines_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_change_is_written_before_and_after_it_is_made(file):
+    log = AuditLog(file)
+    assert change(log, lambda: lines_of(file)[-1]["result"], shard="s1") == "begun"
+    for line, result in zip(lines_of(file), ("begun", "done"), strict=True):
+        assert line.pop("time").endswith("+00:00")
+        assert line == {
+            "who": "ops at 10.0.0.1",
+            "through": "gateway",
+            "destination": "shop",
+            "operation": "shard_policy",
+            "shard": "s1",
+            "result": result,
+        }
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_change_that_is_refused_or_fails_is_written_too(file):
+    def refuse():
+        raise UsageError("No such shard.", hint="Look again.")
+
+    log = AuditLog(file)
+    with pytest.raises(UsageError):
+        change(log, refuse)
+    with pytest.raises(ZeroDivisionError):
+        change(log, lambda: 1 // 0)
+    results = [line["result"] for line in lines_of(file)]
+    assert results == ["begun", "refused: UsageError: No such shard.", "begun", "failed"]
+
+
+def test_nothing_is_changed_that_cannot_be_written(file):
+    file.mkdir(parents=True)
+    with pytest.raises(ServerUnavailable, match="cannot be written"):
+        change(AuditLog(file), lambda: pytest.fail("it was changed"))
+
+
+def test_a_link_is_not_followed(file, tmp_path):
+    file.parent.mkdir()
+    file.symlink_to(tmp_path / "other")
+    with pytest.raises(ServerUnavailable):
+        change(AuditLog(file))
+    assert not (tmp_path / "other").exists()
+
+
+def test_the_last_lines_are_read_back_whole(file, monkeypatch):
+    log = AuditLog(file)
+    assert log.lines == []
+    for number in range(5):
+        log.seen("root@here", "shop", "stop", mark=str(number))
+    monkeypatch.setattr(audit_log, "SHOWN_MAX", 2)
+    assert [line["mark"] for line in log.lines] == ["3", "4"]
+    monkeypatch.setattr(audit_log, "SHOWN_MAX", 200)
+    monkeypatch.setattr(audit_log, "SHOWN_BYTES_MAX", file.stat().st_size - 1)
+    assert [line["mark"] for line in log.lines] == ["1", "2", "3", "4"], "the first is cut"
+    with file.open("a") as out:
+        out.write('{"time": ')
+    assert [line["mark"] for line in log.lines][-1] == "4"
+
+
+def _write(file, name, count):
+    audit_log.FILE_BYTES_MAX = 20_000
+    log = AuditLog(file)
+    for number in range(count):
+        log.seen(name, "shop", "stop", number=number)
+
+
+def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
+    """Two files hold the last lines of each, in order and without a gap."""
+    start = multiprocessing.get_context("spawn")
+    writers = [start.Process(target=_write, args=(file, name, 200)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    older = file.with_name("audit.jsonl.1")
+    assert 20_000 < older.stat().st_size < 21_000, "it was full"
+    kept = [*lines_of(older), *lines_of(file)]
+    for name in "ab":
+        numbers = [line["number"] for line in kept if line["who"] == name]
+        assert numbers == list(range(numbers[0], 200)) if numbers else True
+    assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
+
+
+def test_every_request_that_changes_something_is_known_and_none_that_reads():
+    assert not CHANGING.keys() & READING
+
+
+def test_secrets_of_a_new_shard_are_not_in_it_and_values_are_bounded():
+    shard = {"name": "s9", "host": "x", "password": "s3cret"}
+    assert audited("shard_add", {"shard": shard, "start": None}) == {"shard": "s9"}
+    assert audited("shard_add", {"shard": "s3cret" * 1000})["shard"] == ("s3cret" * 1000)[:AUDITED_CHARS_MAX]
+    assert audited("shard_remove", {"shard": "s1", "now": True, "more": 1}) == {"shard": "s1", "now": True}
