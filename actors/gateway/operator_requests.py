@@ -31,6 +31,7 @@ CHANGING: dict[str, tuple[str, ...]] = {
     "shard_add": ("shard",),
     "shard_remove": ("shard", "now"),
     "schema_rebuild": ("shard",),
+    "schema_resolve": ("table", "column", "type"),
 }
 #: characters of a value in the audit log
 AUDITED_CHARS_MAX = 500
