@@ -86,12 +86,12 @@ class Replicas(Shop):
 
     def await_low_watermark(self, consumer: canal_group.Consumer, shard: int) -> None:
         """Wait until an idle shard has reported one that was made more than a second from now."""
-        ((now_s,),) = self.servers[shard].execute("SELECT UNIX_TIMESTAMP(6)")
+        ((now_s,),) = self.servers[shard].execute("SELECT UNIX_TIMESTAMP(NOW(6))")
 
         def frontier_us() -> int:
             return int(consumer.status()["group"]["shards"][shard]["frontier_us"])
 
-        later = f"SELECT UNIX_TIMESTAMP(6) > {now_s + 1}"
+        later = f"SELECT UNIX_TIMESTAMP(NOW(6)) > {now_s + 1}"
         await_true(lambda: self.servers[shard].execute(later) == ((1,),), "a second later")
         before_us = frontier_us()
         await_true(lambda: frontier_us() != before_us, "the low watermark moves")
