@@ -141,7 +141,7 @@ class DdlPolicy:
                 continue
             identity = _identity(headers[place], names, origin)
             if is_known:
-                delivered = (origin.shard, identity) in self._older | self._newer
+                delivered = any((origin.shard, identity) in kept for kept in (self._older, self._newer))
             else:
                 new.add(origin.shard)
                 delivered = self._new(origin, headers[place], mark, names, identity, shards)
