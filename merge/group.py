@@ -137,7 +137,7 @@ class Group:
             self._reconciling = []
         return instructions
 
-    def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911 - one case an event
+    def _on(self, event: Event) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - one case an event
         match event:
             case Started():
                 if self.settings.ddl is not DdlRule.EVERY:

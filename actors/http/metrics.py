@@ -72,6 +72,7 @@ class Families:
             "headers_kept", "Merged transactions that are not acknowledged.", group["headers_kept"], of
         )
         self._time("watermark", "Time up to which transactions are merged.", group["watermark_us"], of)
+        self._add_ddl(group.get("ddl"), of)
         for shard in group["shards"]:
             held = group["held_by"] == shard["shard"]
             since_s = group["held_since_s"] if held else 0.0
@@ -82,6 +83,14 @@ class Families:
                 (*of, shard["shard"]),
                 _SHARD,
             )
+
+    def _add_ddl(self, ddl: Mapping[str, Any] | None, of: tuple[str, ...]) -> None:
+        if ddl is None:
+            return
+        for kind in ("delivered", "withheld", "missed"):
+            what = "DDL statements on tables by what merge.ddl decided, in this epoch."
+            self._count("ddl_statements", what, ddl[kind], (*of, kind), ("destination", "kind"))
+        self._gauge("ddl_waiting", "DDL statements withheld and not delivered yet.", ddl["waiting"], of)
 
     def _add_shard(
         self, state: Mapping[str, Any], shard: Mapping[str, Any], merged: Mapping[str, Any]

@@ -80,9 +80,28 @@ def _print_group(out: Console, destination: str, group: dict[str, Any]) -> None:
     if order.get("kind") == "id":
         passed = "-" if order["watermark_id"] is None else order["watermark_id"]
         out.print(f"ordered by id  watermark {passed}  ids within {order['commit_within_s']:g} s")
+    if group.get("ddl") is not None:
+        _print_ddl(out, group["ddl"])
     if group["held_by"] is not None:
         why = f" for {group['held_since_s']:.1f} s: {group['held_why']}"
         out.print(Text.assemble("held by shard ", (group["held_by"], "bold"), why))
+
+
+def _print_ddl(out: Console, ddl: dict[str, Any]) -> None:
+    missed = f"  missed {ddl['missed']}" if ddl["missed"] else ""
+    out.print(
+        f"DDL {ddl['rule']}  delivered {ddl['delivered']}  withheld {ddl['withheld']}"
+        f"  waiting {ddl['waiting']}{missed}"
+    )
+    for each in ddl["statements"]:
+        has = ", ".join(f"{shard} ({tables})" for shard, tables in each["has"].items())
+        out.print(
+            Text(
+                f"{' ' * _INDENT}{each['op']} {each['table']} since {clock(each['since_us'])},"
+                f" statement {each['statement']}, first at {each['first_at']}: {has} has it,"
+                f" waits for {', '.join(each['waits_for']) or 'none'}"
+            )
+        )
 
 
 def _why_not_served(group: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """DDL marks: what the control plane knows of a statement that changes the definition of a table.
 
-A header says only that there is one. A mark stands beside its header, so that headers stay small: DDL is rare.
+A header says only that there is one. A mark stands beside its header, so that headers stay small: DDL is
+rare.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """DDL identity: a number that statements share which say the same of tables with one routed name.
 
-What does not count: comments, blanks, the case of words, quotes of names, a semicolon at the end, and the names
-of the source. The table's own name, with or without its schema, becomes the routed one. So does another table's
-name after a schema, and after REFERENCES, LIKE, TO, AS and RENAME; one that no route changes stays as it is,
-without its schema if that is the statement's. Everything else counts: the order of columns, texts, numbers, and
-`INT` or `INTEGER`.
+What does not count: comments, blanks, the case of words, quotes of names, a semicolon at the end, and the
+names of the source. The table's own name, with or without its schema, becomes the routed one. So does another
+table's name after a schema, and after REFERENCES, LIKE, TO, AS and RENAME; one that no route changes stays as
+it is, without its schema if that is the statement's. Everything else counts: the order of columns, texts,
+numbers, and `INT` or `INTEGER`.
 
 A statement that cannot be cut into tokens is identified by its text.
 """

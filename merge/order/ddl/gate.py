@@ -1,8 +1,8 @@
 """The DDL gate: between the timeline and the log, it holds headers until decisions on DDL are durable.
 
-Without a policy every header passes. With one, headers wait from the first statement that was decided now, until the
-store has the decision. What waits is bounded by the rings, which free nothing of it. A rewind forgets what waits; what
-was decided stays.
+Without a policy every header passes. With one, headers wait from the first statement that was decided now,
+until the store has the decision. What waits is bounded by the rings, which free nothing of it. A rewind
+forgets what waits; what was decided stays.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class DdlGate:
             names: what their indexes point to.
             origins: by shard_index.
             shards: the shards, as they are now.
-            places: returns, for headers that follow everything that went out before, what `DdlPolicy.decide` needs.
+            places: returns, for headers that follow all that went out before, what `DdlPolicy.decide` needs.
         """
         policy = self.policy
         if policy is None or not len(headers):
@@ -97,10 +97,10 @@ class DdlGate:
                 found[at] = mark
         return found
 
-    # ---- the store -------------------------------------------------------------------------------------------
+    # ---- the store ---------------------------------------------------------------------------------------
 
     def write(self) -> Iterable[SaveDdl]:
-        """Return the write that is due: at most one is under way, and a refused one waits for the next tick."""
+        """Return the write that is due; at most one is under way, a refused one waits for a tick."""
         policy = self.policy
         if policy is None or self._writing or self._refused or policy.version == self._saved:
             return ()

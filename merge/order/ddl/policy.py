@@ -1,19 +1,19 @@
 """The DDL policy: which headers of DDL statements are delivered, the same however often they are read.
 
-`rounds` decides when a statement comes first. That depends on when the shards brought it, and on which
-shards there were. So decisions are kept, and made durable before anything that depends on them goes out. What is
+`rounds` decides when a statement comes first. That depends on when the shards brought it, and on which shards
+there were. So decisions are kept, and made durable before anything that depends on them goes out. What is
 read again, by whichever server, client or offset range, finds its decision here.
 
 Kept are, for each shard, a *beginning* and an *end*: positions between which every statement is decided. A
-statement between them is delivered if it is among the *delivered* ones, which are kept by GTID, or by file and offset
-if there is none. A statement at or before the beginning came before this ledger, or was forgotten: it is
-delivered, as with `every`, and counts for nothing. A statement after the end is new.
+statement between them is delivered if it is among the *delivered* ones, which are kept by GTID, or by file
+and offset if there is none. A statement at or before the beginning came before this ledger, or was forgotten:
+it is delivered, as with `every`, and counts for nothing. A statement after the end is new.
 
 At most `DELIVERED_MAX` delivered statements are kept. Beyond, the older half of them is forgotten, and the
 beginnings move to where the ends were when the newer half began.
 
-Where another server answers, GTIDs tell what lies between the two. Without GTIDs every statement that this server
-brings is new: what was delivered shortly before such a failover may be delivered again.
+Where another server answers, GTIDs tell what lies between the two. Without GTIDs every statement that this
+server brings is new: what was delivered shortly before such a failover may be delivered again.
 """
 
 from __future__ import annotations
@@ -128,8 +128,7 @@ class DdlPolicy:
             names: what the headers' indexes point to.
             origins: by shard_index.
             shards: the shards, as they are now.
-            before: returns a shard's position before `headers`, or an earlier one that is not after a statement
-                that was decided.
+            before: returns where a shard's statements begin to be decided, if none is: where the log begins.
             after: returns a shard's position after the last of `headers`.
         """
         withheld = np.zeros(len(headers), dtype=np.bool_)
@@ -142,7 +141,7 @@ class DdlPolicy:
                 continue
             identity = _identity(headers[place], names, origin)
             if is_known:
-                delivered = (origin.shard, identity) in self._older | self._newer
+                delivered = any((origin.shard, identity) in kept for kept in (self._older, self._newer))
             else:
                 new.add(origin.shard)
                 delivered = self._new(origin, headers[place], mark, names, identity, shards)
@@ -208,7 +207,7 @@ class DdlPolicy:
                 for shard, decided in self._decided.items()
             }
 
-    # ---- for the store, and for people -----------------------------------------------------------------------
+    # ---- for the store, and for people -------------------------------------------------------------------
 
     def to_text(self) -> str:
         """Return what has to be kept as a JSON text."""
@@ -228,9 +227,8 @@ class DdlPolicy:
     def _load(self, stored: str) -> None:
         try:
             value = json.loads(stored)
-            if value["version"] != _VERSION:
-                raise ValueError(f"version {value['version']!r}")
-            if value["rule"] != self.rounds.rule.value:
+            rule = {_VERSION: value["rule"]}[value["version"]]
+            if rule != self.rounds.rule.value:
                 return
             self.rounds.load_json(value["rounds"])
             self._older, self._newer = (

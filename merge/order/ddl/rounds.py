@@ -8,16 +8,19 @@ Terms:
 
 Rules:
 
-1. With FIRST, a round's first time is delivered. So is CREATE TABLE with LAST: rows of the table come after it.
-2. With LAST, the time that completes a round is delivered: then as many sources of each shard that is waited for
-   have had it as the shard had tables of that name, or one, if their number is not known.
-3. Waited for are the shards that were members when the statement came first, are members still, are not skipped,
-   and have a table of the name, as far as is known. A shard that has had the statement is one of them.
-4. A round that becomes complete without a statement, because a shard left or is skipped, is *missed*: its statement
-   was withheld before. Nothing is delivered in its place; it is counted, and shown.
-5. A table that is made later begins with the round that its shard has not had. A round that each of these shards has
-   had, skipped ones too, is forgotten. At most `SOURCES_MAX` sources are counted. Beyond, the statement that came least recently is forgotten,
-   one of which nothing is withheld first; else what is withheld of it is missed.
+1. With FIRST, a round's first time is delivered. So is CREATE TABLE with LAST: rows of the table come after
+   it.
+2. With LAST, the time that completes a round is delivered: then as many sources of each shard that is waited
+   for have had it as the shard had tables of that name, or one, if their number is not known.
+3. Waited for are the shards that were members when the statement came first, are members still, are not
+   skipped, and have a table of the name, as far as is known. A shard that has had the statement is one of
+   them.
+4. A round that becomes complete without a statement, because a shard left or is skipped, is *missed*: its
+   statement was withheld before. Nothing is delivered in its place; it is counted, and shown.
+5. A table that is made later begins with the round that its shard has not had. A round that each of these
+   shards has had, skipped ones too, is forgotten. At most `SOURCES_MAX` sources are counted. Beyond, the
+   statement that came least recently is forgotten, one of which nothing is withheld first; else what is
+   withheld of it is missed.
 """
 
 from __future__ import annotations
@@ -236,15 +239,14 @@ class DdlRounds:
                 str(each["first_at"]),
                 int(each["since_us"]),
                 tuple(map(str, each["members"])),
-                {
-                    str(shard): {str(source): int(count) for source, count in counts.items()}
-                    for shard, counts in each["times"].items()
-                },
-                *(
-                    {str(shard): int(count) for shard, count in each[name].items()}
-                    for name in ("tables", "through")
-                ),
+                {str(shard): _counts(counts) for shard, counts in each["times"].items()},
+                _counts(each["tables"]),
+                _counts(each["through"]),
                 int(each["delivered"]),
             )
             for each in value
         }
+
+
+def _counts(value: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): int(count) for name, count in value.items()}

@@ -176,3 +176,16 @@ def test_a_group_that_is_ordered_by_id_says_so(capsys, monkeypatch, watermark_id
     assert f"ordered by id  watermark {watermark_id or '-'}  ids within 2.5 s" in lines
     for told in (state(), state(order={"kind": "time"})):
         assert not any("ordered" in line for line in printed(capsys, monkeypatch, told, 80))
+
+
+def test_a_ddl_statement_that_waits_is_named(capsys, monkeypatch):
+    waiting = {
+        "statement": "00c0ffee00c0ffee", "op": "ALTER", "table": "shop.orders", "since_us": NOW_US,
+        "first_at": "s0 bin.000001:4 0-1-7", "has": {"s0": 2, "s1": 1}, "waits_for": ["s2"],
+    }  # fmt: skip
+    ddl = {"rule": "last", "delivered": 4, "withheld": 9, "missed": 1, "waiting": 1, "statements": [waiting]}
+    lines = printed(capsys, monkeypatch, state(ddl=ddl), 80)
+    assert "DDL last  delivered 4  withheld 9  waiting 1  missed 1" in lines
+    said = " ".join(words(lines))
+    assert "ALTER shop.orders since 03:04:05.678, statement 00c0ffee00c0ffee" in said
+    assert "first at s0 bin.000001:4 0-1-7: s0 (2), s1 (1) has it, waits for s2" in said

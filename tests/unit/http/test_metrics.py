@@ -61,6 +61,7 @@ def whole_state(destination="shop"):
         "generation": 2,
         "headers_pending": 1,
         "headers_kept": 2,
+        "ddl": {"delivered": 4, "withheld": 5, "missed": 1, "waiting": 2},
         "watermark_us": 1_000_000,
         "held_by": "s0",
         "held_since_s": 1.5,

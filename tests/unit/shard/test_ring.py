@@ -2,12 +2,14 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from builders import Tx, chunk_of
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.errors import ShardUnavailable, UsageError
+from merge.values.ddl_mark import DdlMark
 
 JOIN_S = 30.0
 #: longer than any test waits
@@ -273,3 +275,26 @@ def test_who_wants_to_know_is_told_after_each_ack_that_frees():
     ring.ack(0)
     ring.ack(1)
     assert freed == [0, 1]
+
+
+def test_marks_come_with_their_headers_until_these_are_acknowledged():
+    marks = [DdlMark(number, "ALTER", "s.t", "s.t") for number in (1, 2, 3)]
+    ring = ring_of(8)
+    chunk = chunk_of(*(Tx(number) for number in range(5)))
+    ring.put(replace(chunk, ddls={4: marks[2], 0: marks[0], 3: marks[1]}))
+    assert ring.get_within(0.0, 4).ddls == {0: marks[0], 3: marks[1]}
+    assert ring.get_within(0.0).ddls == {4: marks[2]}
+    ring.ack(0)
+    ring.rollback()
+    assert ring.get_within(0.0).ddls == {3: marks[1], 4: marks[2]}
+
+
+def test_a_chunk_that_is_stored_in_parts_keeps_its_marks():
+    mark = DdlMark(1, "ALTER", "s.t", "s.t")
+    ring = ring_of(2)
+    done = outcome(lambda: ring.put(replace(chunk_of(*(Tx(number) for number in range(3))), ddls={2: mark})))
+    wait_until_short(ring)
+    assert ring.get_within(0.0).ddls == {}
+    ring.ack(0)
+    done()
+    assert ring.get_within(0.0).ddls == {2: mark}

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from merge.values.chunk import (
     partial_schema,
     rows_schema,
 )
+from merge.values.ddl_mark import DdlMark
 from merge.values.header import HEADER, WHOLE, Flag
 
 SOURCE = TableName("shop_0", "orders")
@@ -301,6 +303,14 @@ def test_headers_count_what_is_kept_and_keep_their_ordinals():
     assert kept.statements.column("op").to_pylist() == ["QUERY"]
     assert Processing([other]).apply(given_chunk).tables == ()
     assert given_chunk.headers["rows"].tolist() == [1, 1, 1, 1], "the parser's own chunk is not changed"
+
+
+def test_a_statement_that_is_left_out_has_no_mark():
+    given_chunk = chunk([], ["ALTER", "DROP"])
+    first = DdlMark(1, "ALTER", "shop.orders", "shop_0.orders")
+    given_chunk = replace(given_chunk, ddls={0: first, 1: first})
+    kept = Processing([TableRule("shop_0.orders", kinds=frozenset({"insert"}))]).apply(given_chunk)
+    assert kept.ddls == {}
 
 
 def test_a_chunk_without_a_rule_is_the_same_chunk():

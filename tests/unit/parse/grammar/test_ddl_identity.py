@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 import pytest
+from binlog_bytes import File
 
+from actors.parse.columns.table_lookup import NoLookup
+from actors.parse.files.binlog_files import BinlogFiles
 from actors.parse.grammar.ddl import changes_of
 from actors.parse.grammar.ddl_identity import statement_id
 from actors.parse.schema.statement import ServerVersion, SqlMode, Statement
 from merge.values.chunk import TableName
+from merge.values.header import Flag
 
 MARIADB, MYSQL = ServerVersion(True, 10, 11, 6), ServerVersion(False, 9, 7, 4)
 
@@ -112,3 +116,33 @@ def test_a_statement_that_cannot_be_cut_is_identified_by_its_text():
     )
     assert one != two
     assert 0 < one < 2**63
+
+
+class Known(NoLookup):
+    """Knows three tables, of which two have one routed name."""
+
+    def tables(self):
+        return [("app", "orders_1"), ("app", "orders_2"), ("app", "customers")]
+
+
+@pytest.mark.parametrize(("lookup", "tables"), [(Known(), 2), (None, 0)])
+def test_a_definition_on_its_own_has_a_mark(tmp_path, lookup, tables):
+    """A statement without a table has none, nor one that shares its transaction with rows."""
+    file = File("10.11.6-MariaDB-log", checksum=False)
+    file.query("ALTER TABLE orders_1 ADD c INT").query("GRANT SELECT ON *.* TO u").query(
+        "DROP TABLE orders_2"
+    )
+    file.query("BEGIN").query("CREATE TABLE orders_3 (a INT)").xid()
+    path = file.write(tmp_path / "mysql-bin.000001")
+    (chunk,) = BinlogFiles(
+        [path], lambda schema, table: route(schema, table) or TableName(schema, table), lookup=lookup
+    )
+    assert len(chunk.statements) == 4
+    headers = sorted(chunk.ddls)
+    assert [bool(chunk.headers["flags"][at] & Flag.DDL) for at in headers] == [True, True]
+    marks = [chunk.ddls[at] for at in headers]
+    assert [(each.op, each.table, each.source, each.tables) for each in marks] == [
+        ("ALTER", "app.orders", "app.orders_1", tables),
+        ("ERASE", "app.orders", "app.orders_2", tables),
+    ]
+    assert marks[0].statement == number_of("ALTER TABLE app.orders_9 ADD c INT", "app")
