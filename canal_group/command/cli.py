@@ -103,8 +103,8 @@ def check(
     from actors.parse.files.files_reader import FilesSource, listed
     from actors.parse.server.preflight import preflight
     from actors.shard.wiring import shard_source, standbys
-    from canal_group.command.decode_check import check_decoding, parse_size
-    from canal_group.command.filter_check import check_filter
+    from canal_group.command.check.decode_check import check_decoding, parse_size
+    from canal_group.command.check.filter_check import check_filter
     from conf.description import describe
     from conf.load import load_instance
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.command.decode_check import parse_size
+from canal_group.command.check.decode_check import parse_size
 from canal_group.command.operator_command import operated
 from canal_group.operator import Operator
 

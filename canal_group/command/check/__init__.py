@@ -1,0 +1,1 @@
+"""Checks of `canal-group check` beyond the settings: filters against tables, and a second decoder."""
