@@ -275,7 +275,9 @@ class ActiveGroup:
         except CanalGroupError as error:
             if isinstance(error, FencedError):
                 self._deposed(error)
-            _log.warning("destination=%s decisions on DDL not saved: %s", self._standby.destination, error)
+            _log.warning(
+                "decisions on DDL were not saved: %s", error, extra={"destination": self._standby.destination}
+            )
             self.tell(ev.DdlNotSaved(self._host.now_us()))
         else:
             self.tell(ev.DdlSaved(version, self._host.now_us()))

@@ -228,7 +228,7 @@ class GroupCalls:
         group = self._candidate.serving()
         group.check_active()
         await group.types.choose(TableName.of(table), column, said)
-        _log.info("destination=%s table=%s column=%s type=%s", self._destination, table, column, said)
+        _log.info("table=%s column=%s type=%s", table, column, said, extra={"destination": self._destination})
 
     async def give_policy(self, name: str, policy: str) -> dict[str, Any]:
         """Set whether a silent shard holds the group; return its state.

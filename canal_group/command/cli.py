@@ -17,9 +17,9 @@ from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
-from canal_group.command.exit_code import ExitCode, exit_code_of
 from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
+from canal_group.command.options.exit_code import ExitCode, exit_code_of
 from canal_group.command.options.login_options import (
     TlsCa,
     TlsCert,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from canal_group.command.exit_code import ExitCode, exit_code_of
+from canal_group.command.options.exit_code import ExitCode, exit_code_of
 from merge.errors import CanalGroupError
 
 _err = Console(stderr=True, highlight=False, soft_wrap=True)

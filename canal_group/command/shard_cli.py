@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from canal_group.command.exit_code import ExitCode
 from canal_group.command.operator_command import operated
+from canal_group.command.options.exit_code import ExitCode
 from canal_group.operator import Operator
 from merge.errors import ConfigError
 from merge.values.start import parse_shard_start

@@ -1,1 +1,1 @@
-"""Options that several commands share, or that belong to one noun."""
+"""Options and exit codes that several commands share, or that belong to one noun."""

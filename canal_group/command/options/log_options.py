@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from actors.process.log import LogFormat, LogLevel, LogSettings, set_up_log
-from canal_group.command.exit_code import exit_code_of
+from canal_group.command.options.exit_code import exit_code_of
 from merge.errors import CanalGroupError
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import pytest
 
 from actors.parse.second_opinion.comparison import Difference, Opinion
 from actors.parse.second_opinion.witness import Place
-from canal_group.command import decode_check
+from canal_group.command.check import decode_check
 from conf.load import load_instance
 from merge.errors import UsageError
 

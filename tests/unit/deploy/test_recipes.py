@@ -1,0 +1,184 @@
+"""The recipes in deploy/: what they name is what the code has, and what they mount is declared."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from prometheus import ROOT
+
+from actors.http.app import App
+from actors.http.recent_log import RecentLog
+from canal_group.command.cli import app
+from canal_group.command.options.address_options import GATEWAY
+from canal_group.command.options.http_options import HTTP
+from conf.gateway_settings import GatewaySettings
+from conf.load import build_instance
+
+DEPLOY = ROOT / "deploy"
+COMPOSE = DEPLOY / "docker" / "compose.yaml"
+KUBERNETES = DEPLOY / "kubernetes" / "canal-group.yaml"
+KUBERAY = DEPLOY / "kuberay" / "ray-job.yaml"
+UNIT = DEPLOY / "systemd" / "canal-group.service"
+DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
+DEPLOYING = ROOT / "docs" / "deploying.md"
+PORTS = {int(HTTP.rpartition(":")[2]), int(GATEWAY.rpartition(":")[2])}
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def kind(path: Path, name: str) -> Any:
+    return next(each for each in documents(path) if each["kind"] == name)
+
+
+def within(value: Any, key: str) -> list[Any]:
+    """Return what has a key, wherever in a document it is."""
+    if isinstance(value, dict):
+        found = [value[key]] if key in value else []
+        return found + [each for inner in value.values() for each in within(inner, key)]
+    if isinstance(value, list):
+        return [each for inner in value for each in within(inner, key)]
+    return []
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Return every command line of canal-group in recipes and their documentation, with its file's name."""
+    docker = re.findall(r"^CMD (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)[-1]
+    (unit,) = re.findall(r"^ExecStart=\S+/canal-group (.*)$", UNIT.read_text(), re.MULTILINE)
+    (job,) = within(kind(KUBERAY, "RayJob"), "entrypoint")
+    (arguments,) = within(kind(KUBERNETES, "StatefulSet"), "args")
+    documented = re.findall(r"canal-group ((?:serve|status|check) [^`\n]*)", DEPLOYING.read_text())
+    return [
+        ("Dockerfile", yaml.safe_load(docker)),
+        (UNIT.name, shlex.split(unit)),
+        (KUBERAY.name, shlex.split(job)[1:]),
+        (KUBERNETES.name, arguments),
+        *((DEPLOYING.name, shlex.split(line)) for line in documented),
+    ]
+
+
+@pytest.mark.parametrize(("file", "words"), commands())
+def test_the_command_line_takes_each_command(file: str, words: list[str]):
+    """It is parsed, and not run."""
+    command = typer.main.get_command(app).commands[words[0]]  # type: ignore[attr-defined]
+    with command.make_context(f"{file}: {words[0]}", list(words[1:])) as context:
+        assert context.params
+
+
+def test_ports_are_those_that_the_code_listens_on():
+    assert GatewaySettings().port in PORTS
+    service = kind(KUBERNETES, "Service")["spec"]["ports"]
+    assert {each["port"] for each in service} == PORTS
+    for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob")):
+        assert set(within(kind(path, name), "containerPort")) == PORTS
+    for _, words in commands():
+        for index, word in enumerate(words):
+            if word == "--http":
+                assert int(words[index + 1].rpartition(":")[2]) in PORTS
+    (healthy,) = re.findall(r"http://127\.0\.0\.1:(\d+)/live", DOCKERFILE.read_text())
+    assert int(healthy) == int(HTTP.rpartition(":")[2])
+
+
+def test_probes_ask_paths_that_are_there():
+    made = App(dict, None, None, RecentLog(), dict, writable=False, hosts=["*"])  # type: ignore[arg-type]
+    paths = {getattr(route, "path", "") for route in made.asgi.routes}
+    assert paths >= {"/live", "/ready"}
+    asked = [
+        probe["httpGet"]
+        for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob"))
+        for key in ("startupProbe", "livenessProbe", "readinessProbe")
+        for probe in within(kind(path, name), key)
+    ]
+    assert {each["path"] for each in asked} == {"/live", "/ready"}
+    assert {(each["port"], each["scheme"]) for each in asked} == {("http", "HTTPS")}
+    for path in re.findall(r"`GET (/\w+)`", DEPLOYING.read_text()):
+        assert path in paths, path
+
+
+@pytest.mark.parametrize("source", ["compose", "kubernetes"])
+def test_instance_files_are_valid_and_name_secrets_that_the_recipe_mounts(source: str):
+    if source == "compose":
+        value = yaml.safe_load((DEPLOY / "docker" / "shop.yaml").read_text())
+        mounted = {f"/run/secrets/{name}" for name in yaml.safe_load(COMPOSE.read_text())["secrets"]}
+    else:
+        value = yaml.safe_load(kind(KUBERNETES, "ConfigMap")["data"]["shop.yaml"])
+        folder = kind(KUBERNETES, "StatefulSet")
+        names = {each["name"] for listed in within(folder, "env") for each in listed}
+        mounted = names | {"/etc/canal-group-tls/tls.crt", "/etc/canal-group-tls/tls.key"}
+        assert "/etc/canal-group-tls" in within(folder, "mountPath")
+        assert names <= {each["name"] for listed in within(kind(KUBERAY, "RayJob"), "env") for each in listed}
+    settings = build_instance(value, source=source, folder=Path("/etc/canal-group"), secrets=())
+    assert settings.gateway.names_who
+    assert settings.coordination.kind == "zookeeper"
+    for key in ("password_env", "password_file", "token_env", "token_file", "cert", "key"):
+        assert set(within(value, key)) <= mounted, key
+
+
+def test_what_a_recipe_mounts_and_selects_is_declared():
+    compose = yaml.safe_load(COMPOSE.read_text())
+    for name, service in compose["services"].items():
+        assert set(service.get("secrets", ())) <= set(compose["secrets"]), name
+        for mount in service["volumes"]:
+            place = mount.split(":")[0]
+            known = (
+                (COMPOSE.parent / place).exists() if place.startswith(".") else place in compose["volumes"]
+            )
+            assert known, mount
+    for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob")):
+        for pod in within(kind(path, name), "template"):
+            volumes = {each["name"] for each in pod["spec"]["volumes"]}
+            for container in pod["spec"]["containers"]:
+                assert {each["name"] for each in container["volumeMounts"]} == volumes
+    workload, label = kind(KUBERNETES, "StatefulSet")["spec"], {"app": "canal-group"}
+    assert workload["template"]["metadata"]["labels"] == workload["selector"]["matchLabels"] == label
+    assert kind(KUBERNETES, "Service")["spec"]["selector"] == label
+    assert workload["serviceName"] == kind(KUBERNETES, "Service")["metadata"]["name"]
+
+
+def test_the_image_is_made_of_files_of_the_project_and_runs_as_nobody_special():
+    text = DOCKERFILE.read_text()
+    shown = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text().splitlines()
+    copied = [
+        name for line in re.findall(r"^COPY (?!--)(.*)$", text, re.MULTILINE) for name in line.split()[:-1]
+    ]
+    for name in copied:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in shown, name
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    found = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {each.rstrip("*") for each in found} <= set(copied), "every package is copied"
+    assert "-c constraints.txt" in text
+    assert re.findall(r"^USER (\d+)$", text, re.MULTILINE) == ["10001"]
+    assert within(kind(KUBERNETES, "StatefulSet"), "runAsUser") == [10001]
+
+
+def test_images_are_named_without_a_host():
+    images = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    for path in (COMPOSE, KUBERNETES, KUBERAY):
+        images += [image for document in documents(path) for image in within(document, "image")]
+    assert images
+    for image in images:
+        assert re.fullmatch(r"[a-z-]+(:[\w.-]+)?", image), image
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_systemd_reads_the_unit(tmp_path: Path):
+    program = Path(sys.executable).with_name("canal-group")
+    unit = tmp_path / UNIT.name
+    unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={program}", UNIT.read_text(), flags=re.MULTILINE))
+    command = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if UNIT.name in line]
+    assert (done.returncode, said) == (0, []), done.stderr
+    assert "KillMode=mixed" in unit.read_text(), "Ray must outlive the hand-over"
