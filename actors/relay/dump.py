@@ -26,8 +26,8 @@ from actors.parse.formats.events import (
     parse_rotate,
 )
 from actors.parse.formats.format_description import parse_format_description
-from actors.parse.server.dump_connection import DumpConnection
-from actors.parse.server.dump_request import OFFSET_MAX, dump_from
+from actors.parse.server.dump.dump_connection import DumpConnection
+from actors.parse.server.dump.dump_request import OFFSET_MAX, dump_from
 from actors.parse.server.relay.wire import packets_of, socket_name
 from actors.parse.server.source import SourceAddress, query, server_error
 from actors.process.clock import clock_us

@@ -20,8 +20,8 @@ from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import STALE_US, SourceClock
-from actors.parse.server.dump_connection import DumpConnection
-from actors.parse.server.dump_request import OFFSET_MAX, DumpRequest, dump_behind, dump_from
+from actors.parse.server.dump.dump_connection import DumpConnection
+from actors.parse.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_behind, dump_from
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
 from actors.parse.server.relay.attachment import Attachment

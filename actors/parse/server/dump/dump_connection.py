@@ -8,7 +8,7 @@ from typing import Any
 import pymysql
 
 from actors.parse.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE
-from actors.parse.server.dump_request import DumpRequest, session
+from actors.parse.server.dump.dump_request import DumpRequest, session
 from actors.parse.server.packets import PacketReader
 from actors.parse.server.preflight import register
 from actors.parse.server.semi_sync.source_side import SESSION
