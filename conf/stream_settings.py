@@ -101,6 +101,20 @@ class ReaderSettings(Settings):
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
+    #: whether all readers of a source on this machine share one dump connection, see `actors.relay`
+    relay: bool = False
+    #: what the relay retains for readers that are behind the others; the setting of the reader that starts it
+    relay_bytes_max: Annotated[int, Field(ge=1 << 20)] = 64 << 20
+
+    @model_validator(mode="after")
+    def _replies_by_itself(self) -> ReaderSettings:
+        if self.relay and self.semi_sync != "off":
+            raise unfit(
+                "be false with semi_sync: a source waits for replies on the reader's own connection",
+                key="relay",
+                found="is true",
+            )
+        return self
 
     #: which time of a transaction that was replicated counts: that of the server that is read, or that of the
     #: server where it was committed first

@@ -60,6 +60,7 @@ def source_address(
         heartbeat_ms=settings.reader.heartbeat_ms,
         semi_sync=settings.reader.semi_sync if server is shard else "off",
         commit_times=settings.reader.commit_times,
+        relay_bytes_max=settings.reader.relay_bytes_max if settings.reader.relay and server is shard else 0,
         ssl=None
         if ssl is None
         else {

@@ -90,6 +90,7 @@ class FilesReader:
 
     #: empty: files do not name their server
     server = ""
+    relayed = False
 
     def __init__(
         self,

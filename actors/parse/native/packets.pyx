@@ -5,10 +5,10 @@ in MariaDB's replication protocol.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from actors.parse.native.numbers cimport load_little
+from actors.parse.native.numbers cimport load16, load32, load_little
 from actors.parse.native.receive_buffer cimport ReceiveBuffer
 
 cdef enum:
@@ -23,11 +23,24 @@ cdef enum:
     #: first of those two bytes; the second one says whether the source waits for a reply
     SEMI_SYNC = 0xEF
     WAITS = 1
+    #: an event's header: type, size, end, flags, and its length
+    TYPE = 4
+    SIZE = 9
+    LOG_POS = 13
+    FLAGS = 17
+    EVENT_HEAD = 19
+    ARTIFICIAL = 0x20
+    #: types that say where the stream is
+    ROTATE = 4
+    FORMAT_DESCRIPTION = 15
+    HEARTBEAT = 27
+    HEARTBEAT_V2 = 41
 
 
 cdef class PacketBuffer(ReceiveBuffer):
-    def __cinit__(self, int sequence=1, bint semi_sync=False):
-        self.sequence = <uint8_t>sequence
+    def __cinit__(self, int sequence=1, bint semi_sync=False, bint numbered=True):
+        self.step = 1 if numbered else 0
+        self.sequence = <uint8_t>sequence if numbered else 0
         self.mark = SEMI_SYNC_MARK if semi_sync else MARK
 
     def take(self):
@@ -44,7 +57,7 @@ cdef class PacketBuffer(ReceiveBuffer):
                 return None
             if self.data[at + 3] != number and not (size and self.data[at + HEAD] == ERROR):
                 raise ValueError(f"{self.data[at + 3]} came where {number} was expected")
-            number += 1
+            number += self.step
             whole += size
             at += HEAD + size
         body = self.data + self.at + HEAD
@@ -72,6 +85,30 @@ cdef class PacketBuffer(ReceiveBuffer):
         self.sequence = number
         return payload
 
+    def take_run(self, uint64_t offset):
+        cdef size_t begin = self.at, size
+        cdef uint32_t gap
+        cdef uint8_t kind
+        cdef uint8_t* event
+        if self.mark != MARK:
+            raise ValueError("a run has no marks of semi-synchronous replication")
+        while True:
+            event = <uint8_t*>self.next_event(&size)
+            if event == NULL or size < EVENT_HEAD or load32(event + SIZE) != size:
+                break
+            kind = event[TYPE]
+            if kind == ROTATE or kind == FORMAT_DESCRIPTION or kind == HEARTBEAT or kind == HEARTBEAT_V2:
+                break
+            if not load32(event + LOG_POS) or load16(event + FLAGS) & ARTIFICIAL:
+                break
+            gap = load32(event + LOG_POS) - <uint32_t>offset - <uint32_t>size
+            if gap >> 31:
+                break
+            offset += gap + size
+            self.pass_event(size)
+            event[-2] = 0
+        return PyBytes_FromStringAndSize(<char*>self.data + begin, self.at - begin), offset
+
     cdef const uint8_t* next_event(self, size_t* size) noexcept nogil:
         cdef const uint8_t* head = self.data + self.at
         cdef size_t held = self.end - self.at, payload
@@ -88,7 +125,7 @@ cdef class PacketBuffer(ReceiveBuffer):
         return head + HEAD + self.mark
 
     cdef void pass_event(self, size_t size) noexcept nogil:
-        self.sequence += 1
+        self.sequence += self.step
         if self.mark == SEMI_SYNC_MARK and self.data[self.at + HEAD + 2]:
             self.reply_awaited, self.sequence = True, 1
         self.at += HEAD + self.mark + size

@@ -31,7 +31,7 @@ from actors.parse.formats.events import (
     parse_rotate,
 )
 from actors.parse.formats.format_description import parse_format_description
-from actors.parse.server.dump_request import session
+from actors.parse.server.dump.dump_request import session
 from actors.parse.server.packets import PacketReader
 from actors.parse.server.source import SourceAddress, connect, query, server_error, server_facts, translated
 from merge.errors import CorruptEvent, UsageError

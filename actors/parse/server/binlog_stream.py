@@ -9,37 +9,26 @@ reconnect: the stream ends with its connection, and the next stream reads again 
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any
-
-import pymysql
 
 from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.columns.table_lookup import TableLookup
 from actors.parse.formats.event_types import EventType
-from actors.parse.formats.events import CHECKSUM_CRC32, CHECKSUM_NONE, MAGIC, parse_header
+from actors.parse.formats.events import CHECKSUM_NONE, MAGIC, parse_header
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
 from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.grammar.tables import Select
-from actors.parse.server.clock import SourceClock
-from actors.parse.server.dump_request import DumpRequest, dump_behind, dump_from, session
+from actors.parse.server.clock import STALE_US, SourceClock
+from actors.parse.server.dump.dump_connection import DumpConnection
+from actors.parse.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_behind, dump_from
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
-from actors.parse.server.preflight import register
+from actors.parse.server.relay.attachment import Attachment
+from actors.parse.server.relay.wire import idle_moment_us, is_notice
 from actors.parse.server.semi_sync.replies import Replies, Ring
-from actors.parse.server.semi_sync.source_side import SESSION
 from actors.parse.server.semi_sync.wake import Wake
-from actors.parse.server.source import (
-    ServerFacts,
-    SourceAddress,
-    connect,
-    query,
-    server_error,
-    server_facts,
-    translated,
-)
+from actors.parse.server.source import SourceAddress, server_error
 from actors.parse.server.starts.start import explained_by_gtid, oldest_file, require_contained
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable
 from merge.values.chunk import Chunk
@@ -47,8 +36,6 @@ from merge.values.header import Flag, origin_of
 from merge.values.position import Position
 
 _OK, _EOF, _ERROR = 0x00, 0xFE, 0xFF
-#: a dump request has an offset of 32 bits
-_OFFSET_MAX = (1 << 32) - 1
 #: shortest time between two chunks of a source that writes steadily, seconds: a chunk costs as much as
 #: hundreds of rows. What arrives after a pause is yielded at once
 LINGER_S = 0.01
@@ -80,6 +67,8 @@ class BinlogStream:
             source writes them, and transactions without GTID name these servers; see `origin_source`. They
             always are if the address says so.
         withheld_us: returns by how much low watermarks are lowered, see `LowWatermarks`.
+        relay: sends what follows `start` instead of the source, and is closed with the stream; None: the
+            source does. Without `lead_in`, `by_gtid` and semi-synchronous replication only.
 
     Raises:
         SourceUnavailable: the source does not answer, another server does, or it lags behind `start`.
@@ -103,6 +92,7 @@ class BinlogStream:
         ring: Ring | None = None,
         original_times: bool = False,
         withheld_us: Callable[[], int] = lambda: 0,
+        relay: Attachment | None = None,
     ) -> None:
         self._address = address
         self._start = start
@@ -110,19 +100,21 @@ class BinlogStream:
         # By GTID the source says which file it begins with; until then the position is unknown.
         place = Position("", len(MAGIC), rows_into_transaction=start.rows_into_transaction)
         self._place = place if by_gtid else start
-        self._dump_at = _dump_at(self._place, lead_in)
+        self._dump_at = _dump_at(self._place, lead_in) if relay is None else (start.file, start.offset)
         self._builder = ChunkBuilder(limits)
         self._builder.fast_path.original = original_times or address.commit_times.original
         #: when the last chunk was taken, `time.monotonic`
         self._flushed_s = 0.0
         self._measure = measure
-        self._low_watermarks = LowWatermarks(measure(), margin_us)
         self._withheld_us = withheld_us
         self._wake: Wake | None = None
-        self._connection = connect(address)
+        self._relay = relay
+        self._connection: DumpConnection | None = None
         try:
-            facts = self._require(server)
-            checksum = self._prepare(facts)
+            self._low_watermarks = LowWatermarks(measure(), margin_us)
+            if relay is None:
+                self._connection = DumpConnection(address)
+            checksum = CHECKSUM_NONE if self._connection is None else self._prepare(self._connection, server)
             self._decoder = BinlogDecoder(
                 address.name,
                 self._place,
@@ -132,10 +124,11 @@ class BinlogStream:
                 lookup=lookup,
                 verbatim=verbatim,
             )
-            self._packets = self._dump(ring)
+            self._decoder.file, self._decoder.offset = self._dump_at
+            self._packets = self._dump(ring) if relay is None else relay.packets
             waits = address.semi_sync == "cursor"
             self._replies = Replies(self._packets, ring if waits else None)
-            if start.server == facts.identity:
+            if self._connection is not None and start.server == self._connection.facts.identity:
                 self._replies.owe(start.file, start.offset)
         except BaseException:
             self.close()
@@ -173,6 +166,16 @@ class BinlogStream:
         """Whether the source stamps commits in whole seconds."""
         return self._decoder.whole_seconds
 
+    @property
+    def relayed(self) -> bool:
+        """Whether a relay sends the stream."""
+        return self._relay is not None
+
+    @property
+    def prepared(self) -> int:
+        """How many XA transactions are prepared: a stream that begins now would not have their rows."""
+        return self._decoder.prepared
+
     def begin(self) -> None:
         """Read up to the format description of the file that the dump begins in.
 
@@ -183,7 +186,7 @@ class BinlogStream:
             packet = self._packets.take()
             if packet is None:
                 self._fill()
-            else:
+            elif self._relay is None or not is_notice(packet):
                 self._decoder.feed(self._event(packet))
 
     def keep_time(self) -> None:
@@ -200,10 +203,13 @@ class BinlogStream:
         """What was read since the stream began."""
         return ReadCounts.of(self._packets.read_bytes, self._builder.losses)
 
-    def _require(self, server: str) -> ServerFacts:
-        """Return the server's facts, after checking that it is `server` and has all that was read before."""
-        address = self._address
-        facts = server_facts(address, self._connection)
+    def _prepare(self, connection: DumpConnection, server: str) -> int:
+        """Register after checking that the server is `server` and has all that was read before.
+
+        Returns:
+            The checksum of the events before the first format description.
+        """
+        address, facts = self._address, connection.facts
         if server not in ("", facts.identity):
             raise SourceUnavailable(
                 f"Two servers answer for shard {address.name} at {address}: {server} on the first "
@@ -213,39 +219,17 @@ class BinlogStream:
                 shard=address.name,
             )
         if self._by_gtid:
-            require_contained(address, self._connection, facts, self._start)
-        return facts
-
-    def _prepare(self, facts: ServerFacts) -> int:
-        address, connection = self._address, self._connection
-        semi_sync = () if address.semi_sync == "off" else SESSION
-        for assignments in (*session(address.heartbeat_ms), *semi_sync):
-            query(address, connection, f"SET {assignments}")
-        with translated(address):
-            register(connection, address)
-        none = facts.variables.get("binlog_checksum", "NONE").upper() == "NONE"
-        return CHECKSUM_NONE if none else CHECKSUM_CRC32
+            require_contained(address, connection.connection, facts, self._start)
+        return connection.register()
 
     def _dump(self, ring: Ring | None) -> PacketReader:
         """Request the dump; the decoder skips what comes before `start`."""
-        self._decoder.file, self._decoder.offset = self._dump_at
-        request = self._request()
-        for assignment in request.session:
-            query(self._address, self._connection, f"SET {assignment}")
-        driver: Any = self._connection
-        with translated(self._address):
-            driver._execute_command(request.command, request.payload)  # noqa: SLF001 - no public way
-        semi_sync = self._address.semi_sync
-        if semi_sync == "cursor":
+        assert self._connection is not None, "no relay serves the stream"
+        if self._address.semi_sync == "cursor":
             assert ring is not None, "replies that wait for cursors need the ring"
             self._wake = Wake()
             ring.on_free(self._wake.set)
-        return PacketReader(
-            driver._sock,  # noqa: SLF001
-            self._address.read_timeout_s,
-            semi_sync=semi_sync != "off",
-            wake=self._wake,
-        )
+        return self._connection.request(self._request(), self._wake)
 
     def _request(self) -> DumpRequest:
         if self._by_gtid:
@@ -264,6 +248,9 @@ class BinlogStream:
             decoder.run(packets.buffer)
             packet = packets.take()
             if packet is not None:
+                if self._relay is not None and is_notice(packet):
+                    yield from self._noticed(packet)
+                    continue
                 event = self._event(packet)
                 event_type = yield from self._read(event)
                 if event_type in (EventType.HEARTBEAT, EventType.HEARTBEAT_V2) and self._stands_at(event):
@@ -273,7 +260,7 @@ class BinlogStream:
                 # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
                 # way, so no chunk is closed inside one.)
                 yield from self._flush()
-                if packets.empty:
+                if packets.empty and self._relay is None:
                     moment_us = self.clock.now_us()
                     # Bytes may have arrived while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
@@ -281,6 +268,17 @@ class BinlogStream:
             if decoder.described:  # the source has accepted the request
                 self._replies.freed()
             self._fill()
+
+    def _noticed(self, notice: bytes) -> Iterator[Chunk | CaughtUp]:
+        """Take the relay's word for how far its source has been read, see `merge.relay.idle`.
+
+        What is known of the source, such as whether it replicates, may not hold for an old moment: a reader
+        that is behind takes a later one.
+        """
+        moment_us = idle_moment_us(notice)
+        if moment_us is not None and self.clock.now_us() - moment_us <= STALE_US:
+            self._low_watermarks.found_empty(moment_us)
+            yield from self._low_watermark()
 
     def _fill(self) -> None:
         """Wait for bytes and take them in."""
@@ -328,6 +326,8 @@ class BinlogStream:
             return packet[1:]
         if mark == _EOF:
             raise self._unavailable("The source ended the stream.")
+        if self._relay is not None:
+            raise self._unavailable(f"The relay ended: {packet[1:].decode('utf-8', 'replace')}")
         code = int.from_bytes(packet[1:3], "little")
         text = packet[9:] if packet[3:4] == b"#" else packet[3:]
         error = server_error(self._address, code, text.decode("utf-8", "replace"))
@@ -394,9 +394,10 @@ class BinlogStream:
 
     def close(self) -> None:
         """Close the connection."""
-        driver: Any = self._connection
-        with contextlib.suppress(pymysql.Error, OSError):
-            driver._force_close()  # noqa: SLF001 - a dump connection takes no COM_QUIT
+        if self._connection is not None:
+            self._connection.close()
+        if self._relay is not None:
+            self._relay.close()
         if self._wake is not None:
             self._wake.close()
 
@@ -407,7 +408,7 @@ def _dump_at(start: Position, lead_in: tuple[str, int] | None) -> tuple[str, int
     An offset beyond 4 GiB cannot be requested; the dump then begins at the beginning of the file.
     """
     file, offset = lead_in or (start.file, start.offset)
-    return file, offset if offset <= _OFFSET_MAX else len(MAGIC)
+    return file, offset if offset <= OFFSET_MAX else len(MAGIC)
 
 
 def resume_after(chunk: Chunk) -> Position:

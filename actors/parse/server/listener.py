@@ -44,6 +44,10 @@ class Reader(Protocol):
         """Identity of the server whose binlog is read; empty if it is not known. It is set once."""
 
     @property
+    def relayed(self) -> bool:
+        """Whether a relay sends what is read, and not the source itself."""
+
+    @property
     def position(self) -> Position | None:
         """Where to continue: after what the listener took. None if it is not known yet."""
 

@@ -32,13 +32,20 @@ class PacketReader:
         timeout_s: how long a wait for bytes, or for room to send a reply, may take.
         semi_sync: whether the source treats the connection as a semi-synchronous replica; see `PacketBuffer`.
         wake: ends a wait in `fill`; None: only bytes end it.
+        numbered: whether packets are numbered, see `PacketBuffer`.
     """
 
     def __init__(
-        self, sock: socket.socket, timeout_s: float, *, semi_sync: bool = False, wake: Wake | None = None
+        self,
+        sock: socket.socket,
+        timeout_s: float,
+        *,
+        semi_sync: bool = False,
+        wake: Wake | None = None,
+        numbered: bool = True,
     ) -> None:
         #: what has arrived
-        self.buffer = PacketBuffer(semi_sync=semi_sync)
+        self.buffer = PacketBuffer(semi_sync=semi_sync, numbered=numbered)
         #: bytes that have arrived so far
         self.read_bytes = 0
         self._sock = sock
@@ -74,13 +81,18 @@ class PacketReader:
         except ValueError as error:
             raise SourceUnavailable(f"Packet {error}: the stream is out of sequence.") from error
 
+    @property
+    def pending(self) -> bool:
+        """Whether TLS holds bytes, which a poll of the socket does not show."""
+        return isinstance(self._sock, ssl.SSLSocket) and bool(self._sock.pending())
+
     def readable(self, wait_s: float = 0.0) -> bool:
         """Return whether there are unread bytes, or the connection has ended.
 
         Args:
             wait_s: how long to wait for that, seconds; 0: not at all.
         """
-        if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
+        if self.pending:
             return True
         return bool(self._poll.poll(wait_s * 1e3))
 
@@ -141,6 +153,10 @@ class PacketReader:
             self._sock.sendall(len(payload).to_bytes(3, "little") + b"\0" + payload)
         except OSError as error:
             raise SourceUnavailable(f"A reply could not be sent: {error}.") from error
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor; it can be polled for bytes."""
+        return self._sock.fileno()
 
     def interrupt(self) -> None:
         """End the connection; a thread waiting in `fill` gets SourceUnavailable."""

@@ -39,6 +39,7 @@ from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
+from actors.parse.server.relay.access import RelayAccess
 from actors.parse.server.replication import Withheld
 from actors.parse.server.semi_sync.replies import Ring, unfreed
 from actors.parse.server.source import (
@@ -69,6 +70,7 @@ from merge.errors import (
     SourceUnavailable,
     SourceUnfit,
 )
+from merge.values.chunk import Chunk
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
 
@@ -152,6 +154,10 @@ class SourceReader:
         self._clock: SourceClock | None = None
         #: what streams that have ended read
         self._ended_counts = ReadCounts()
+        self._relay = RelayAccess(address)
+        #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
+        #: on, nothing in the binlog is in the position's GTID set
+        self._met_end = False
         self._failures = 0
         self._random = random.Random()  # noqa: S311 - jitter
 
@@ -168,21 +174,30 @@ class SourceReader:
         self.position = start
         if start is not None:
             self._open(start)
-        while not self._stopped.is_set():
-            try:
-                self._follow()
-            except ShardUnavailable:
-                raise
-            except SourceUnfit as error:
-                self._hosts.failed(self._address, error.message)
-                raise
-            except RetryableError as error:
-                if self._stopped.is_set():
-                    return
-                self._require_this_host(error)
-                wait_s = self._backoff_s()
-                self._listener.disconnected(error, wait_s)
-                self._stopped.wait(wait_s)
+        try:
+            while not self._stopped.is_set():
+                self._try()
+        finally:
+            self._relay.close()
+
+    def _try(self) -> None:
+        """Follow the source until the stream ends, and wait if it could not be read."""
+        try:
+            self._follow()
+        except ShardUnavailable:
+            raise
+        except SourceUnfit as error:
+            self._hosts.failed(self._address, error.message)
+            raise
+        except RetryableError as error:
+            if self._stopped.is_set():
+                return
+            self._require_this_host(error)
+            wait_s = self._backoff_s()
+            self._listener.disconnected(error, wait_s)
+            self._stopped.wait(wait_s)
+        finally:
+            self._relay.left()
 
     def stop(self) -> None:
         """End the run soon: a wait for the source ends at once, a running call of the listener finishes."""
@@ -197,6 +212,11 @@ class SourceReader:
         with self._lock:
             stream = self._stream
             return self._ended_counts if stream is None else self._ended_counts + stream.counts
+
+    @property
+    def relayed(self) -> bool:
+        """Whether a relay sends what is read, see `Reader`."""
+        return self._relay.attached
 
     def source_now_us(self) -> int | None:
         """Return the source's time, see `Reader`; may be called from any thread."""
@@ -274,23 +294,8 @@ class SourceReader:
             self._detect(control)
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
-            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
-            withheld = Withheld(self._address, facts)
-            stream = BinlogStream(
-                self._address,
-                begin,
-                self._select,
-                self._limits,
-                lambda: self._measure(control, withheld),
-                server=facts.identity,
-                margin_us=self._margin_us,
-                lead_in=replayed if lead_in is None else (lead_in, len(MAGIC)),
-                by_gtid=by_gtid and lead_in is None,
-                lookup=lookup,
-                ring=self._ring,
-                withheld_us=lambda: withheld.us,
-            )
-            lookup.follow(stream)
+            at = replayed if lead_in is None else (lead_in, len(MAGIC))
+            stream = self._opened_stream(begin, at, control, facts, by_gtid=by_gtid)
             # Only now is it known which server sends the stream.
             self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
             try:
@@ -303,21 +308,82 @@ class SourceReader:
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
                     self._consume(stream, control)
-            except PositionPurged as error:
-                if replayed is not None:
+            except (SourceUnavailable, DataError) as error:
+                if stream.relayed:
+                    # The next stream is the source's own: it says what is wrong, if that is not the relay.
+                    self._relay.lost(error.message)
+                elif isinstance(error, PositionPurged) and replayed is not None:
                     self._replays = False
-                else:
+                elif isinstance(error, PositionPurged):
                     self._get_past(error, lead_in, control, facts, by_gtid=by_gtid)
-            except DataError as error:
-                another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
-                if another and not by_gtid:
-                    require_not_reset(self._address, control, facts, self.position)
-                raise
+                else:
+                    another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
+                    if another and not by_gtid:
+                        require_not_reset(self._address, control, facts, self.position)
+                    raise
             finally:
                 with self._lock:
                     self._stream = None
                     self._ended_counts += stream.counts
                 stream.close()
+
+    def _opened_stream(
+        self,
+        begin: Position,
+        lead_in: tuple[str, int] | None,
+        control: pymysql.Connection[Any],
+        facts: ServerFacts,
+        *,
+        by_gtid: bool,
+    ) -> BinlogStream:
+        """Return a stream from a position: from a relay if that covers it, else from the source."""
+        lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
+        withheld = Withheld(self._address, facts)
+        relay = None
+        if lead_in is None and self._may_relay(begin, facts.identity, by_gtid=by_gtid):
+            relay = self._relay.begin(begin, facts.identity)
+        stream = BinlogStream(
+            self._address,
+            begin,
+            self._select,
+            self._limits,
+            lambda: self._measure(control, withheld),
+            server=facts.identity,
+            margin_us=self._margin_us,
+            lead_in=lead_in,
+            by_gtid=by_gtid and lead_in is None and relay is None,
+            lookup=lookup,
+            ring=self._ring,
+            withheld_us=lambda: withheld.us,
+            relay=relay,
+        )
+        lookup.follow(stream)
+        return stream
+
+    def _may_relay(self, position: Position, server: str, *, by_gtid: bool) -> bool:
+        """Return whether a relay of `server` may be asked for what follows a position.
+
+        It knows places in that server's binlog only, and replies to no source.
+        """
+        return (
+            self._relay.wanted
+            and self._address.semi_sync == "off"
+            and position.server == server
+            and not position.rows_into_transaction
+            and (self._met_end or not by_gtid)
+        )
+
+    def _moves(self, stream: BinlogStream, item: Chunk | CaughtUp) -> bool:
+        """Return whether the next stream reads by a relay, which covers the position by now."""
+        self._met_end |= isinstance(item, CaughtUp)
+        position = self.position
+        assert position is not None, "it is known where the stream began"
+        return (
+            not self._relay.attached
+            and not stream.prepared
+            and self._may_relay(position, self.server, by_gtid=bool(self._by_gtid))
+            and self._relay.move(position, self.server)
+        )
 
     def _get_past(
         self,
@@ -373,7 +439,7 @@ class SourceReader:
                 assert self.position is not None, "it is known where the stream began"
                 self.position = position_after(self.position, item, self.server, self.created)
                 self._definitions.read_to(self.position)
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._moves(stream, item):
                 return
 
     def _move(self, stream: BinlogStream) -> None:

@@ -352,6 +352,14 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
+            "reader: {semi_sync: ring, relay: true}\nshards:",
+            (
+                "`reader.relay` should be false with semi_sync: a source waits for replies on the reader's "
+                "own connection, but is true"
+            ),
+        ),
+        (
+            "shards:",
             "reader: {semi_sync: cursor}\ncursor: {kind: memory}\nshards:",
             (
                 "`reader.semi_sync` should be 'cursor' only with cursors that are kept on a disk, but "

@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from actors.parse.formats.events import MAGIC
-from actors.parse.server.dump_request import require_readable
+from actors.parse.server.dump.dump_request import require_readable
 from actors.parse.server.source import ServerFacts, SourceAddress, connect, query, query_one, server_facts
 from merge.errors import DataError, Detail, PositionPurged, PositionRefused, SourceUnavailable, SourceUnfit
 from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set

@@ -22,6 +22,7 @@ from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import AGE_MAX_US, STALE_US, SourceClock
 from actors.parse.server.low_watermarks import CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
+from actors.parse.server.relay.wire import notice
 from actors.parse.server.semi_sync.replies import Replies
 from merge.errors import SourceUnavailable
 from merge.values.chunk import Chunk, TableName
@@ -51,7 +52,7 @@ class Packets(PacketReader):
     """Lingers for no time; what happens meanwhile, the source says."""
 
     def __init__(self, source):
-        super().__init__(source.ours, 0.3)
+        super().__init__(source.ours, 0.3, numbered=source.numbered)
         self.source = source
 
     def readable(self, wait_s=0.0):
@@ -69,6 +70,7 @@ class Source:
     def __init__(self, sock):
         self.sock = sock
         self.number = 0
+        self.numbered = True
         self.now_us = NOON_US
         self.measured = 0
         self.when_empty = []
@@ -78,7 +80,7 @@ class Source:
     def send(self, *events):
         data = b""
         for event in events:
-            self.number += 1
+            self.number += self.numbered
             data += (len(event) + 1).to_bytes(3, "little") + bytes([self.number % 256]) + b"\0" + event
         self.sock.sendall(data)
 
@@ -113,14 +115,15 @@ def source():
             timer.join()
 
 
-def items_of(source, *, by_gtid=False, withheld_us=0):
-    """Return what a stream over the source yields until the source falls silent."""
+def items_of(source, *, by_gtid=False, withheld_us=0, relayed=False):
+    """Return what a stream over the source, or over a relay, yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
     stream._measure = source.clock
     stream._low_watermarks = LowWatermarks(source.clock(), MARGIN_US)
     stream._withheld_us = lambda: withheld_us
     stream._start = Position(FILE, 4)
     stream._by_gtid = by_gtid
+    stream._relay = object() if relayed else None
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = Packets(source)
@@ -138,6 +141,16 @@ def frontier(seconds_after_noon):
 
 
 FDE, PREVIOUS, *REST = fixture_events()
+
+
+def test_only_the_relay_knows_when_its_source_was_idle(source):
+    """1. nothing comes for long; 2. the relay says when its socket was empty, once late; 3. it is alive."""
+    source.numbered = False
+    source.send(FDE, PREVIOUS)
+    said = notice(None) + notice(NOON_US - 9_000_000) + notice(NOON_US) + notice(None)
+    source.timers.append(threading.Timer(0.05, source.sock.sendall, [said]))
+    source.timers[-1].start()
+    assert items_of(source, relayed=True) == [CaughtUp(frontier(0))]
 
 
 def test_heartbeats_in_a_backlog_prove_nothing(source):

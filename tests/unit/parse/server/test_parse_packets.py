@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import socket
 import ssl
+import struct
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -211,3 +212,59 @@ def test_closed_and_interrupted(pair):
         reader.fill()
     waiting.join()
     reader.interrupt()
+
+
+def event(kind, size, end, flags=0):
+    """Return an event of a type that ends at an offset; its bytes say nothing."""
+    return struct.pack("<IBIIIH", 1, kind, 1, size, end, flags) + bytes(size - 19)
+
+
+def test_a_run_is_copied_up_to_what_says_where_the_stream_is():
+    """A relay copies usual events without a step for each, and looks at all others one by one."""
+    usual = [
+        event(30, 40, 140),
+        event(16, 31, 171),
+        event(30, 25, 200),
+    ]  # 4 bytes were left out before the last
+    data = b"".join(packet(number + 1, b"\0" + each) for number, each in enumerate(usual))
+    unusual = {
+        "rotate": event(4, 40, 240),
+        "format description": event(15, 40, 240),
+        "heartbeat": event(27, 40, 240),
+        "heartbeat of a long file": event(41, 40, 240),
+        "not in the file": event(30, 40, 0),
+        "made for the stream": event(30, 40, 240, flags=0x20),
+        "back in the file": event(30, 40, 239),
+        "of another size than it says": event(30, 40, 240)[:-1],
+    }
+    for name, other in unusual.items():
+        buffer = PacketBuffer()
+        for piece in (data, packet(4, b"\0" + other), packet(5, b"\xff...")):
+            buffer.make_room()
+            memoryview(buffer)[: len(piece)] = piece
+            buffer.received(len(piece))
+        run, end = buffer.take_run(100)
+        assert (run, end) == (b"".join(packet(0, b"\0" + each) for each in usual), 200), name
+        assert buffer.take_run(end) == (b"", 200), name
+        assert buffer.take() == b"\0" + other, name
+        assert buffer.take_run(end) == (b"", 200)
+        assert buffer.take() == b"\xff..."
+
+
+def test_packets_without_numbers():
+    buffer = PacketBuffer(numbered=False)
+    data = (
+        packet(0, b"\0" + event(30, 40, 140)) * 2
+        + packet(0, b"\x01notice")
+        + packet(0, b"\0x")
+        + packet(1, b"")
+    )
+    buffer.make_room()
+    memoryview(buffer)[: len(data)] = data
+    buffer.received(len(data))
+    assert buffer.take() == b"\0" + event(30, 40, 140)
+    assert buffer.take_run(100)[1] == 140
+    assert buffer.take() == b"\x01notice"
+    assert buffer.take() == b"\0x"
+    with pytest.raises(ValueError, match="1 came where 0"):
+        buffer.take()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.parse.formats.gtid_sets import decode_gtid_set, encode_gtid_set
-from actors.parse.server.dump_request import dump_behind, dump_from
+from actors.parse.server.dump.dump_request import dump_behind, dump_from
 from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.start import goes_by_gtid
 from merge.errors import SourceUnfit

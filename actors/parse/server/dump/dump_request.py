@@ -21,6 +21,8 @@ from merge.values.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet
 
 #: flag: the request's set of GTIDs is used, not its file and offset
 _THROUGH_GTID = 0x04
+#: a request has an offset of 32 bits
+OFFSET_MAX = (1 << 32) - 1
 _TAGS_SINCE = (8, 3)
 _SESSION_TIMEOUT_S = 7200
 

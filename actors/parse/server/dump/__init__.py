@@ -1,0 +1,1 @@
+"""The connection that dumps a source, and what it requests."""

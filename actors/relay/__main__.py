@@ -1,0 +1,45 @@
+"""The relay's process: it detaches itself from the reader that starts it, and ends when no reader needs it.
+
+    python -m actors.relay DESCRIPTOR < ORDER
+
+DESCRIPTOR is that of the listening socket, which the process inherits. ORDER is a JSON object: the source's
+address, with its password, and the position at which the reader is that starts the relay.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+
+
+def main() -> int:
+    """Serve until no reader has been attached for some time, or the source ends the dump."""
+    order = json.load(sys.stdin)
+    if os.fork():
+        return 0
+    from actors.parse.server.source import SourceAddress  # noqa: PLC0415  the parent must end soon
+    from actors.process.log import LogFormat, LogSettings, set_up_log  # noqa: PLC0415
+    from actors.relay.dump import SourceDump  # noqa: PLC0415
+    from actors.relay.relay import Relay  # noqa: PLC0415
+    from merge.errors import CanalGroupError  # noqa: PLC0415
+
+    # What the process prints is a part of what the shard's actor prints which started it.
+    set_up_log(LogSettings(LogFormat.JSON))
+    log = logging.getLogger("actors.relay")
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    address = SourceAddress(**order["source"])
+    try:
+        dumped = SourceDump(address, order["server"], order["file"], order["offset"])
+        with dumped as dump, Relay(listener, dump) as relay:
+            relay.run()
+    except CanalGroupError as error:
+        log.warning("The relay of %s ends: %s", address.place, error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

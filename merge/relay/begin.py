@@ -1,0 +1,38 @@
+"""Begin: where the dump of a relay begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: where the first event of a binlog file begins
+_FILE_BEGIN = 4
+
+
+def begin_at(
+    requested: tuple[str, int], files: Sequence[tuple[str, int]], limit_bytes: int
+) -> tuple[str, int]:
+    """Return the file and offset at which a relay begins.
+
+    It begins near the end of the binlog: readers that are further behind read by themselves up to there, and
+    nobody waits until the relay has read what only one of them needs.
+
+    Args:
+        requested: position of the reader that starts the relay: where an event begins or ends.
+        files: the source's binlog files with their sizes, bytes, the oldest first; not empty.
+        limit_bytes: limit of the window.
+
+    Returns:
+        What was requested, if half of the window reaches back to it; else the beginning of the last file,
+        likewise; else the end.
+    """
+    near_bytes = limit_bytes // 2
+    behind_bytes = 0
+    for file, size in reversed(files):
+        if file == requested[0]:
+            behind_bytes += size - requested[1]
+            if requested[1] <= size and behind_bytes <= near_bytes:
+                return requested
+            break
+        behind_bytes += size
+    file, size = files[-1]
+    return file, _FILE_BEGIN if size <= near_bytes else size

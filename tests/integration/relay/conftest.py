@@ -1,0 +1,93 @@
+"""Sources whose readers read by a relay."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak import first_quick
+
+from actors.parse.server.relay.wire import socket_name
+from actors.parse.server.source import SourceAddress, connect, server_facts
+from canal_group.demo.database.server_process import DatabaseServer
+from merge.values.chunk import TableName
+
+#: window of the relays of tests, unless they say otherwise, bytes
+WINDOW_BYTES = 1 << 20
+
+
+def relay_pids(address: SourceAddress) -> list[int]:
+    """Return the process of a source's relay, if there is one."""
+    with contextlib.closing(connect(address)) as connection:
+        name = socket_name(address, server_facts(address, connection).identity)
+    shown = "@" + name.removeprefix("\0")
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    sockets = {f"socket:[{fields[6]}]" for fields in lines if fields[-1] == shown}
+    found = set()
+    for each in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if str(each.readlink()) in sockets:
+                found.add(int(each.parts[2]))
+    return sorted(found - {os.getpid()})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A server, and readers' addresses of it, by number."""
+
+    server: DatabaseServer
+    address: Callable[..., SourceAddress]
+
+    def reader(self, number: int = 0, **changes: Any) -> SourceAddress:
+        """Return the address for a reader with an id of its own."""
+        fields = {"name": f"s{number}", "server_id": 9100 + number, "relay_bytes_max": WINDOW_BYTES}
+        return self.address(self.server, **{**fields, **changes})
+
+    @property
+    def dumps(self) -> list[int]:
+        """The connections to which the server sends its binlog."""
+        asked = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
+        return [int(row[0]) for row in self.server.execute(asked)]
+
+    def relay(self) -> int:
+        """Return the process of the relay."""
+        (pid,) = relay_pids(self.reader())
+        return pid
+
+    def insert(self, table: str, ids: range, text: str = "") -> None:
+        """Insert rows, each in a transaction of its own."""
+        self.server.execute(*(f"INSERT INTO app.{table} VALUES ({each}, '{text}')" for each in ids))
+
+    def create(self, *tables: str) -> None:
+        """Create tables of a number and a text."""
+        self.server.execute(*(f"CREATE TABLE app.{name} (id INT PRIMARY KEY, v LONGTEXT)" for name in tables))
+
+
+def only(table: str) -> Callable[[str, str], TableName | None]:
+    """Return a filter that keeps one table of `app`."""
+    return lambda schema, name: TableName(schema, name) if (schema, name) == ("app", table) else None
+
+
+def ids(recorder: Any, table: str) -> list[int]:
+    """Return the ids of the rows of a table in the order in which they came."""
+    return [row["after"]["id"] for row in recorder.rows(table)]
+
+
+@pytest.fixture(params=first_quick(1, ["mariadb", "mysql"]))
+def source(request: pytest.FixtureRequest, source_address: Callable[..., SourceAddress]) -> Iterator[Source]:
+    """A shared server with an empty schema `app`, and no relay before and after."""
+    if request.param == "mariadb":
+        server = request.getfixturevalue("mariadb")
+    else:
+        server = request.getfixturevalue("two_mysqls")[0].start()
+        server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
+    found = Source(server, source_address)
+    yield found
+    for pid in relay_pids(found.reader()):
+        os.kill(pid, signal.SIGKILL)
