@@ -31,7 +31,7 @@ chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
 soak: tools ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
-	$(BIN)/python -m pytest -m soak $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
+	CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest -m "soak or property" $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
 		--soak $(or $(MINUTES),60) $(ARGS)
 

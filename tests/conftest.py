@@ -32,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Start with the longest tests where processes share the tests; a limited run has its own order."""
+    for item in items:
+        if item.nodeid.startswith("tests/property/"):
+            item.add_marker("property")
     order = config.getoption("shuffle")
     if order is not None:
         items[:] = soak.shuffled(items, order)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import zlib
 from collections.abc import Iterable
@@ -9,12 +10,21 @@ from typing import Any
 
 import pytest
 
+#: set where property tests try all their cases
+ALL_CASES = "CANAL_GROUP_ALL_CASES"
+#: of a property test in `make test`
+CASES_MIN = 30
 _STARTED_S = time.monotonic()
 
 
 def first_quick(quick: int, cases: Iterable[Any]) -> list[Any]:
     """Return cases for `parametrize`, all but the first `quick` of them marked `soak`; a tuple is a case."""
     return [case if place < quick else _soak(case) for place, case in enumerate(cases)]
+
+
+def cases(count: int) -> int:
+    """Return how many cases a property test tries: all of them in `make soak` only."""
+    return count if os.environ.get(ALL_CASES) else max(count // 3, CASES_MIN)
 
 
 def _soak(case: Any) -> Any:

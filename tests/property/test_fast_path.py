@@ -12,6 +12,7 @@ import rows_corpus
 from binlog_bytes import File, events_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from soak import cases
 
 from actors.parse.formats.event_types import ROWS, UPDATES, EventType
 from actors.parse.grammar.binlog_decoder import BinlogDecoder
@@ -298,7 +299,7 @@ class Reading:
 WAYS = ("grammar", "fast_path", "packets", "semi_sync", "file")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(400), deadline=None)
 @given(
     STEPS,
     KINDS,
@@ -463,7 +464,7 @@ def test_a_header_is_what_the_control_plane_reads():
     assert header.tolist() == (0, 0, int(flags), 2, 8, 10, 900, 5, 0, 3, 4, 11, 6, 7, 0, 0)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=cases(500), deadline=None)
 @given(st.binary(max_size=2000))
 def test_the_checksum_is_zlibs(data):
     assert checksum_of(data) == zlib.crc32(data)

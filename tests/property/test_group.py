@@ -3,10 +3,10 @@
 from itertools import pairwise
 
 import hypothesis.strategies as st
-import pytest
 from builders import Source, Tx, World, all_places, places
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from soak import cases
 
 from merge import events as ev
 from merge.delivery.batch_limits import BatchLimits
@@ -625,11 +625,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroup = GroupMachine.TestCase
-TestGroup.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
-
-
-@pytest.mark.soak
-class TestGroupForLong(GroupMachine.TestCase):  # type: ignore[misc, name-defined]  # hypothesis makes it
-    """Many more runs of the same machine."""
-
-    settings = settings(max_examples=1_000, stateful_step_count=60, deadline=None)
+TestGroup.settings = settings(max_examples=cases(300), stateful_step_count=60, deadline=None)

@@ -4,6 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 from builders import Source, Tx
 from hypothesis import given, settings
+from soak import cases
 
 from merge.order.id_timeline import IdTimeline
 from merge.values.header import Flag
@@ -72,7 +73,7 @@ def expected(sources):
 
 
 @given(written, others, wishes, st.integers(1, 60))
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 def test_ids_that_keep_the_contract_come_out_sorted(made, without, wished, within_us):
     sources = sources_of(made, without, within_us)
     timeline, out = play(sources, wished, within_us)
@@ -85,7 +86,7 @@ def test_ids_that_keep_the_contract_come_out_sorted(made, without, wished, withi
 
 
 @given(written, others, wishes, st.integers(1, 60), st.integers(1, 10), st.sets(st.integers(0, 3)))
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 def test_a_broken_contract_is_counted_and_the_guarantees_hold(
     made, without, wished, true_us, told_us, skipped
 ):

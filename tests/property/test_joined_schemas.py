@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from soak import cases
 
 from actors.gateway.joined_schemas import JoinedSchemas
 from merge.errors import SchemaMismatch
@@ -110,20 +111,9 @@ def check(result: pa.Table, rows: list[dict[str, Any]], expected: set[str]) -> N
         assert result.column(name).to_pylist() == wanted, name
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(500))
 @given(st.data())
 def test_the_joined_schema_is_what_all_delivered_rows_and_definitions_need(data: st.DataObject) -> None:
-    join_compatible(data)
-
-
-@pytest.mark.soak
-@settings(max_examples=1_000)
-@given(st.data())
-def test_the_joined_schema_is_the_join_over_many_sequences(data: st.DataObject) -> None:
-    join_compatible(data)
-
-
-def join_compatible(data: st.DataObject) -> None:
     """Only numbers: their differences are compatible, so nothing may stop the stream."""
     shards = [Shard(f"s{index}") for index in range(SHARDS)]
     shown = [defined(shard.name, shard.columns) for shard in shards]
@@ -147,7 +137,7 @@ def join_compatible(data: st.DataObject) -> None:
         check(result, rows, names)
 
 
-@settings(max_examples=100)
+@settings(max_examples=cases(500))
 @given(st.data())
 def test_a_conflict_stops_only_rows_that_conflict_until_a_type_is_chosen(data: st.DataObject) -> None:
     shards = [Shard(f"s{index}") for index in range(SHARDS)]

@@ -5,6 +5,7 @@ import pytest
 from builders import run_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from soak import cases
 
 from merge.delivery.ledger import Batch, Ledger
 from merge.errors import AckOutOfOrder, RetryableError, RolledBack, UnknownBatch
@@ -97,7 +98,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestLedger.settings = settings(max_examples=cases(100), stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize(("older", "newer"), [(1, 2), (7, 8), (2**31 - 2, 2**31 - 1)])

@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from json_model import json_text
 from property.test_rows import JSON, expected, tables
+from soak import cases
 
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.columns.types.column import Column, ColumnType
@@ -65,7 +66,7 @@ def read(batch):
     return list(zip(*columns, strict=True))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(tables(), st.data())
 def test_partial_images_say_what_whole_ones_say_of_the_columns_they_have(table, data):
     """1. Each event is first offered cut short. 2. What is not there is marked, and nothing else is."""
@@ -142,7 +143,7 @@ def change(document, data):
     return row_images.difference(operation, path + shown, value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(st.lists(JSON, max_size=6) | st.dictionaries(NAMES, JSON, max_size=6), st.data())
 def test_differences_lead_to_what_the_model_leads_to(value, data):
     """Documents change at any depth, several times, and in what was only just put in."""

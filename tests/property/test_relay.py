@@ -5,6 +5,7 @@ import struct
 import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from soak import cases
 
 from merge.relay.block import BLOCK_OVERHEAD_BYTES, Block
 from merge.relay.idle import Idle
@@ -169,7 +170,7 @@ class RelayMachine(RuleBasedStateMachine):
 
 
 TestRelay = RelayMachine.TestCase
-TestRelay.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRelay.settings = settings(max_examples=cases(60), stateful_step_count=40, deadline=None)
 
 STEPS = st.lists(
     st.tuples(

@@ -8,6 +8,7 @@ import pytest
 from builders import Tx, chunk_of, run_of
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from soak import cases
 
 from actors.store.ring import BatchMode, RingBounds, RingStore
 from merge.errors import ShardUnavailable, UsageError
@@ -185,7 +186,7 @@ class RingMachine(RuleBasedStateMachine):
 
 
 TestRing = RingMachine.TestCase
-TestRing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestRing.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
 
 
 def test_a_consumer_and_a_reader_on_threads_pass_everything_once_and_in_order():

@@ -14,6 +14,7 @@ import row_images
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_model import json_text
+from soak import cases
 
 from actors.parse.columns.rows import RowsBuilder
 from actors.parse.columns.types.column import Column, ColumnType
@@ -244,7 +245,7 @@ def expected(event_type, row):
     return (2, *models) if event_type in UPDATES else (3, models[0], None)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(tables())
 def test_what_is_written_is_read(table):
     columns, events = table
@@ -257,7 +258,7 @@ def test_what_is_written_is_read(table):
     assert (losses.zero_dates, losses.invalid_text) == (0, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(tables(), st.data())
 def test_a_refused_event_changes_nothing(table, data):
     """1. Each event is first offered cut short. 2. What was refused leaves no trace in what is read."""
@@ -277,7 +278,7 @@ def test_a_refused_event_changes_nothing(table, data):
     assert found == [expected(kind, row) for kind, rows in events for row in rows]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(tables(), st.integers(0, 5), st.data())
 def test_skipped_and_discarded_rows_leave_no_trace(table, skip, data):
     """1. Of some events, the first rows are skipped. 2. Each event may be taken back, and comes again."""
@@ -301,7 +302,7 @@ def test_skipped_and_discarded_rows_leave_no_trace(table, skip, data):
     assert found == wanted
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=cases(500), deadline=None)
 @given(JSON)
 def test_json_is_printed_like_the_model_prints_it(value):
     stored = row_images.json_binary(value)
@@ -323,14 +324,14 @@ OPAQUE = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=cases(500), deadline=None)
 @given(st.lists(OPAQUE, max_size=5))
 def test_opaque_json_is_printed_like_the_model_prints_it(values):
     stored = row_images.json_binary(values)
     assert images.json_text(stored) == json_text(stored)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=cases(1000), deadline=None)
 @given(JSON, st.data())
 def test_damaged_json_is_text_or_refused(value, data):
     stored = bytearray(row_images.json_binary(value))
@@ -364,7 +365,7 @@ def test_json_is_as_deep_as_the_server_allows(depth, fine):
                 read(stored)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.sampled_from([*TEXT]), st.lists(st.none() | st.binary(max_size=12), max_size=8))
 def test_text_of_any_bytes_is_what_pythons_codec_makes_of_it(collation, stored):
     column = Column(ColumnType.VARCHAR, size=80, collation=collation)

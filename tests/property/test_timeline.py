@@ -4,6 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 from builders import Source, Tx
 from hypothesis import given, settings
+from soak import cases
 
 from merge.order.timeline import Timeline
 from merge.values.header import Flag
@@ -105,7 +106,7 @@ def test_advancing_meanwhile_changes_only_the_order_of_equal_keys(sources, wishe
     st.lists(st.integers(0, 30), min_size=4, max_size=4),
     st.integers(1, 40),
 )
-@settings(max_examples=300)
+@settings(max_examples=cases(300))
 def test_whatever_shards_low_watermark_and_whoever_counts_the_guarantees_hold(
     sources, steps, starts, low_watermark_us
 ):
