@@ -285,6 +285,7 @@ def test_marks_come_with_their_headers_until_these_are_acknowledged():
     assert ring.get_within(0.0, 4).ddls == {0: marks[0], 3: marks[1]}
     assert ring.get_within(0.0).ddls == {4: marks[2]}
     ring.ack(0)
+    assert list(ring._ddls) == [3, 4]
     ring.rollback()
     assert ring.get_within(0.0).ddls == {3: marks[1], 4: marks[2]}
 
