@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from integration.shared_servers import SharedShop
 from integration.spark_sink import options
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from canal_group.client.range_rows import RangeRows
+from canal_group.spark import CanalGroupDataSource
 from canal_group.spark.options import Options
 from canal_group.spark.session import Session
-from merge.errors import RolledBack
+from canal_group.spark.source import StreamReader
+from merge.errors import RolledBack, SchemaGrown
 from merge.values.offset_range import reaches_back, same_places
 from merge.values.position import GroupPosition
 
@@ -103,3 +107,47 @@ def test_a_word_is_the_same_start_for_a_query_and_for_a_consumer(served: SharedS
     assert not reaches_back(begins["latest"].shards, position.shards)
     # A consumer disturbs nobody: it also gets what the instance still holds.
     assert reaches_back(consumers["latest"].shards, begins["latest"].shards)
+
+
+def test_a_micro_batch_with_a_column_that_the_query_lacks_is_neither_planned_nor_read(
+    served: SharedShop,
+) -> None:
+    """1. A row comes after a column is added. 2. With `evolve` its micro-batch is not planned; nor read, if
+    the checkpoint has planned it already. 3. With the column it is.
+    """
+    chosen = options(served, served.instance, client="planned", startingPosition="latest")
+
+    def reader(new_columns: str) -> StreamReader:
+        return StreamReader(Options.from_spark(chosen | {"newColumns": new_columns}), schema)
+
+    def planned(by: StreamReader) -> dict[str, Any]:
+        while (end := by.latestOffset(start, ReadAllAvailable())) == start:
+            pass
+        return end
+
+    def read(by: StreamReader, end: dict[str, Any]) -> list[dict[str, Any]]:
+        parts = by.partitions(start, end)
+        return [row for part in parts for batch in by.read(part) for row in batch.to_pylist()]
+
+    served.write(0, 1)
+    schema = CanalGroupDataSource(chosen).schema()
+    ignoring = reader("ignore")
+    start = ignoring.initialOffset()
+    served.servers[0].execute(
+        "ALTER TABLE shop_0.orders ADD COLUMN colour VARCHAR(10)",
+        "INSERT INTO shop_0.orders VALUES (902, 'n', 1, 'red')",
+    )
+    while not read(ignoring, end := planned(ignoring)):  # the statement may have a micro-batch of its own
+        start = end
+    ignoring.stop()
+    for attempt in (lambda by: by.partitions(start, end), planned):
+        evolving = reader("evolve")
+        with pytest.raises(SchemaGrown, match="has a column colour that the query's schema does not have"):
+            attempt(evolving)
+        evolving.stop()
+    schema = CanalGroupDataSource(chosen).schema()
+    evolving = reader("evolve")
+    rows = read(evolving, planned(evolving))
+    assert [(row["id"], row["colour"]) for row in rows] == [(902, "red")]
+    evolving._session.give_up()
+    evolving.stop()
