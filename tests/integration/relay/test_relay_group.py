@@ -1,0 +1,72 @@
+"""Two destinations with filters of their own on the same sources, by relays that Ray's processes share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Any
+
+import pytest
+from integration.relay.conftest import relay_pids
+from integration.shop import DEADLINE_S, Shop
+from integration.zookeeper_fixtures import eventually
+
+import canal_group
+from actors.driver.launch import launch
+from actors.shard.wiring import source_address
+from canal_group.gateway.gateway_client import GatewayClient
+from conf.settings import InstanceSettings
+
+_DUMPS = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
+
+
+def settings_of(shop: Shop, name: str, column: str) -> InstanceSettings:
+    """Return settings of a destination that keeps one column besides the key."""
+    return shop.settings(
+        destination=f"{shop.destination}-{name}",
+        reader={"relay": True},
+        filter={
+            "white": r"shop_\d+\.orders",
+            "routes": [{"match": r"shop_\d+\.(\w+)", "to": r"shop.\1"}],
+            "tables": [{"match": r"shop_\d+\.orders", "white_columns": ["id", column]}],
+        },
+    )
+
+
+@pytest.mark.soak
+def test_two_destinations(shop: Shop) -> None:
+    """1. Each source has one dump. 2. Each destination gets all rows, once. 3. The relays are killed."""
+    chosen = {name: settings_of(shop, name, name) for name in ("note", "price")}
+    with contextlib.ExitStack() as served:
+        consumers: dict[str, Any] = {}
+        for name, settings in chosen.items():
+            instance = served.enter_context(launch(settings))
+            options = {"destination": settings.destination, "client_id": "reader", "wait_s": DEADLINE_S}
+            consumers[name] = served.enter_context(canal_group.connect(instance.uri, **options))
+            consumers[name].subscribe()
+            gateway = GatewayClient(instance.uri, settings.destination)
+            served.callback(gateway.close)
+
+            def by_relay(gateway: GatewayClient = gateway) -> bool:
+                return all(shard.get("relayed") for shard in gateway.ask("status")["shards"])
+
+            eventually(by_relay, "all shards read by a relay")
+        eventually(lambda: all(s.execute(_DUMPS) == ((1,),) for s in shop.servers), "one dump a source")
+        got: dict[str, list[int]] = {name: [] for name in consumers}
+        for step in range(2):
+            shop.write_everywhere(20, rows=3)
+            for name, consumer in consumers.items():
+                while len(got[name]) < shop.rows:
+                    batch = consumer.get_without_ack(1_000, timeout=DEADLINE_S)
+                    assert batch is not None, "the rows come"
+                    rows = batch.table("shop.orders")
+                    got[name] += rows.column("id").to_pylist()
+                    consumer.ack(batch.batch_id)
+                    assert {"note", "price"} & set(rows.column_names) == {name}
+            if not step:
+                for shard in settings.shards:
+                    for pid in relay_pids(source_address(settings, shard, shard)):
+                        os.kill(pid, signal.SIGKILL)
+        for ids in got.values():
+            assert sorted(ids) == list(range(shop.rows))
