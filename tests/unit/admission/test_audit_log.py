@@ -1,7 +1,9 @@
 """The audit log: what it says of a change, and that several processes can write it."""
 
+import fcntl
 import json
 import multiprocessing
+import threading
 
 import pytest
 
@@ -83,28 +85,45 @@ def test_the_last_lines_are_read_back_whole(file, monkeypatch):
     assert [line["mark"] for line in log.lines][-1] == "4"
 
 
-def _write(file, name, count):
-    audit_log.FILE_BYTES_MAX = 20_000
+def test_a_writer_waits_for_another_and_follows_when_the_file_is_moved_aside(file):
+    """1. another process has the lock; 2. it moves the file aside; 3. the line is in the new one."""
     log = AuditLog(file)
+    log.seen("first", "shop", "stop")
+    older = file.with_name("audit.jsonl.1")
+    with file.open("a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        writer = threading.Thread(target=log.seen, args=("second", "shop", "stop"))
+        writer.start()
+        writer.join(0.3)
+        assert writer.is_alive(), "it waits"
+        file.replace(older)
+    writer.join(60)
+    assert [[line["who"] for line in lines_of(one)] for one in (older, file)] == [["first"], ["second"]]
+
+
+def _write(file, name, count, begin):
+    audit_log.FILE_BYTES_MAX = 40_000
+    log = AuditLog(file)
+    begin.wait(60)
     for number in range(count):
         log.seen(name, "shop", "stop", number=number)
 
 
 def test_processes_write_whole_lines_and_move_the_file_aside_once(file):
-    """Two files hold the last lines of each, in order and without a gap."""
+    """No line is missing, and each writer's are in order."""
     start = multiprocessing.get_context("spawn")
-    writers = [start.Process(target=_write, args=(file, name, 200)) for name in "ab"]
+    begin = start.Barrier(2)
+    writers = [start.Process(target=_write, args=(file, name, 200, begin)) for name in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join(60)
         assert writer.exitcode == 0
     older = file.with_name("audit.jsonl.1")
-    assert 20_000 < older.stat().st_size < 21_000, "it was full"
+    assert 40_000 < older.stat().st_size < 40_500, "it was full"
     kept = [*lines_of(older), *lines_of(file)]
     for name in "ab":
-        numbers = [line["number"] for line in kept if line["who"] == name]
-        assert numbers == list(range(numbers[0], 200)) if numbers else True
+        assert [line["number"] for line in kept if line["who"] == name] == list(range(200))
     assert sorted(one.name for one in file.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
 
 
