@@ -71,6 +71,14 @@ def test_latency_and_memory_are_measured(name, key):
     assert measured(name, "--size", size)[key] > 0
 
 
+@pytest.mark.soak
+def test_a_relay_costs_its_source_less_than_a_dump_for_each_reader():
+    require(Engine.MARIADB)
+    result = measured("relay", "--size", "0.1")
+    assert (result["own"]["dumps"], result["relay"]["dumps"]) == (result["readers"], 1)
+    assert result["relay"]["mib"] < result["own"]["mib"] / 4
+
+
 def test_checksums_are_measured_beside_those_of_zlib():
     result = measured("checksum", "--size", "0.02")
     assert list(result["gb_per_s"]) == ["100", "1000", "8000", "1000000"]

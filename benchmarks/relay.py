@@ -1,0 +1,155 @@
+"""Relay: what many readers cost one source, each with a dump of its own, and all by one relay.
+
+A MariaDB server is written to while readers follow it: each is what a shard of one destination has. For each
+way the server's processor time and the bytes that it sent are measured, less those of writing with no reader.
+`ratio` is the relay's part of what dumps of their own cost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from actors.parse.grammar.chunk_builder import Limits
+from actors.parse.server.reader import SourceReader
+from actors.parse.server.source import SourceAddress
+from benchmarks._load import BULK_ROWS, cpu_s, cpus, fill, servers
+from canal_group.demo.database.server_process import DatabaseServer
+from merge.errors import RetryableError
+from merge.values.chunk import Chunk, TableName
+from merge.values.position import Position
+
+#: destinations on the source
+READERS = 16
+_TRANSACTIONS = 4_000
+_WINDOW_BYTES = 64 << 20
+_SERVER_ID = 4_100_000
+_WAIT_S = 120.0
+_LOOK_EVERY_S = 0.1
+
+
+def measure(size: float) -> dict[str, Any]:
+    """Return what a source spends on its readers, either way."""
+    transactions = max(100, int(_TRANSACTIONS * size))
+    with servers(count=1) as (server,):
+        idle = _spent(server, transactions, 0, relay=False)
+        own = _spent(server, transactions, READERS, relay=False).less(idle)
+        relayed = _spent(server, transactions, READERS, relay=True).less(idle)
+    return {
+        "readers": READERS,
+        "rows": transactions * BULK_ROWS,
+        "own": own.describe(),
+        "relay": relayed.describe(),
+        "ratio": {"cpu": round(relayed.cpu_s / own.cpu_s, 3), "bytes": round(relayed.bytes / own.bytes, 3)},
+        "cpus": cpus(),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What the server spent."""
+
+    cpu_s: float
+    bytes: int
+    dumps: int
+
+    def less(self, other: _Spent) -> _Spent:
+        return _Spent(self.cpu_s - other.cpu_s, self.bytes - other.bytes, self.dumps)
+
+    def describe(self) -> dict[str, Any]:
+        return {"cpu_s": round(self.cpu_s, 2), "mib": round(self.bytes / 2**20, 1), "dumps": self.dumps}
+
+
+class _Counter:
+    """A listener that counts rows."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._rows = 0
+        self._connected = False
+
+    def opened(self, position: Position) -> None:
+        """Do nothing."""
+
+    def chunk_read(self, chunk: Chunk) -> None:
+        """Count the chunk's rows."""
+        with self._changed:
+            self._rows += int(np.sum(chunk.headers["rows"]))
+            self._changed.notify_all()
+
+    def caught_up(self, frontier_us: int) -> None:
+        """Do nothing."""
+
+    def connected(self, skew_us: int, server_version: str) -> None:  # noqa: ARG002 - a listener's method
+        """Note it."""
+        with self._changed:
+            self._connected = True
+            self._changed.notify_all()
+
+    def disconnected(self, error: RetryableError, retry_after_s: float) -> None:  # noqa: ARG002 - the same
+        """Fail: the figures would be of something else."""
+        raise AssertionError(f"the source was lost: {error}")
+
+    def await_connected(self) -> None:
+        """Wait until the reader has a stream."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._connected, _WAIT_S), "no stream"
+
+    def await_rows(self, rows: int) -> None:
+        """Wait until so many rows have come."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._rows >= rows, _WAIT_S), "rows are missing"
+
+
+def _spent(server: DatabaseServer, transactions: int, readers: int, *, relay: bool) -> _Spent:
+    """Return what the server spends while it is written to and so many readers follow."""
+    fill([server], "bulk", 1)
+    with contextlib.ExitStack() as stack:
+        counters = [stack.enter_context(_reading(server, number, relay=relay)) for number in range(readers)]
+        for counter in counters:
+            counter.await_connected()
+        dumps = min(readers, 1) if relay else readers
+        while (before := _now(server)).dumps != dumps:  # they move over to the relay one after another
+            time.sleep(_LOOK_EVERY_S)
+        fill([server], "bulk", transactions, anew=False)
+        for counter in counters:
+            counter.await_rows(transactions * BULK_ROWS)
+        after = _now(server)
+    return _Spent(after.cpu_s - before.cpu_s, after.bytes - before.bytes, after.dumps)
+
+
+def _now(server: DatabaseServer) -> _Spent:
+    ((_, sent),) = server.execute("SHOW GLOBAL STATUS LIKE 'Bytes_sent'")
+    dumps = server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'")
+    assert server.pid is not None
+    return _Spent(cpu_s(server.pid), int(sent), len(dumps))
+
+
+@contextlib.contextmanager
+def _reading(server: DatabaseServer, number: int, *, relay: bool) -> Iterator[_Counter]:
+    """Run a reader from the end of the binlog, until it is left."""
+    where = server.address()
+    address = SourceAddress(
+        f"s{number}",
+        where.host,
+        where.port,
+        where.user,
+        where.password,
+        _SERVER_ID + number,
+        relay_bytes_max=_WINDOW_BYTES if relay else 0,
+    )
+    counter = _Counter()
+    reader = SourceReader(address, TableName, Limits(), counter)
+    thread = threading.Thread(target=reader.run, args=(None,))
+    thread.start()
+    try:
+        yield counter
+    finally:
+        reader.stop()
+        thread.join()
