@@ -30,10 +30,10 @@ sim: setup ## run a seed's faults around the real shell in simulated time (SEED=
 chaos: setup ## kill, pause and disconnect real processes by a seed's schedule (SEED=7 MINUTES=2; ARGS="--schedule")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(or $(MINUTES),2) $(ARGS)
 
-soak: tools ## run the long tests, then seeds of chaos for some minutes (MINUTES=60 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
+soak: tools ## run the long tests, then seeds of chaos for some minutes (MINUTES=20 SEED=1; LIMIT=6 SHUFFLE=x: some tests, for 6 minutes)
 	CANAL_GROUP_ALL_CASES=1 $(BIN)/python -m pytest -m "soak or property" $(SHARED) $(if $(LIMIT),--limit-minutes $(LIMIT) --shuffle "$(SHUFFLE)")
 	@PYTHONPATH=tests $(BIN)/python -m chaos --seed $(or $(SEED),1) --minutes $(if $(filter 1,$(MINUTES)),1,2) \
-		--soak $(or $(MINUTES),60) $(ARGS)
+		--soak $(or $(MINUTES),20) $(ARGS)
 
 bench: setup ## measure: group, latency, transport, rpc, checksum and more (ARGS="group --json" for one)
 	@$(BIN)/python -m benchmarks $(or $(ARGS),all)
