@@ -12,6 +12,8 @@ options     of the stream
 folder      where offsets, commits and batches are
 die_at      at which of its steps a run kills itself, in the middle of whatever it does; null: it ends when
             nothing more is to be read
+die_before  what it kills itself before it writes: `commits`, so that a micro-batch is read and not committed;
+            null: nothing
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class LightSpark:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._folder = Path(settings["folder"])
         self._steps_left = settings["die_at"]
+        self._die_before = settings.get("die_before")
         source = CanalGroupDataSource(settings["options"])
         self._reader = source.streamReader(source.schema())
 
@@ -85,6 +88,8 @@ class LightSpark:
 
     def _write(self, kind: str, number: int, value: Any) -> None:
         """Write a file at once; a micro-batch that comes again is written beside what it was."""
+        if kind == self._die_before:
+            os.kill(os.getpid(), signal.SIGKILL)
         folder = self._folder / kind
         folder.mkdir(exist_ok=True)
         place = folder / str(number)

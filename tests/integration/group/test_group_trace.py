@@ -100,7 +100,9 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
         assert said[last].endswith(f" on shard {place} by {last_gtid(served, 0)}")
         assert said[last + 1].startswith(f"  {last_gtid(served, 0)} was ")
         never = key_lines(operator.trace_key("shop.orders:-1", within), "64MiB", operator.status())
-        assert never == ["shop.orders:-1 was not changed in the last 64MiB of any binlog that was searched."]
+        assert never[0] == "shop.orders:-1 was not changed in the last 64MiB of any binlog that was searched."
+        # Tables of that name that other tests had on these servers may have no primary key.
+        assert all("could not be compared" in line for line in never[1:])
         for wrong, bytes_max, shard in (("orders", within, None), (key, 1 << 40, None), (key, within, "s9")):
             with pytest.raises(canal_group.UsageError):
                 operator.trace_key(wrong, bytes_max, shard)

@@ -10,6 +10,7 @@ from integration.parse.test_parse_reader import await_true
 
 from actors.driver import launch
 from canal_group.command import cli
+from canal_group.command.options.exit_code import ExitCode
 from canal_group.demo.recorded_shards import recorded_shards
 
 
@@ -26,7 +27,7 @@ def test_a_ray_that_is_too_slow_is_a_sentence_and_leaves_nothing(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     said = capsys.readouterr().err
-    assert ended.value.code == 1
+    assert ended.value.code == ExitCode.UNAVAILABLE
     assert "ServerUnavailable: Ray did not start the gateway of slow within 0 s." in said
     assert "Traceback" not in said
     await_true(

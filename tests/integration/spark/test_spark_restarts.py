@@ -80,9 +80,12 @@ def test_every_micro_batch_comes_again_as_it_was_however_often_the_driver_is_kil
             writer.start()
             if len(ends) in victims:
                 kill(victims[len(ends)]["pid"])
-            # The first one dies when its first micro-batch is planned and nothing else is.
-            steps = chance.randint(0, STEPS_MAX) if ends else 2
-            ends.append(run({"options": chosen, "folder": str(tmp_path), "die_at": steps}))
+            # The first one dies when its first micro-batch is planned and nothing else is, the second one
+            # when that micro-batch is read and not committed.
+            steps = {0: 2, 1: None}.get(len(ends), chance.randint(0, STEPS_MAX))
+            before = "commits" if len(ends) == 1 else None
+            settings = {"options": chosen, "folder": str(tmp_path), "die_at": steps, "die_before": before}
+            ends.append(run(settings))
             writer.join()
             assert ends[-1] in (0, -9), "it ends by our hand, or when all is read"
         assert run({"options": chosen, "folder": str(tmp_path), "die_at": None}) == 0
