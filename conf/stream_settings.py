@@ -101,17 +101,17 @@ class ReaderSettings(Settings):
     #: when a source with semi-synchronous replication is told that a transaction is safe here: never; when
     #: it is in the ring; when every client id's cursor is past it
     semi_sync: Annotated[Literal["off", "ring", "cursor"], BeforeValidator(_off)] = "off"
-    #: whether all readers of a source on this machine share one dump connection, see `actors.relay`
-    relay: bool = False
-    #: what the relay retains for readers that are behind the others; the setting of the reader that starts it
-    relay_bytes_max: Annotated[int, Field(ge=1 << 20)] = 64 << 20
+    #: whether all readers of a source on this machine share one dump connection, see `actors.dump_server`
+    share_dump: bool = False
+    #: what the dump server retains for readers that are behind the others; the reader that starts it decides
+    dump_window_bytes_max: Annotated[int, Field(ge=1 << 20)] = 64 << 20
 
     @model_validator(mode="after")
     def _replies_by_itself(self) -> ReaderSettings:
-        if self.relay and self.semi_sync != "off":
+        if self.share_dump and self.semi_sync != "off":
             raise unfit(
                 "be false with semi_sync: a source waits for replies on the reader's own connection",
-                key="relay",
+                key="share_dump",
                 found="is true",
             )
         return self

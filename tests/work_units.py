@@ -30,7 +30,7 @@ TOGETHER = {
         "parse/test_parse_mysql_transactions",
         "parse/test_parse_row_images",
         "parse/test_parse_vectors",
-        "relay/test_relay",
+        "dump_server/test_dump_server",
     ),
 }
 _UNIT_OF = {f"tests/integration/{name}.py": unit for unit, names in TOGETHER.items() for name in names}

@@ -117,7 +117,7 @@ class Families:
                 lag_us = state["now_us"] + shard.get("skew_us", 0) - merged["frontier_us"]
                 gauge("lag_seconds", "Age of the frontier, by its source's clock.", max(lag_us, 0) / 1e6)
         counters, ring, failover = shard.get("counters"), shard.get("ring"), shard.get("failover")
-        gauge("relayed", "Whether a relay sends its source's binlog.", shard.get("relayed"))
+        gauge("shares_dump", "Whether a dump server sends its source's binlog.", shard.get("shares_dump"))
         if failover is not None:
             count("failovers", "Times that another of its hosts was read.", failover["switches"])
         if counters is None or ring is None:

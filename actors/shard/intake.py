@@ -180,7 +180,7 @@ class Intake:
             "state": self.state.value,
             "error": str(self.error) if self.error is not None else None,
             "server_version": self.server_version,
-            "relayed": self._reader.relayed,
+            "shares_dump": self._reader.shares_dump,
             "skew_us": self.skew_us,
             "position": str(latest) if latest is not None else None,
             "gtid_set": str(latest.gtid_set) if latest is not None else "",

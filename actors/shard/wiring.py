@@ -60,7 +60,9 @@ def source_address(
         heartbeat_ms=settings.reader.heartbeat_ms,
         semi_sync=settings.reader.semi_sync if server is shard else "off",
         commit_times=settings.reader.commit_times,
-        relay_bytes_max=settings.reader.relay_bytes_max if settings.reader.relay and server is shard else 0,
+        dump_window_bytes_max=settings.reader.dump_window_bytes_max
+        if settings.reader.share_dump and server is shard
+        else 0,
         ssl=None
         if ssl is None
         else {

@@ -196,7 +196,7 @@ def _shard(shard: dict[str, Any], merged: dict[str, Any], now_us: int) -> _Shard
         name=shard["shard"],
         source=shard.get("source", "-"),
         state=shard["state"],
-        notes=", ".join(filter(None, (_notes(merged), "by relay" if shard.get("relayed") else ""))),
+        notes=", ".join(filter(None, (_notes(merged), "shared dump" if shard.get("shares_dump") else ""))),
         position=shard.get("position") or "-",
         acked=merged.get("acked_position") or "-",
         frontier=clock(frontier_us),

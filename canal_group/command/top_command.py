@@ -92,7 +92,7 @@ def _shards(state: dict[str, Any], before: dict[str, Any] | None) -> Table:
         frontier_us = group.get("frontier_us")
         lag_us = state["now_us"] + shard.get("skew_us", 0) - frontier_us if frontier_us else None
         words = [shard["state"], group.get("policy") or "", "skipped" if group.get("skipped") else ""]
-        words += ["by relay"] if shard.get("relayed") else []
+        words += ["shared dump"] if shard.get("shares_dump") else []
         table.add_row(
             name,
             ", ".join(filter(None, words)),

@@ -49,7 +49,7 @@ class BinlogReader:
         self._by_gtid: bool | None = None
         self._address = SourceAddress(process.name, "simulated", 0, "canal", "", 0)
         self.server = ""
-        self.relayed = False
+        self.shares_dump = False
         self.position: Position | None = None
 
     def run(self, start: Position | None) -> None:

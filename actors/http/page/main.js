@@ -198,7 +198,7 @@ function showShards(state) {
       policy,
       () => change(`${policy} ${name}`, text, "POST", `${path}/${policy}`),
     ];
-    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? "", shard.relayed ? "by relay" : ""];
+    const state_ = [shard.state, group.role === "member" ? "" : group.role, group.skipped ? "skipped" : "", group.policy ?? "", shard.shares_dump ? "shared dump" : ""];
     return {
       key: name,
       cells: [

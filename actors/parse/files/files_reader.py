@@ -90,7 +90,7 @@ class FilesReader:
 
     #: empty: files do not name their server
     server = ""
-    relayed = False
+    shares_dump = False
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ class PacketBuffer(ReceiveBuffer):
     Args:
         sequence: number of the first packet.
         semi_sync: whether the source treats this connection as a semi-synchronous replica.
-        numbered: whether packets are numbered; a relay's all have number 0.
+        numbered: whether packets are numbered; a dump server's all have number 0.
     """
 
     #: whether the source waits for a reply to an event that was taken; the caller resets it

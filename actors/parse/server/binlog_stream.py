@@ -22,10 +22,10 @@ from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import STALE_US, SourceClock
 from actors.parse.server.dump.dump_connection import DumpConnection
 from actors.parse.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_behind, dump_from
+from actors.parse.server.dump_server.attachment import Attachment
+from actors.parse.server.dump_server.wire import idle_moment_us, is_notice
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
-from actors.parse.server.relay.attachment import Attachment
-from actors.parse.server.relay.wire import idle_moment_us, is_notice
 from actors.parse.server.semi_sync.replies import Replies, Ring
 from actors.parse.server.semi_sync.wake import Wake
 from actors.parse.server.source import SourceAddress, server_error
@@ -67,7 +67,7 @@ class BinlogStream:
             source writes them, and transactions without GTID name these servers; see `origin_source`. They
             always are if the address says so.
         withheld_us: returns by how much low watermarks are lowered, see `LowWatermarks`.
-        relay: sends what follows `start` instead of the source, and is closed with the stream; None: the
+        dump_server: sends what follows `start` for the source, and is closed with the stream; None: the
             source does. Without `lead_in`, `by_gtid` and semi-synchronous replication only.
 
     Raises:
@@ -92,7 +92,7 @@ class BinlogStream:
         ring: Ring | None = None,
         original_times: bool = False,
         withheld_us: Callable[[], int] = lambda: 0,
-        relay: Attachment | None = None,
+        dump_server: Attachment | None = None,
     ) -> None:
         self._address = address
         self._start = start
@@ -100,7 +100,7 @@ class BinlogStream:
         # By GTID the source says which file it begins with; until then the position is unknown.
         place = Position("", len(MAGIC), rows_into_transaction=start.rows_into_transaction)
         self._place = place if by_gtid else start
-        self._dump_at = _dump_at(self._place, lead_in) if relay is None else (start.file, start.offset)
+        self._dump_at = _dump_at(self._place, lead_in) if dump_server is None else (start.file, start.offset)
         self._builder = ChunkBuilder(limits)
         self._builder.fast_path.original = original_times or address.commit_times.original
         #: when the last chunk was taken, `time.monotonic`
@@ -108,11 +108,11 @@ class BinlogStream:
         self._measure = measure
         self._withheld_us = withheld_us
         self._wake: Wake | None = None
-        self._relay = relay
+        self._dump_server = dump_server
         self._connection: DumpConnection | None = None
         try:
             self._low_watermarks = LowWatermarks(measure(), margin_us)
-            if relay is None:
+            if dump_server is None:
                 self._connection = DumpConnection(address)
             checksum = CHECKSUM_NONE if self._connection is None else self._prepare(self._connection, server)
             self._decoder = BinlogDecoder(
@@ -125,7 +125,7 @@ class BinlogStream:
                 verbatim=verbatim,
             )
             self._decoder.file, self._decoder.offset = self._dump_at
-            self._packets = self._dump(ring) if relay is None else relay.packets
+            self._packets = self._dump(ring) if dump_server is None else dump_server.packets
             waits = address.semi_sync == "cursor"
             self._replies = Replies(self._packets, ring if waits else None)
             if self._connection is not None and start.server == self._connection.facts.identity:
@@ -167,9 +167,9 @@ class BinlogStream:
         return self._decoder.whole_seconds
 
     @property
-    def relayed(self) -> bool:
-        """Whether a relay sends the stream."""
-        return self._relay is not None
+    def shares_dump(self) -> bool:
+        """Whether a dump server sends the stream."""
+        return self._dump_server is not None
 
     @property
     def prepared(self) -> int:
@@ -186,7 +186,7 @@ class BinlogStream:
             packet = self._packets.take()
             if packet is None:
                 self._fill()
-            elif self._relay is None or not is_notice(packet):
+            elif self._dump_server is None or not is_notice(packet):
                 self._decoder.feed(self._event(packet))
 
     def keep_time(self) -> None:
@@ -224,7 +224,7 @@ class BinlogStream:
 
     def _dump(self, ring: Ring | None) -> PacketReader:
         """Request the dump; the decoder skips what comes before `start`."""
-        assert self._connection is not None, "no relay serves the stream"
+        assert self._connection is not None, "no dump server serves the stream"
         if self._address.semi_sync == "cursor":
             assert ring is not None, "replies that wait for cursors need the ring"
             self._wake = Wake()
@@ -248,7 +248,7 @@ class BinlogStream:
             decoder.run(packets.buffer)
             packet = packets.take()
             if packet is not None:
-                if self._relay is not None and is_notice(packet):
+                if self._dump_server is not None and is_notice(packet):
                     yield from self._noticed(packet)
                     continue
                 event = self._event(packet)
@@ -260,7 +260,7 @@ class BinlogStream:
                 # Nothing more has arrived: yield what is complete. (The rest of an open transaction is on its
                 # way, so no chunk is closed inside one.)
                 yield from self._flush()
-                if packets.empty and self._relay is None:
+                if packets.empty and self._dump_server is None:
                     moment_us = self.clock.now_us()
                     # Bytes may have arrived while the chunk was handed over: only an empty socket counts.
                     if not packets.readable():
@@ -270,7 +270,7 @@ class BinlogStream:
             self._fill()
 
     def _noticed(self, notice: bytes) -> Iterator[Chunk | CaughtUp]:
-        """Take the relay's word for how far its source has been read, see `merge.relay.idle`.
+        """Take the dump server's word for how far its source has been read, see `merge.dump_server.idle`.
 
         What is known of the source, such as whether it replicates, may not hold for an old moment: a reader
         that is behind takes a later one.
@@ -326,8 +326,8 @@ class BinlogStream:
             return packet[1:]
         if mark == _EOF:
             raise self._unavailable("The source ended the stream.")
-        if self._relay is not None:
-            raise self._unavailable(f"The relay ended: {packet[1:].decode('utf-8', 'replace')}")
+        if self._dump_server is not None:
+            raise self._unavailable(f"The dump server ended: {packet[1:].decode('utf-8', 'replace')}")
         code = int.from_bytes(packet[1:3], "little")
         text = packet[9:] if packet[3:4] == b"#" else packet[3:]
         error = server_error(self._address, code, text.decode("utf-8", "replace"))
@@ -396,8 +396,8 @@ class BinlogStream:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
-        if self._relay is not None:
-            self._relay.close()
+        if self._dump_server is not None:
+            self._dump_server.close()
         if self._wake is not None:
             self._wake.close()
 

@@ -44,8 +44,8 @@ class Reader(Protocol):
         """Identity of the server whose binlog is read; empty if it is not known. It is set once."""
 
     @property
-    def relayed(self) -> bool:
-        """Whether a relay sends what is read, and not the source itself."""
+    def shares_dump(self) -> bool:
+        """Whether a dump server sends what is read, and not the source itself."""
 
     @property
     def position(self) -> Position | None:

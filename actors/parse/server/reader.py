@@ -35,11 +35,11 @@ from actors.parse.grammar.tables import Select
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
+from actors.parse.server.dump_server.access import DumpServerAccess
 from actors.parse.server.hosts import SourceHosts
 from actors.parse.server.listener import Listener, position_after
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
-from actors.parse.server.relay.access import RelayAccess
 from actors.parse.server.replication import Withheld
 from actors.parse.server.semi_sync.replies import Ring, unfreed
 from actors.parse.server.source import (
@@ -154,7 +154,7 @@ class SourceReader:
         self._clock: SourceClock | None = None
         #: what streams that have ended read
         self._ended_counts = ReadCounts()
-        self._relay = RelayAccess(address)
+        self._dump_server = DumpServerAccess(address)
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
@@ -178,7 +178,7 @@ class SourceReader:
             while not self._stopped.is_set():
                 self._try()
         finally:
-            self._relay.close()
+            self._dump_server.close()
 
     def _try(self) -> None:
         """Follow the source until the stream ends, and wait if it could not be read."""
@@ -197,7 +197,7 @@ class SourceReader:
             self._listener.disconnected(error, wait_s)
             self._stopped.wait(wait_s)
         finally:
-            self._relay.left()
+            self._dump_server.left()
 
     def stop(self) -> None:
         """End the run soon: a wait for the source ends at once, a running call of the listener finishes."""
@@ -214,9 +214,9 @@ class SourceReader:
             return self._ended_counts if stream is None else self._ended_counts + stream.counts
 
     @property
-    def relayed(self) -> bool:
-        """Whether a relay sends what is read, see `Reader`."""
-        return self._relay.attached
+    def shares_dump(self) -> bool:
+        """Whether a dump server sends what is read, see `Reader`."""
+        return self._dump_server.attached
 
     def source_now_us(self) -> int | None:
         """Return the source's time, see `Reader`; may be called from any thread."""
@@ -309,9 +309,9 @@ class SourceReader:
                     self._listener.connected(stream.clock.skew_us, facts.version)
                     self._consume(stream, control)
             except (SourceUnavailable, DataError) as error:
-                if stream.relayed:
-                    # The next stream is the source's own: it says what is wrong, if that is not the relay.
-                    self._relay.lost(error.message)
+                if stream.shares_dump:
+                    # The next stream is the source's own: it says what is wrong with the source, if anything.
+                    self._dump_server.lost(error.message)
                 elif isinstance(error, PositionPurged) and replayed is not None:
                     self._replays = False
                 elif isinstance(error, PositionPurged):
@@ -336,12 +336,12 @@ class SourceReader:
         *,
         by_gtid: bool,
     ) -> BinlogStream:
-        """Return a stream from a position: from a relay if that covers it, else from the source."""
+        """Return a stream from a position: from a dump server if that covers it, else from the source."""
         lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
         withheld = Withheld(self._address, facts)
-        relay = None
-        if lead_in is None and self._may_relay(begin, facts.identity, by_gtid=by_gtid):
-            relay = self._relay.begin(begin, facts.identity)
+        dump_server = None
+        if lead_in is None and self._may_share_dump(begin, facts.identity, by_gtid=by_gtid):
+            dump_server = self._dump_server.begin(begin, facts.identity)
         stream = BinlogStream(
             self._address,
             begin,
@@ -351,22 +351,22 @@ class SourceReader:
             server=facts.identity,
             margin_us=self._margin_us,
             lead_in=lead_in,
-            by_gtid=by_gtid and lead_in is None and relay is None,
+            by_gtid=by_gtid and lead_in is None and dump_server is None,
             lookup=lookup,
             ring=self._ring,
             withheld_us=lambda: withheld.us,
-            relay=relay,
+            dump_server=dump_server,
         )
         lookup.follow(stream)
         return stream
 
-    def _may_relay(self, position: Position, server: str, *, by_gtid: bool) -> bool:
-        """Return whether a relay of `server` may be asked for what follows a position.
+    def _may_share_dump(self, position: Position, server: str, *, by_gtid: bool) -> bool:
+        """Return whether a dump server of `server` may be asked for what follows a position.
 
         It knows places in that server's binlog only, and replies to no source.
         """
         return (
-            self._relay.wanted
+            self._dump_server.wanted
             and self._address.semi_sync == "off"
             and position.server == server
             and not position.rows_into_transaction
@@ -374,15 +374,15 @@ class SourceReader:
         )
 
     def _moves(self, stream: BinlogStream, item: Chunk | CaughtUp) -> bool:
-        """Return whether the next stream reads by a relay, which covers the position by now."""
+        """Return whether the next stream reads from a dump server, which covers the position by now."""
         self._met_end |= isinstance(item, CaughtUp)
         position = self.position
         assert position is not None, "it is known where the stream began"
         return (
-            not self._relay.attached
+            not self._dump_server.attached
             and not stream.prepared
-            and self._may_relay(position, self.server, by_gtid=bool(self._by_gtid))
-            and self._relay.move(position, self.server)
+            and self._may_share_dump(position, self.server, by_gtid=bool(self._by_gtid))
+            and self._dump_server.move(position, self.server)
         )
 
     def _get_past(

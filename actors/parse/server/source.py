@@ -73,8 +73,8 @@ class SourceAddress:
     #: PyMySQL's ssl arguments without their prefix (ca, cert, key, verify_cert, verify_identity): TLS is then
     #: required; None: no TLS
     ssl: Mapping[str, Any] | None = None
-    #: limit of what a relay of the source retains, bytes, see `actors.relay`; 0: this reader uses no relay
-    relay_bytes_max: int = 0
+    #: limit of what its dump server retains, bytes, see `actors.dump_server`; 0: the reader uses none
+    dump_window_bytes_max: int = 0
 
     @property
     def host_name(self) -> str:

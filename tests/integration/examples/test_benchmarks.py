@@ -72,11 +72,11 @@ def test_latency_and_memory_are_measured(name, key):
 
 
 @pytest.mark.soak
-def test_a_relay_costs_its_source_less_than_a_dump_for_each_reader():
+def test_a_dump_server_costs_its_source_less_than_a_dump_for_each_reader():
     require(Engine.MARIADB)
-    result = measured("relay", "--size", "0.1")
-    assert (result["own"]["dumps"], result["relay"]["dumps"]) == (result["readers"], 1)
-    assert result["relay"]["mib"] < result["own"]["mib"] / 4
+    result = measured("dump_server", "--size", "0.1")
+    assert (result["own"]["dumps"], result["dump_server"]["dumps"]) == (result["readers"], 1)
+    assert result["dump_server"]["mib"] < result["own"]["mib"] / 4
 
 
 def test_checksums_are_measured_beside_those_of_zlib():

@@ -352,10 +352,10 @@ def test_the_good_file_is_good(tmp_path):
         ),
         (
             "shards:",
-            "reader: {semi_sync: ring, relay: true}\nshards:",
+            "reader: {semi_sync: ring, share_dump: true}\nshards:",
             (
-                "`reader.relay` should be false with semi_sync: a source waits for replies on the reader's "
-                "own connection, but is true"
+                "`reader.share_dump` should be false with semi_sync: a source waits for replies on the "
+                "reader's own connection, but is true"
             ),
         ),
         (

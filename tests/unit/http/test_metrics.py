@@ -29,7 +29,7 @@ def whole_state(destination="shop"):
         "counters": ShardCounters().describe(ReadCounts(7, 1, 2, 3)),
         "ring": RingStore(RingBounds()).describe(),
         "failover": {"switches": 2},
-        "relayed": True,
+        "shares_dump": True,
     }
     merged = {
         "shard": "s0",

@@ -20,9 +20,9 @@ from actors.parse.grammar.chunk_builder import ChunkBuilder
 from actors.parse.server import binlog_stream
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import AGE_MAX_US, STALE_US, SourceClock
+from actors.parse.server.dump_server.wire import notice
 from actors.parse.server.low_watermarks import CaughtUp, LowWatermarks
 from actors.parse.server.packets import PacketReader
-from actors.parse.server.relay.wire import notice
 from actors.parse.server.semi_sync.replies import Replies
 from merge.errors import SourceUnavailable
 from merge.values.chunk import Chunk, TableName
@@ -115,15 +115,15 @@ def source():
             timer.join()
 
 
-def items_of(source, *, by_gtid=False, withheld_us=0, relayed=False):
-    """Return what a stream over the source, or over a relay, yields until the source falls silent."""
+def items_of(source, *, by_gtid=False, withheld_us=0, shares_dump=False):
+    """Return what a stream over the source, or over a dump server, yields until the source falls silent."""
     source.stream = stream = BinlogStream.__new__(BinlogStream)
     stream._measure = source.clock
     stream._low_watermarks = LowWatermarks(source.clock(), MARGIN_US)
     stream._withheld_us = lambda: withheld_us
     stream._start = Position(FILE, 4)
     stream._by_gtid = by_gtid
-    stream._relay = object() if relayed else None
+    stream._dump_server = object() if shares_dump else None
     stream._builder = ChunkBuilder()
     stream._decoder = BinlogDecoder("s1", stream._start, TableName, stream._builder, checksum=1)
     stream._packets = Packets(source)
@@ -143,14 +143,14 @@ def frontier(seconds_after_noon):
 FDE, PREVIOUS, *REST = fixture_events()
 
 
-def test_only_the_relay_knows_when_its_source_was_idle(source):
-    """1. nothing comes for long; 2. the relay says when its socket was empty, once late; 3. it is alive."""
+def test_only_the_dump_server_knows_when_its_source_was_idle(source):
+    """1. nothing comes for long; 2. the dump server says when its socket was empty; 3. it is alive."""
     source.numbered = False
     source.send(FDE, PREVIOUS)
     said = notice(None) + notice(NOON_US - 9_000_000) + notice(NOON_US) + notice(None)
     source.timers.append(threading.Timer(0.05, source.sock.sendall, [said]))
     source.timers[-1].start()
-    assert items_of(source, relayed=True) == [CaughtUp(frontier(0))]
+    assert items_of(source, shares_dump=True) == [CaughtUp(frontier(0))]
 
 
 def test_heartbeats_in_a_backlog_prove_nothing(source):

@@ -220,7 +220,7 @@ def event(kind, size, end, flags=0):
 
 
 def test_a_run_is_copied_up_to_what_says_where_the_stream_is():
-    """A relay copies usual events without a step for each, and looks at all others one by one."""
+    """A dump server copies usual events without a step for each, and looks at all others one by one."""
     usual = [
         event(30, 40, 140),
         event(16, 31, 171),

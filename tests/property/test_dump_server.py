@@ -1,4 +1,4 @@
-"""What a relay retains, where its readers attach, and what it may claim, against a list of events."""
+"""What a dump server retains, where its readers attach, and what it may claim, against a list of events."""
 
 import struct
 
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from soak import cases
 
-from merge.relay.block import BLOCK_OVERHEAD_BYTES, Block
-from merge.relay.idle import Idle
-from merge.relay.readers import Readers
-from merge.relay.window import Place, Uncovered, Window
+from merge.dump_server.block import BLOCK_OVERHEAD_BYTES, Block
+from merge.dump_server.idle import Idle
+from merge.dump_server.readers import Readers
+from merge.dump_server.window import Place, Uncovered, Window
 
 HEAD, MAGIC_SIZE = 19, 4
 LIMIT = 5 * BLOCK_OVERHEAD_BYTES
@@ -23,7 +23,7 @@ def packet(size, end, mark):
     return (len(event) + 1).to_bytes(3, "little") + b"\0\0" + event
 
 
-class RelayMachine(RuleBasedStateMachine):
+class DumpServerMachine(RuleBasedStateMachine):
     """Blocks of events are appended, readers attach anywhere and are sent bytes in any portions."""
 
     @initialize(offset=st.sampled_from([4, 900, 2**32 - 50]))
@@ -169,8 +169,8 @@ class RelayMachine(RuleBasedStateMachine):
             assert set(self.readers.lapped()) != set(self.readers._places), "one of them can go on"
 
 
-TestRelay = RelayMachine.TestCase
-TestRelay.settings = settings(max_examples=cases(60), stateful_step_count=40, deadline=None)
+TestDumpServer = DumpServerMachine.TestCase
+TestDumpServer.settings = settings(max_examples=cases(60), stateful_step_count=40, deadline=None)
 
 STEPS = st.lists(
     st.tuples(
@@ -182,7 +182,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_a_claim_is_of_a_moment_before_the_heartbeat_came(steps):
-    """Commits and heartbeats are sent in order; the network delays them, and the relay."""
+    """Commits and heartbeats are sent in order; the network delays them, and the dump server."""
     sent, arrived, idle = [], [], Idle()
     for now, (step, amount) in enumerate(steps):
         if step in ("commit", "heartbeat"):

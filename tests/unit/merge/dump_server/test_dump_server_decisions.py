@@ -1,15 +1,15 @@
-"""When a reader asks a relay, where a relay begins, and what it takes for a reset."""
+"""When a reader asks a dump server, where a dump server begins, and what it takes for a reset."""
 
 import struct
 
 import pytest
 
+from merge.dump_server.attempts import INTERVAL_S, PAUSE_MAX_S, STABLE_S, Attempts
+from merge.dump_server.begin import begin_at
+from merge.dump_server.block import BLOCK_OVERHEAD_BYTES, Block, split_at
+from merge.dump_server.readers import Readers
+from merge.dump_server.window import Place, Uncovered, Window
 from merge.errors import UsageError
-from merge.relay.attempts import INTERVAL_S, PAUSE_MAX_S, STABLE_S, Attempts
-from merge.relay.begin import begin_at
-from merge.relay.block import BLOCK_OVERHEAD_BYTES, Block, split_at
-from merge.relay.readers import Readers
-from merge.relay.window import Place, Uncovered, Window
 
 FULL = 0xFFFFFF
 FILES = [("bin.000007", 5_000), ("bin.000008", 900), ("bin.000009", 300)]
@@ -27,7 +27,7 @@ FILES = [("bin.000007", 5_000), ("bin.000008", 900), ("bin.000009", 300)]
         (("bin.000001", 4), 500, ("bin.000009", 300)),
     ],
 )
-def test_a_relay_begins_near_the_end(requested, limit_bytes, begin):
+def test_a_dump_server_begins_near_the_end(requested, limit_bytes, begin):
     assert begin_at(requested, FILES, limit_bytes) == begin
 
 
@@ -39,7 +39,7 @@ def test_a_refused_reader_asks_at_intervals():
     assert attempts.due(INTERVAL_S)
 
 
-def test_a_relay_that_fails_is_asked_less_and_less():
+def test_a_dump_server_that_fails_is_asked_less_and_less():
     attempts, now_s, pauses_s = Attempts(), 0.0, []
     for fails in (False, True) * 5:
         if fails:
@@ -99,8 +99,8 @@ def test_a_reset_of_the_source_is_noticed():
     assert window.find("no binlog", 4) is Uncovered.UNKNOWN
 
 
-def test_who_is_awaited_ahead_makes_the_relay_read_on():
-    """1. the only reader has stopped; 2. another one is ahead: the relay reads on to it, and no further."""
+def test_who_is_awaited_ahead_makes_the_dump_server_read_on():
+    """1. the only reader has stopped; 2. another one is ahead: the dump is read on to it, and no further."""
     block_bytes = 1_000
     limit_bytes = 4 * (block_bytes + BLOCK_OVERHEAD_BYTES)
     window = Window(limit_bytes, "bin.000001", 4)

@@ -1,4 +1,4 @@
-"""Readers of one source that read by one relay, on real servers."""
+"""Readers of one source that read from one dump server, on real servers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 from dataclasses import replace
 
 import pytest
+from integration.dump_server.conftest import Source, ids, only
 from integration.parse.test_parse_reader import await_rows, await_true, reading
-from integration.relay.conftest import Source, ids, only
 from soak import first_quick
 
 from merge.errors import DataError
@@ -18,7 +18,7 @@ TABLES = "abc"
 
 
 def test_three_filters_one_dump(source: Source) -> None:
-    """1. Three readers begin at once. 2. All read by one relay, each its own rows. 3. They change files."""
+    """1. Three readers begin at once. 2. They share one dump, each its own rows. 3. They change files."""
     source.create(*TABLES)
     with contextlib.ExitStack() as readers:
         found = {
@@ -55,11 +55,11 @@ def test_a_reader_begins_with_a_file(source: Source) -> None:
             await_rows(second, "a", 10)
             assert ids(second, "a") == list(range(10))
             await_true(lambda: len(source.dumps) == 1, "one dump")
-            assert len(second.of("connected")) == 1, "it has read by the relay from the beginning"
+            assert len(second.of("connected")) == 1, "it has read from the dump server from the beginning"
 
 
 def test_a_late_joiner_moves_over(source: Source) -> None:
-    """1. One reader is at the end. 2. Another is behind the window: it reads by itself, then by the relay."""
+    """1. One reader is at the end. 2. Another is behind the window: it reads by itself, then moves over."""
     source.create("a")
     with reading(source.reader(0), select=only("a")) as first:
         (begin,) = first.of("opened")
@@ -77,8 +77,8 @@ def test_a_late_joiner_moves_over(source: Source) -> None:
         assert ids(first, "a") == list(range(40))
 
 
-def test_the_relay_is_killed(source: Source) -> None:
-    """1. The relay is killed while rows are written. 2. The readers go on, by another relay in the end."""
+def test_the_dump_server_is_killed(source: Source) -> None:
+    """1. The dump server is killed while rows are written. 2. The readers go on, and share a dump again."""
     source.create("a")
     with (
         reading(source.reader(0), select=only("a")) as one,
@@ -87,7 +87,7 @@ def test_the_relay_is_killed(source: Source) -> None:
         for begin in (0, 100):
             await_true(lambda: len(source.dumps) == 1, "one dump")
             if begin:
-                os.kill(source.relay(), signal.SIGKILL)
+                os.kill(source.dump_server(), signal.SIGKILL)
             source.insert("a", range(begin, begin + 100))
         for recorder in (one, two):
             await_rows(recorder, "a", 200)
@@ -121,22 +121,22 @@ def test_a_slow_reader_stops_nobody(source: Source) -> None:
 
 # MySQL stamps microseconds: on MariaDB a claim may be wrong by a second without being noticed.
 @pytest.mark.parametrize("source", ["mysql"], indirect=True)
-def test_an_idle_relay_says_nothing_of_what_it_has_not_read(source: Source) -> None:
-    """1. The relay is paused. 2. A row is committed between heartbeats. 3. It goes on: no row is late."""
+def test_an_idle_dump_server_says_nothing_of_what_it_has_not_read(source: Source) -> None:
+    """1. The dump server is paused. 2. A row is committed between heartbeats. 3. It resumes: none is late."""
     source.create("a")
     with reading(source.reader(0), select=only("a")) as recorder:
         await_true(lambda: recorder.of("caught_up"), "low watermarks")
-        relay = source.relay()
+        server = source.dump_server()
         for number in range(4):
             heard = len(recorder.of("caught_up"))
-            os.kill(relay, signal.SIGSTOP)
+            os.kill(server, signal.SIGSTOP)
             try:
-                # The relay's socket has heartbeats from before the row, and from after it.
+                # The dump server's socket has heartbeats from before the row, and from after it.
                 source.server.execute("SELECT SLEEP(0.25)")
                 source.insert("a", range(number, number + 1))
                 source.server.execute("SELECT SLEEP(0.25)")
             finally:
-                os.kill(relay, signal.SIGCONT)
+                os.kill(server, signal.SIGCONT)
             await_rows(recorder, "a", number + 1)
             await_true(lambda before=heard: len(recorder.of("caught_up")) > before + 1, "low watermarks")
         assert not recorder.of("disconnected")
@@ -150,7 +150,7 @@ def test_an_idle_relay_says_nothing_of_what_it_has_not_read(source: Source) -> N
 
 
 def test_a_position_of_another_history_is_not_served(source: Source) -> None:
-    """1. A relay serves a reader. 2. One whose file was created at another time is refused by the source."""
+    """1. A reader shares a dump. 2. One whose file was created at another time is refused by the source."""
     source.create("a")
     with reading(source.reader(0), select=only("a")) as recorder:
         (begin,) = recorder.of("opened")
@@ -165,7 +165,7 @@ def test_a_position_of_another_history_is_not_served(source: Source) -> None:
 
 
 def test_the_source_is_reset(own_mariadb, source_address) -> None:
-    """1. The binary logs are reset. 2. The relay ends. 3. The reader's own connection says what happened."""
+    """1. The binary logs are reset. 2. The dump server ends. 3. The reader's own connection says why."""
     source = Source(own_mariadb, source_address)
     source.create("a")
     recorder = None
@@ -187,7 +187,7 @@ def test_the_source_is_reset(own_mariadb, source_address) -> None:
 
 
 def test_the_source_restarts(own_mariadb, source_address) -> None:
-    """1. The source ends and comes back. 2. The readers say that it was gone, and go on by a new relay."""
+    """1. The source ends and comes back. 2. The readers say that it was gone, and share a dump again."""
     source = Source(own_mariadb, source_address)
     source.create("a")
     with (
@@ -205,7 +205,7 @@ def test_the_source_restarts(own_mariadb, source_address) -> None:
 
 
 def test_a_reader_by_gtid_moves_over_at_the_end(source: Source) -> None:
-    """1. A reader comes with a position of another server. 2. It reads by GTID. 3. It reads by the relay."""
+    """1. A reader comes with a position of another server. 2. It reads by GTID. 3. It moves over."""
     source.create("a")
     with reading(source.reader(0), select=only("a")) as first:
         (begin,) = first.of("opened")
@@ -217,7 +217,7 @@ def test_a_reader_by_gtid_moves_over_at_the_end(source: Source) -> None:
             await_rows(other, "a", 10)
             await_true(lambda: len(other.of("connected")) == 2, "it moves over")
             await_true(lambda: len(source.dumps) == 1, "one dump")
-            os.kill(source.relay(), signal.SIGKILL)
+            os.kill(source.dump_server(), signal.SIGKILL)
             source.insert("a", range(10, 20))
             await_rows(other, "a", 20)
             assert ids(other, "a") == list(range(20))
@@ -237,18 +237,18 @@ def test_rows_that_were_prepared_before(source: Source) -> None:
             source.insert("a", range(4, 6))
             await_rows(recorder, "a", 5)
             assert ids(recorder, "a") == [2, 3, 1, 4, 5]
-            await_true(lambda: len(recorder.of("connected")) >= 2, "it reads by the relay again")
+            await_true(lambda: len(recorder.of("connected")) >= 2, "it reads from the dump server again")
 
 
 @pytest.mark.parametrize("window_bytes", first_quick(0, [1 << 20, 64 << 20]))
 def test_an_event_of_several_packets(source: Source, window_bytes: int) -> None:
-    """A row of 17 MiB, which fits into the window of a relay, or does not."""
+    """A row of 17 MiB, which fits into the window of a dump server, or does not."""
     source.create("a")
     source.server.execute("SET GLOBAL max_allowed_packet = 67108864")
     with contextlib.ExitStack() as readers:
         found = [
             readers.enter_context(
-                reading(source.reader(number, relay_bytes_max=window_bytes), select=only("a"))
+                reading(source.reader(number, dump_window_bytes_max=window_bytes), select=only("a"))
             )
             for number in range(2)
         ]
@@ -265,7 +265,7 @@ def test_an_event_of_several_packets(source: Source, window_bytes: int) -> None:
 
 @pytest.mark.soak
 def test_by_tls(tls_mysql, source_address) -> None:
-    """The relay reaches the source as its readers do."""
+    """The dump server reaches the source as its readers do."""
     source = Source(tls_mysql.server, source_address)
     tls = {"ca": str(tls_mysql.ca), "cert": None, "key": None, "verify_cert": True, "verify_identity": True}
     tls_mysql.server.execute("CREATE DATABASE app")
@@ -283,7 +283,7 @@ def test_by_tls(tls_mysql, source_address) -> None:
 
 @pytest.mark.soak
 def test_many_readers(source: Source) -> None:
-    """32 readers, half of which begin late, while rows are written and the relay is killed."""
+    """32 readers, half of which begin late, while rows are written and the dump server is killed."""
     source.create(*(f"t{number}" for number in range(8)))
     source.server.execute("SET GLOBAL max_connections = 500")
     count = 32
@@ -291,7 +291,7 @@ def test_many_readers(source: Source) -> None:
 
         def begin(number, start=None):
             table = f"t{number % 8}"
-            address = source.reader(number, relay_bytes_max=8 << 20)
+            address = source.reader(number, dump_window_bytes_max=8 << 20)
             return readers.enter_context(reading(address, start=start, select=only(table)))
 
         found = [begin(0)]
@@ -306,7 +306,7 @@ def test_many_readers(source: Source) -> None:
                 found += [begin(number, start) for number in range(count // 2, count)]
             if step == 4:
                 await_true(lambda: len(source.dumps) == 1, "one dump")
-                os.kill(source.relay(), signal.SIGKILL)
+                os.kill(source.dump_server(), signal.SIGKILL)
         for number, recorder in enumerate(found):
             await_rows(recorder, f"t{number % 8}", written)
             assert ids(recorder, f"t{number % 8}") == list(range(written))

@@ -1,13 +1,13 @@
-"""Wire format between a relay and its readers, on a Unix socket in the kernel's abstract namespace.
+"""Wire format between a dump server and its readers, on a Unix socket in the kernel's abstract namespace.
 
 Both sides send packets of the client/server protocol whose number is 0. A reader sends one, a request: a JSON
-object. The relay sends an answer, then the packets of the dump. Their first byte says what they are:
+object. The dump server sends an answer, then the packets of the dump. Their first byte says what they are:
 
     0x00  an event, as the source sent it
     0x01  a notice: 8 bytes, a moment of the machine's steady clock, microseconds; what the source had
-          committed by then, less a margin, came before; or -1, which only says that the relay lives
+          committed by then, less a margin, came before; or -1, which only says that the dump server lives
     0x02  an answer: a JSON object
-    0xFF  an error, after which the relay closes the connection: its text
+    0xFF  an error, after which the dump server closes the connection: its text
 
 A socket's name is in the abstract namespace, where every user of the machine sees it and may take it. So both
 sides check that the process at the other end is of their own user.
@@ -36,22 +36,22 @@ _NO_MOMENT = -1
 
 
 def socket_name(address: SourceAddress, server: str) -> str:
-    """Return the name of the socket of a source's relay, for this user of this machine.
+    """Return the name of the socket of a source's dump server, for this user of this machine.
 
-    Readers share a relay if they reach the same server at the same address as the same account, with the same
-    TLS and heartbeats.
+    Readers share one if they reach the same server at the same address as the same account, with the same TLS
+    and heartbeats.
 
     Args:
         address: the source.
-        server: its identity. A server that replaces another one at an address has a relay of its own.
+        server: its identity. A server that replaces another one at an address has a dump server of its own.
     """
     tls = None if address.ssl is None else sorted(address.ssl.items())
     shared = [os.geteuid(), address.host, address.port, address.user, tls, address.heartbeat_ms, server]
-    return f"\0canal-group-relay-{hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]}"
+    return f"\0canal-group-dump-server-{hashlib.sha256(json.dumps(shared).encode()).hexdigest()[:32]}"
 
 
 def address_fields(address: SourceAddress) -> dict[str, Any]:
-    """Return what a relay needs to know of a source: arguments of `SourceAddress`, as a JSON object."""
+    """Return what a dump server needs to know of a source: arguments of `SourceAddress`, as a JSON object."""
     return {key: value for key, value in asdict(address).items() if key != "commit_times"}
 
 
@@ -62,7 +62,7 @@ def packets_of(payload: bytes) -> bytes:
 
 
 def notice(moment_us: int | None) -> bytes:
-    """Return the packet that tells a reader a moment; None: only that the relay lives."""
+    """Return the packet that tells a reader a moment; None: only that the dump server lives."""
     return packets_of(_NOTICE.pack(NOTICE, _NO_MOMENT if moment_us is None else moment_us))
 
 

@@ -1,4 +1,4 @@
-"""Block: packets of a binlog dump as a relay retains them, and where an event begins in them.
+"""Block: packets of a binlog dump as a dump server retains them, and where an event begins in them.
 
 A packet is three bytes of length, one byte of number (always 0 here), a zero byte, and an event. An event of
 16 MiB or more takes several packets, all but the last of the full length.

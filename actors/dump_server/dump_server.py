@@ -1,7 +1,7 @@
-"""Relay: serves the window of one dump to the readers of a machine.
+"""Dump server: serves the window of one dump to the readers of a machine.
 
-One thread reads the source and sends to the readers, and waits for none of them. `merge.relay` decides what
-is retained, where a reader begins, which reader was lapped, and when the source is read on.
+One thread reads the source and sends to the readers, and waits for none of them. `merge.dump_server` decides
+what is retained, where a reader begins, which reader was lapped, and when the source is read on.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 from types import TracebackType
 from typing import Self
 
-from actors.parse.server.relay.wire import ERROR, answer, notice, packets_of
-from actors.relay.dump import SourceDump
-from actors.relay.served_reader import ServedReader
+from actors.dump_server.dump import SourceDump
+from actors.dump_server.served_reader import ServedReader
+from actors.parse.server.dump_server.wire import ERROR, answer, notice, packets_of
+from merge.dump_server.readers import Readers
+from merge.dump_server.window import Uncovered
 from merge.errors import CanalGroupError, SourceUnavailable
-from merge.relay.readers import Readers
-from merge.relay.window import Uncovered
 
 _log = logging.getLogger(__name__)
 
@@ -32,18 +32,18 @@ SIGN_OF_LIFE_S = 1.0
 _TICK_S = 1.0
 
 
-class Relay:
+class DumpServer:
     """Serves one dump.
 
     Args:
-        listener: the socket on which readers connect; owned by the relay.
+        listener: the socket on which readers connect; owned by the dump server.
         dump: what is served.
     """
 
     def __init__(self, listener: socket.socket, dump: SourceDump) -> None:
         self._listener = listener
         self._dump = dump
-        self._readers = Readers(dump.window, dump.address.relay_bytes_max)
+        self._readers = Readers(dump.window, dump.address.dump_window_bytes_max)
         self._served: dict[int, ServedReader] = {}
         self._numbers = 0
         self._used_s = self._heard_s = self._signed_s = time.monotonic()
@@ -58,7 +58,7 @@ class Relay:
         Raises:
             CanalGroupError: the source ended the dump, or cannot serve it.
         """
-        _log.info("relay of %s from %s:%d", self._dump.address.place, *self._dump.window.tip)
+        _log.info("dump server of %s from %s:%d", self._dump.address.place, *self._dump.window.tip)
         while time.monotonic() - self._used_s < UNUSED_S:
             self._pace()
             for key, mask in self._selector.select(
@@ -71,7 +71,9 @@ class Relay:
                 self._read()
             if len(self._readers):
                 self._used_s = time.monotonic()
-        _log.info("relay of %s ends: no reader was attached for %g s", self._dump.address.place, UNUSED_S)
+        _log.info(
+            "dump server of %s ends: no reader was attached for %g s", self._dump.address.place, UNUSED_S
+        )
 
     def _pace(self) -> None:
         """Read the source, or leave it for now."""
@@ -186,14 +188,14 @@ class Relay:
         if found is Uncovered.AHEAD:
             self._readers.want(request.file, request.offset)
         file, offset = self._dump.window.tip
-        why = f"the position is {found.value}; the relay has read up to {file}:{offset}"
+        why = f"the position is {found.value}; the dump server has read up to {file}:{offset}"
         served.send_packet(answer(attached=False, why=why))
         self._end(number, why)
 
     def _end(self, number: int, why: str) -> None:
         served = self._served.pop(number)
         if served.attached:
-            _log.info("reader %d of the relay of %s: %s", number, self._dump.address.place, why)
+            _log.info("reader %d of the dump server of %s: %s", number, self._dump.address.place, why)
         self._readers.detach(number)
         self._selector.unregister(served)
         served.close()

@@ -1,4 +1,4 @@
-"""Two destinations with filters of their own on the same sources, by relays that Ray's processes share."""
+"""Two destinations with filters of their own on the same sources share dumps, in Ray's processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 import pytest
-from integration.relay.conftest import relay_pids
+from integration.dump_server.conftest import dump_server_pids
 from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 
@@ -25,7 +25,7 @@ def settings_of(shop: Shop, name: str, column: str) -> InstanceSettings:
     """Return settings of a destination that keeps one column besides the key."""
     return shop.settings(
         destination=f"{shop.destination}-{name}",
-        reader={"relay": True},
+        reader={"share_dump": True},
         filter={
             "white": r"shop_\d+\.orders",
             "routes": [{"match": r"shop_\d+\.(\w+)", "to": r"shop.\1"}],
@@ -36,7 +36,7 @@ def settings_of(shop: Shop, name: str, column: str) -> InstanceSettings:
 
 @pytest.mark.soak
 def test_two_destinations(shop: Shop) -> None:
-    """1. Each source has one dump. 2. Each destination gets all rows, once. 3. The relays are killed."""
+    """1. Each source has one dump. 2. Each destination gets all rows once. 3. The dump servers are killed."""
     chosen = {name: settings_of(shop, name, name) for name in ("note", "price")}
     with contextlib.ExitStack() as served:
         consumers: dict[str, Any] = {}
@@ -48,10 +48,10 @@ def test_two_destinations(shop: Shop) -> None:
             gateway = GatewayClient(instance.uri, settings.destination)
             served.callback(gateway.close)
 
-            def by_relay(gateway: GatewayClient = gateway) -> bool:
-                return all(shard.get("relayed") for shard in gateway.ask("status")["shards"])
+            def all_share_dumps(gateway: GatewayClient = gateway) -> bool:
+                return all(shard.get("shares_dump") for shard in gateway.ask("status")["shards"])
 
-            eventually(by_relay, "all shards read by a relay")
+            eventually(all_share_dumps, "all shards read from a dump server")
         eventually(lambda: all(s.execute(_DUMPS) == ((1,),) for s in shop.servers), "one dump a source")
         got: dict[str, list[int]] = {name: [] for name in consumers}
         for step in range(2):
@@ -66,7 +66,7 @@ def test_two_destinations(shop: Shop) -> None:
                     assert {"note", "price"} & set(rows.column_names) == {name}
             if not step:
                 for shard in settings.shards:
-                    for pid in relay_pids(source_address(settings, shard, shard)):
+                    for pid in dump_server_pids(source_address(settings, shard, shard)):
                         os.kill(pid, signal.SIGKILL)
         for ids in got.values():
             assert sorted(ids) == list(range(shop.rows))

@@ -1,8 +1,8 @@
-"""Relay: what many readers cost one source, each with a dump of its own, and all by one relay.
+"""Dump server: what many readers cost one source, each with a dump of its own, and all from one dump server.
 
 A MariaDB server is written to while readers follow it: each is what a shard of one destination has. For each
 way the server's processor time and the bytes that it sent are measured, less those of writing with no reader.
-`ratio` is the relay's part of what dumps of their own cost.
+`ratio` is the dump server's part of what dumps of their own cost.
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ def measure(size: float) -> dict[str, Any]:
     """Return what a source spends on its readers, either way."""
     transactions = max(100, int(_TRANSACTIONS * size))
     with servers(count=1) as (server,):
-        idle = _spent(server, transactions, 0, relay=False)
-        own = _spent(server, transactions, READERS, relay=False).less(idle)
-        relayed = _spent(server, transactions, READERS, relay=True).less(idle)
+        idle = _spent(server, transactions, 0, dump_server=False)
+        own = _spent(server, transactions, READERS, dump_server=False).less(idle)
+        shares_dump = _spent(server, transactions, READERS, dump_server=True).less(idle)
     return {
         "readers": READERS,
         "rows": transactions * BULK_ROWS,
         "own": own.describe(),
-        "relay": relayed.describe(),
-        "ratio": {"cpu": round(relayed.cpu_s / own.cpu_s, 3), "bytes": round(relayed.bytes / own.bytes, 3)},
+        "dump_server": shares_dump.describe(),
+        "ratio": {
+            "cpu": round(shares_dump.cpu_s / own.cpu_s, 3),
+            "bytes": round(shares_dump.bytes / own.bytes, 3),
+        },
         "cpus": cpus(),
     }
 
@@ -107,15 +110,18 @@ class _Counter:
             assert self._changed.wait_for(lambda: self._rows >= rows, _WAIT_S), "rows are missing"
 
 
-def _spent(server: DatabaseServer, transactions: int, readers: int, *, relay: bool) -> _Spent:
+def _spent(server: DatabaseServer, transactions: int, readers: int, *, dump_server: bool) -> _Spent:
     """Return what the server spends while it is written to and so many readers follow."""
     fill([server], "bulk", 1)
     with contextlib.ExitStack() as stack:
-        counters = [stack.enter_context(_reading(server, number, relay=relay)) for number in range(readers)]
+        counters = [
+            stack.enter_context(_reading(server, number, dump_server=dump_server))
+            for number in range(readers)
+        ]
         for counter in counters:
             counter.await_connected()
-        dumps = min(readers, 1) if relay else readers
-        while (before := _now(server)).dumps != dumps:  # they move over to the relay one after another
+        dumps = min(readers, 1) if dump_server else readers
+        while (before := _now(server)).dumps != dumps:  # they move over to the dump server one after another
             time.sleep(_LOOK_EVERY_S)
         fill([server], "bulk", transactions, anew=False)
         for counter in counters:
@@ -132,7 +138,7 @@ def _now(server: DatabaseServer) -> _Spent:
 
 
 @contextlib.contextmanager
-def _reading(server: DatabaseServer, number: int, *, relay: bool) -> Iterator[_Counter]:
+def _reading(server: DatabaseServer, number: int, *, dump_server: bool) -> Iterator[_Counter]:
     """Run a reader from the end of the binlog, until it is left."""
     where = server.address()
     address = SourceAddress(
@@ -142,7 +148,7 @@ def _reading(server: DatabaseServer, number: int, *, relay: bool) -> Iterator[_C
         where.user,
         where.password,
         _SERVER_ID + number,
-        relay_bytes_max=_WINDOW_BYTES if relay else 0,
+        dump_window_bytes_max=_WINDOW_BYTES if dump_server else 0,
     )
     counter = _Counter()
     reader = SourceReader(address, TableName, Limits(), counter)

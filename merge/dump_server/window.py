@@ -1,4 +1,4 @@
-"""Window: the part of a binlog that a relay retains, and which positions it covers.
+"""Window: the part of a binlog that a dump server retains, and which positions it covers.
 
 Rules:
 
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from merge.dump_server.block import Block, split_at
 from merge.errors import UsageError
-from merge.relay.block import Block, split_at
 from merge.values.position import file_order
 
 _DROPPED = Block("", 0, 0, b"")
@@ -28,7 +28,7 @@ class Uncovered(StrEnum):
 
     #: it is before the window: a reader attaches when it has read so far
     OLDER = "older"
-    #: it is after the window: a reader attaches when the relay has read so far
+    #: it is after the window: a reader attaches when the dump server has read so far
     AHEAD = "ahead"
     #: it is no place of the binlog that is in the window
     UNKNOWN = "unknown"

@@ -1,7 +1,7 @@
 """Source dump: one dump connection, whose packets become blocks of a window.
 
 The usual events are copied as they came, without a step of Python for each. Heartbeats are left out: they
-prove how far the source has been read, see `merge.relay.idle`.
+prove how far the source has been read, see `merge.dump_server.idle`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from actors.parse.formats.events import (
 from actors.parse.formats.format_description import parse_format_description
 from actors.parse.server.dump.dump_connection import DumpConnection
 from actors.parse.server.dump.dump_request import OFFSET_MAX, dump_from
-from actors.parse.server.relay.wire import packets_of, socket_name
+from actors.parse.server.dump_server.wire import packets_of, socket_name
 from actors.parse.server.source import SourceAddress, query, server_error
 from actors.process.clock import clock_us
+from merge.dump_server.begin import begin_at
+from merge.dump_server.block import Block
+from merge.dump_server.idle import Idle
+from merge.dump_server.window import Window
 from merge.errors import DataError, SourceUnavailable
-from merge.relay.begin import begin_at
-from merge.relay.block import Block
-from merge.relay.idle import Idle
-from merge.relay.window import Window
 
 _OK, _ERROR = 0x00, 0xFF
 _WRAP = 1 << 32
@@ -47,9 +47,9 @@ class SourceDump:
     """Dumps a source into a window.
 
     Args:
-        address: the source; its server id is replaced by the relay's own.
+        address: the source; its server id is replaced by the dump server's own.
         server: identity of the server that must answer.
-        file: position of the reader that starts the relay.
+        file: position of the reader that starts the dump server.
         offset: likewise.
 
     Raises:
@@ -59,7 +59,9 @@ class SourceDump:
 
     def __init__(self, address: SourceAddress, server: str, file: str, offset: int) -> None:
         server_id = _server_id(socket_name(address, server))
-        self.address = replace(address, name="", destination="relay", server_id=server_id, semi_sync="off")
+        self.address = replace(
+            address, name="", destination="dump-server", server_id=server_id, semi_sync="off"
+        )
         self._connection = DumpConnection(self.address)
         try:
             self._require(server)
@@ -71,7 +73,7 @@ class SourceDump:
         except BaseException:
             self._connection.close()
             raise
-        self.window = Window(address.relay_bytes_max, self._file, self._offset)
+        self.window = Window(address.dump_window_bytes_max, self._file, self._offset)
         self._description = b""
         self._idle = Idle()
 
@@ -85,7 +87,7 @@ class SourceDump:
         files = [(str(row["Log_name"]), row.number("File_size")) for row in rows]
         if not files:
             raise DataError("The source has no binlog.")
-        file, offset = begin_at((file, offset), files, self.address.relay_bytes_max)
+        file, offset = begin_at((file, offset), files, self.address.dump_window_bytes_max)
         # From the beginning of a file on, the window moves to what cannot be requested.
         return file, offset if offset <= OFFSET_MAX else len(MAGIC)
 
@@ -165,11 +167,11 @@ class SourceDump:
 
 
 def _server_id(name: str) -> int:
-    """Return the id with which a relay registers at its source, 2^31 or more.
+    """Return the id with which a dump server registers at its source, 2^31 or more.
 
-    It is the same each time, so that the source drops a connection that an earlier relay has left. It differs
-    between machines, and between containers with networks of their own, each of which has a relay.
+    It is the same each time, so that the source drops a connection that an earlier dump server has left. It
+    differs between machines, and between containers with networks of their own: each has its dump server.
     """
     machine = _MACHINE.read_text().strip() if _MACHINE.exists() else ""
     where = f"{machine}/{os.uname().nodename}/{_NETWORK.stat().st_ino}"
-    return 2**31 + zlib.crc32(f"relay/{where}/{name}".encode()) % (2**31 - 2)
+    return 2**31 + zlib.crc32(f"dump-server/{where}/{name}".encode()) % (2**31 - 2)

@@ -1,16 +1,16 @@
-"""Readers: how far each reader of a relay has been sent, and what follows from that.
+"""Readers: how far each reader of a dump server has been sent, and what follows from that.
 
 Rules:
 
-1. The fastest reader sets the pace: the relay reads on while that one has been sent all but half of the
+1. The fastest reader sets the pace: the dump server reads on while that one has been sent all but half of the
    window. So a reader that has stopped does not stop the others.
 2. A reader whose next packet was dropped is lapped. It has to read the source by itself.
-3. The relay reads on, whatever the pace, up to the place of a reader that wanted to attach ahead of it.
+3. The dump server reads on, whatever the pace, up to the place of a reader that wanted to attach ahead of it.
 """
 
 from __future__ import annotations
 
-from merge.relay.window import Place, Window
+from merge.dump_server.window import Place, Window
 
 
 class Readers:
@@ -59,7 +59,7 @@ class Readers:
         return [reader for reader, place in self._places.items() if place.number < self._window.first]
 
     def at_tip(self, reader: int) -> bool:
-        """Return whether a reader has been sent everything that the relay has read."""
+        """Return whether a reader has been sent everything that the dump server has read."""
         return self._places[reader].number == self._window.end
 
     def want(self, file: str, offset: int) -> None:
@@ -68,7 +68,7 @@ class Readers:
 
     @property
     def may_read(self) -> bool:
-        """Whether the relay may read on."""
+        """Whether the dump server may read on."""
         if not self._places:
             return True
         if self._wanted is not None:

@@ -1,4 +1,4 @@
-"""Served reader: a reader's connection, as the relay sees it."""
+"""Served reader: a reader's connection, as the dump server sees it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from actors.parse.server.relay.wire import REQUEST_BYTES_MAX, own_user
-from merge.relay.block import Block
+from actors.parse.server.dump_server.wire import REQUEST_BYTES_MAX, own_user
+from merge.dump_server.block import Block
 
 _HEAD = 4
 #: blocks that are sent by one call of the system
@@ -26,7 +26,7 @@ class Request:
 
 
 class ServedReader:
-    """A connection that never blocks the relay.
+    """A connection that never blocks the dump server.
 
     Args:
         sock: the connection; it is owned by this object.
@@ -90,12 +90,12 @@ class ServedReader:
         return sent
 
     def send_packet(self, packet: bytes) -> None:
-        """Send packets of the relay's own, now or by `send_owed`."""
+        """Send packets of the dump server's own, now or by `send_owed`."""
         self._owed += packet
         self.send_owed()
 
     def send_owed(self) -> None:
-        """Send what is left of the relay's own packets, as far as possible."""
+        """Send what is left of the dump server's own packets, as far as possible."""
         if self._owed:
             try:
                 sent = self._sock.send(self._owed)

@@ -1,8 +1,8 @@
-"""Relay access: how a reader finds the relay of its source, starts it, and decides to read by it.
+"""Dump server access: how a reader finds the dump server of its source, starts it, and decides to read by it.
 
 The first reader of a source on a machine binds the socket's name, which only one process can, and hands the
-listening socket to the process that it starts. So two readers never start two relays, readers that come while
-it starts wait in the socket's queue, and nothing is left behind when the process ends.
+listening socket to the process that it starts. So two readers never start two dump servers, readers that come
+while it starts wait in the socket's queue, and nothing is left over when the process ends.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import subprocess
 import sys
 import time
 
-from actors.parse.server.relay.attachment import Attachment, NotAttached
-from actors.parse.server.relay.wire import address_fields, socket_name
+from actors.parse.server.dump_server.attachment import Attachment, NotAttached
+from actors.parse.server.dump_server.wire import address_fields, socket_name
 from actors.parse.server.source import SourceAddress
-from merge.relay.attempts import Attempts
+from merge.dump_server.attempts import Attempts
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
 
-#: how long a reader without a stream waits for the answer of a relay, which may have to start, seconds
+#: how long a reader without a stream waits for the answer of a dump server, which may have to start, seconds
 _BEGIN_WAIT_S = 3.0
 #: how long a reader that reads by itself waits for it, seconds: its shard is silent meanwhile
 _MOVE_WAIT_S = 0.5
-#: readers that wait for a relay which starts
+#: readers that wait for a dump server which starts
 _BACKLOG = 1024
 #: how long the process may take to detach itself, seconds
 _DETACH_S = 30.0
 
 
-class RelayAccess:
-    """One reader's way to the relay of its source. Used by one thread; `attached` by any.
+class DumpServerAccess:
+    """One reader's way to the dump server of its source. Used by one thread; `attached` by any.
 
     Args:
         address: the source.
@@ -47,13 +47,13 @@ class RelayAccess:
         self._attempts = Attempts()
         #: the attachment that the next stream reads
         self._next: Attachment | None = None
-        #: whether the relay serves the reader
+        #: whether the dump server serves the reader
         self.attached = False
 
     @property
     def wanted(self) -> bool:
-        """Whether the source is read by a relay if that is possible."""
-        return self._address.relay_bytes_max > 0
+        """Whether the source is read from a dump server if that is possible."""
+        return self._address.dump_window_bytes_max > 0
 
     def begin(self, position: Position, server: str) -> Attachment | None:
         """Return the attachment for a stream from a position; None: the reader reads the source by itself.
@@ -73,24 +73,24 @@ class RelayAccess:
         return None if attachment is None else self._taken(attachment)
 
     def move(self, position: Position, server: str) -> bool:
-        """Return whether the next stream, from `position`, can read by the relay; ask at intervals only."""
+        """Return whether a dump server can send the next stream, from `position`; ask at intervals only."""
         if not self._attempts.due(time.monotonic()):
             return False
         self._next = self._attach(position, server, _MOVE_WAIT_S)
         return self._next is not None
 
     def left(self) -> None:
-        """Note that the stream has ended, if a relay served it and it was not lost."""
+        """Note that the stream has ended, if a dump server served it and it was not lost."""
         if self.attached:
             self.attached = False
             self._attempts.left()
 
     def lost(self, why: str) -> None:
-        """Note that the relay no longer serves the reader."""
+        """Note that the dump server no longer serves the reader."""
         self.attached = False
         self._attempts.lost(time.monotonic())
         shard = {"shard": self._address.name}
-        _log.info("no longer reads %s by a relay: %s", self._address.place, why, extra=shard)
+        _log.info("no longer reads %s from a dump server: %s", self._address.place, why, extra=shard)
 
     def close(self) -> None:
         """Close an attachment that no stream has taken."""
@@ -102,7 +102,9 @@ class RelayAccess:
         self.attached = True
         self._attempts.attached(time.monotonic())
         shard = {"shard": self._address.name}
-        _log.info("reads %s by a relay from %s", self._address.place, attachment.position, extra=shard)
+        _log.info(
+            "reads %s from a dump server from %s", self._address.place, attachment.position, extra=shard
+        )
         return attachment
 
     def _attach(self, position: Position, server: str, wait_s: float) -> Attachment | None:
@@ -111,11 +113,11 @@ class RelayAccess:
             return Attachment(sock, position, wait_s, self._address.read_timeout_s)
         except NotAttached as why:
             self._attempts.refused(time.monotonic(), answered=why.answered)
-            _log.debug("is not served by a relay: %s", why, extra={"shard": self._address.name})
+            _log.debug("is not served by a dump server: %s", why, extra={"shard": self._address.name})
             return None
 
     def _connected(self, position: Position, server: str, wait_s: float) -> socket.socket:
-        """Return a connection to the relay, which is started if there is none."""
+        """Return a connection to the dump server, which is started if there is none."""
         name = socket_name(self._address, server)
         for _ in range(2):
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -132,7 +134,7 @@ class RelayAccess:
         raise NotAttached("it ended while it started")
 
     def _start(self, name: str, position: Position, server: str) -> None:
-        """Start the relay, unless another reader just did."""
+        """Start the dump server, unless another reader just did."""
         with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
             try:
                 listener.bind(name)
@@ -150,7 +152,7 @@ class RelayAccess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 # The process detaches itself: it serves other readers when this one has ended.
                 subprocess.run(  # noqa: S603 - our own interpreter and module
-                    [sys.executable, "-m", "actors.relay", str(listener.fileno())],
+                    [sys.executable, "-m", "actors.dump_server", str(listener.fileno())],
                     input=json.dumps(order).encode(),
                     stdout=subprocess.DEVNULL,
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -1,4 +1,4 @@
-"""Sources whose readers read by a relay."""
+"""Sources whose readers read from a dump server."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from soak import first_quick
 
-from actors.parse.server.relay.wire import socket_name
+from actors.parse.server.dump_server.wire import socket_name
 from actors.parse.server.source import SourceAddress, connect, server_facts
 from canal_group.demo.database.server_process import DatabaseServer
 from merge.values.chunk import TableName
 
-#: window of the relays of tests, unless they say otherwise, bytes
+#: window of the dump servers of tests, unless they say otherwise, bytes
 WINDOW_BYTES = 1 << 20
 
 
-def relay_pids(address: SourceAddress) -> list[int]:
-    """Return the process of a source's relay, if there is one."""
+def dump_server_pids(address: SourceAddress) -> list[int]:
+    """Return the process of a source's dump server, if there is one."""
     with contextlib.closing(connect(address)) as connection:
         name = socket_name(address, server_facts(address, connection).identity)
     shown = "@" + name.removeprefix("\0")
@@ -46,7 +46,7 @@ class Source:
 
     def reader(self, number: int = 0, **changes: Any) -> SourceAddress:
         """Return the address for a reader with an id of its own."""
-        fields = {"name": f"s{number}", "server_id": 9100 + number, "relay_bytes_max": WINDOW_BYTES}
+        fields = {"name": f"s{number}", "server_id": 9100 + number, "dump_window_bytes_max": WINDOW_BYTES}
         return self.address(self.server, **{**fields, **changes})
 
     @property
@@ -55,9 +55,9 @@ class Source:
         asked = "SELECT ID FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'"
         return [int(row[0]) for row in self.server.execute(asked)]
 
-    def relay(self) -> int:
-        """Return the process of the relay."""
-        (pid,) = relay_pids(self.reader())
+    def dump_server(self) -> int:
+        """Return the process of the dump server."""
+        (pid,) = dump_server_pids(self.reader())
         return pid
 
     def insert(self, table: str, ids: range, text: str = "") -> None:
@@ -81,7 +81,7 @@ def ids(recorder: Any, table: str) -> list[int]:
 
 @pytest.fixture(params=first_quick(1, ["mariadb", "mysql"]))
 def source(request: pytest.FixtureRequest, source_address: Callable[..., SourceAddress]) -> Iterator[Source]:
-    """A shared server with an empty schema `app`, and no relay before and after."""
+    """A shared server with an empty schema `app`, and no dump server before and after."""
     if request.param == "mariadb":
         server = request.getfixturevalue("mariadb")
     else:
@@ -89,5 +89,5 @@ def source(request: pytest.FixtureRequest, source_address: Callable[..., SourceA
         server.execute("DROP DATABASE IF EXISTS app", "CREATE DATABASE app")
     found = Source(server, source_address)
     yield found
-    for pid in relay_pids(found.reader()):
+    for pid in dump_server_pids(found.reader()):
         os.kill(pid, signal.SIGKILL)

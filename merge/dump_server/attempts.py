@@ -1,7 +1,7 @@
-"""Attempts: when a reader that reads by itself asks a relay again.
+"""Attempts: when a reader that reads by itself asks a dump server again.
 
-A relay that does not cover the reader's position is asked again after an interval. One that does not answer,
-or that was lost right after the reader attached, is asked after a pause that doubles: a relay that always
+A dump server that does not cover the reader's position is asked again after an interval. One that does not
+answer, or that was lost right after the reader attached, is asked after a pause that doubles: one that always
 fails must not always interrupt its readers.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 INTERVAL_S = 1.0
 #: the longest pause after a loss, seconds
 PAUSE_MAX_S = 60.0
-#: a relay that served a reader for so long, seconds, is asked at once after it was lost
+#: a dump server that served a reader for so long, seconds, is asked at once after it was lost
 STABLE_S = 10.0
 
 
@@ -32,7 +32,7 @@ class Attempts:
 
         Args:
             now_s: the time.
-            answered: whether the relay said that it does not cover the position.
+            answered: whether the dump server said that it does not cover the position.
         """
         if answered:
             self._pause_s, self._next_s = INTERVAL_S, now_s + INTERVAL_S
@@ -40,11 +40,11 @@ class Attempts:
             self._pause(now_s)
 
     def attached(self, now_s: float) -> None:
-        """Note that the relay serves the reader."""
+        """Note that the dump server serves the reader."""
         self._attached_s = now_s
 
     def lost(self, now_s: float) -> None:
-        """Note that the relay no longer serves the reader."""
+        """Note that the dump server no longer serves the reader."""
         served_s = 0.0 if self._attached_s is None else now_s - self._attached_s
         self._attached_s = None
         if served_s >= STABLE_S:
@@ -57,5 +57,5 @@ class Attempts:
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
     def left(self) -> None:
-        """Note that the reader no longer needs the relay."""
+        """Note that the reader no longer needs the dump server."""
         self._attached_s = None

@@ -1,18 +1,18 @@
-"""Idle: the moment up to which a relay has read everything.
+"""Idle: the moment up to which a dump server has read everything.
 
 A source sends a heartbeat only when it has sent all it had. The moment at which a heartbeat is read proves
-nothing. But one that was not there at a moment D, when the relay's socket and buffer were empty, came after
-D, and everything that the source had sent by D came before it. So everything that was committed by D is in
-the window, and a reader that has been sent the whole window may be told D. It may not be told of the
-heartbeat: its own socket may have been empty at a later moment, at which the relay had not yet read what the
-source had sent.
+nothing. But one that was not there at a moment D, when the dump server's socket and buffer were empty, came
+after D, and everything that the source had sent by D came before it. So everything that was committed by D is
+in the window, and a reader that has been sent the whole window may be told D. It may not be told of the
+heartbeat: its own socket may have been empty at a later moment, at which the dump server had not yet read
+what the source had sent.
 """
 
 from __future__ import annotations
 
 
 class Idle:
-    """Notes when a relay had nothing to read; see the module's rule."""
+    """Notes when a dump server had nothing to read; see the module's rule."""
 
     def __init__(self) -> None:
         self._empty_at_us: int | None = None

@@ -1,4 +1,4 @@
-"""Attachment: a reader's connection to a relay, which sends what the source sends after a position."""
+"""Attachment: a reader's connection to a dump server, which sends what the source sends after a position."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import json
 import socket
 import time
 
+from actors.parse.server.dump_server.wire import ANSWER, own_user, packets_of
 from actors.parse.server.packets import PacketReader
-from actors.parse.server.relay.wire import ANSWER, own_user, packets_of
 from merge.errors import SourceUnavailable
 from merge.values.position import Position
 
 
 class NotAttached(Exception):  # noqa: N818  it is no error: the reader reads the source by itself
-    """The relay does not serve a position, or there is none.
+    """The dump server does not serve a position, or there is none.
 
     Args:
         why: the end of a sentence.
-        answered: whether the relay said so.
+        answered: whether the dump server said so.
     """
 
     def __init__(self, why: str, *, answered: bool = False) -> None:
@@ -27,16 +27,16 @@ class NotAttached(Exception):  # noqa: N818  it is no error: the reader reads th
 
 
 class Attachment:
-    """A connection to a relay after which it sends what follows a position, like a source.
+    """A connection to a dump server after which it sends what follows a position, like a source.
 
     Args:
-        sock: connected to the relay; it is owned by the attachment.
+        sock: connected to the dump server; it is owned by the attachment.
         position: where the reader is.
         wait_s: how long to wait for the answer.
-        timeout_s: how long the relay may be silent later.
+        timeout_s: how long the dump server may be silent later.
 
     Raises:
-        NotAttached: why the relay does not serve the position, as the end of a sentence.
+        NotAttached: why the dump server does not serve the position, as the end of a sentence.
     """
 
     def __init__(self, sock: socket.socket, position: Position, wait_s: float, timeout_s: float) -> None:
@@ -68,7 +68,7 @@ class Attachment:
                 raise NotAttached("it did not answer in time")
             self.packets.fill()
         if payload[:1] != bytes([ANSWER]):
-            raise NotAttached("what answers is no relay")
+            raise NotAttached("what answers is no dump server")
         answered = json.loads(payload[1:])
         if not answered.get("attached"):
             raise NotAttached(str(answered.get("why")), answered=True)

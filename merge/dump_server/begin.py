@@ -1,4 +1,4 @@
-"""Begin: where the dump of a relay begins."""
+"""Begin: where the dump of a dump server begins."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _FILE_BEGIN = 4
 def begin_at(
     requested: tuple[str, int], files: Sequence[tuple[str, int]], limit_bytes: int
 ) -> tuple[str, int]:
-    """Return the file and offset at which a relay begins.
+    """Return the file and offset at which a dump server begins.
 
     It begins near the end of the binlog: readers that are further behind read by themselves up to there, and
-    nobody waits until the relay has read what only one of them needs.
+    nobody waits until the dump server has read what only one of them needs.
 
     Args:
-        requested: position of the reader that starts the relay: where an event begins or ends.
+        requested: position of the reader that starts the dump server: where an event begins or ends.
         files: the source's binlog files with their sizes, bytes, the oldest first; not empty.
         limit_bytes: limit of the window.
 

@@ -1,0 +1,1 @@
+"""The dump server: a process that dumps one source once for all readers of a machine."""

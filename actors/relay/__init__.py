@@ -1,1 +1,0 @@
-"""The relay: a process that dumps one source once for all readers of a machine."""
