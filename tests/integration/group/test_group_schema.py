@@ -19,13 +19,17 @@ from merge.errors import UsageError
 
 
 def rows_until(consumer: canal_group.Consumer, count: int) -> list[dict[str, str]]:
-    """Read and acknowledge rows; return what they are after the change."""
+    """Read and acknowledge rows; return what they are after the change. What is taken back comes again."""
     found: list[dict[str, str]] = []
     while len(found) < count:
-        batch = consumer.get_without_ack(timeout=DEADLINE_S)
-        assert batch is not None, found
-        found += [dict(row["after"]) for row in batch.envelope().to_pylist() if row["op"] == "INSERT"]
-        consumer.ack(batch.batch_id)
+        try:
+            batch = consumer.get_without_ack(timeout=DEADLINE_S)
+            assert batch is not None, found
+            rows = batch.envelope().to_pylist()
+            consumer.ack(batch.batch_id)
+        except canal_group.RolledBack:
+            continue
+        found += [dict(row["after"]) for row in rows if row["op"] == "INSERT"]
     return found
 
 
