@@ -21,8 +21,8 @@ from conf.server_settings import EmbeddedSettings
 
 #: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
 STATE_AGE_MAX_S = 0.5
-#: pause between two samples for the history, seconds: while somebody looks at it, and else. A sample asks every
-#: actor of the instance, which costs it more than its counting
+#: pause between two samples for the history, seconds: while somebody looks at it, and else. A sample asks
+#: every actor of the instance, which costs it more than its counting
 WATCHED_EVERY_S = 1.0
 SAMPLE_EVERY_S = 5.0
 #: how long somebody who has looked at the history is taken to look, seconds
