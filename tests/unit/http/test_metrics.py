@@ -185,3 +185,15 @@ def test_calls_with_made_up_names_are_one_label():
     calls = counters.describe()["calls"]
     assert calls.keys() == {"get", UNKNOWN}
     assert calls[UNKNOWN]["durations"] == [0] * len(DURATIONS_S) + [2]
+
+
+def test_each_of_canals_metrics_has_a_line():
+    table = DOCUMENT.read_text().partition("## For those")[2]
+    lines = [line.split("|") for line in table.splitlines() if line.startswith("| `canal_")]
+    theirs = [name for line in lines for name in re.findall(r"`(canal_instance\w*)`", line[1])]
+    assert len(theirs) == len(set(theirs)) == 24
+    made = {name.removeprefix(f"{PREFIX}_") for name in exposed(whole_state())}
+    for line in lines:
+        for name in re.findall(r"`(\w+)`", line[2]):
+            stem = re.sub(r"_(total|count)$", "", name)
+            assert stem in made, f"{line[1].strip()} is said to be {name}"
