@@ -1,4 +1,4 @@
-"""The documented commands on three nodes of Ray: a server as a job, a bounded job, a head that comes back."""
+"""The documented commands on three nodes of Ray, whose head is on disk: a server as a job, a bounded job."""
 
 # ruff: noqa: F811 - fixtures are imported, and used by name
 
@@ -37,22 +37,24 @@ class Cluster:
 
     def job(self, *words: str) -> str:
         """Run `ray job WORDS` to its end; return what it printed."""
+        done = self._run(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def await_jobs(self) -> None:
+        """Wait until jobs are taken: the server for them starts after the nodes."""
+        eventually(lambda: self._run("list").returncode == 0, "the server for jobs", within_s=DEADLINE_S)
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [RAY, "job", words[0], "--address", self._jobs, *words[1:]]
-        done = subprocess.run(
+        return subprocess.run(
             command,
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=4 * DEADLINE_S,
+            timeout=2 * DEADLINE_S,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
-
-    def restart_head(self) -> None:
-        """Kill the process that knows the cluster, and start it again."""
-        self.cluster.head_node.kill_gcs_server()
-        self.cluster.head_node.start_gcs_server()
 
 
 @pytest.fixture
@@ -69,7 +71,6 @@ def three_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_gcs_storage": "rocksdb",
         "RAY_gcs_storage_path": str(storage),
-        "RAY_gcs_rpc_server_reconnect_timeout_s": "120",
         "RAY_JOB_STOP_WAIT_TIME_S": "60",
     }
     for name, value in variables.items():
@@ -81,7 +82,9 @@ def three_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
         try:
             cluster.add_node(num_cpus=1, resources={"server": 1})
             cluster.add_node(num_cpus=1)
-            yield Cluster(cluster, f"http://127.0.0.1:{port}", dict(os.environ))
+            nodes = Cluster(cluster, f"http://127.0.0.1:{port}", dict(os.environ))
+            nodes.await_jobs()
+            yield nodes
         finally:
             cluster.shutdown()
 
@@ -98,15 +101,14 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_server_is_a_job_beside_a_bounded_one_and_outlives_a_restart_of_the_head(
+def test_a_server_is_a_job_beside_a_bounded_one(
     offline: Shop,
     instance_file: Path,
     three_nodes: Cluster,
     tmp_path: Path,
 ):
-    """1. The documented job serves: group and gateway on one node, shards on two; 2. the head ends and comes
-    back: rows flow on, from the same processes; 3. the documented bounded job writes them; 4. `ray job stop`
-    hands over.
+    """1. The documented job serves: group and gateway on one node, shards on two; 2. the documented bounded
+    job writes the rows; 3. `ray job stop` hands over.
     """
     instance_file.write_text(instance_file.read_text().replace("ray: {num_cpus: 2}\n", ""))
     submitted = three_nodes.job(*documented("deploying.md", {"/etc/canal-group": str(instance_file)}))
@@ -132,13 +134,9 @@ def test_a_server_is_a_job_beside_a_bounded_one_and_outlives_a_restart_of_the_he
         )
         assert len({_parent(shard["pid"]) for shard in before["shards"]}) == 2, "the shards are spread"
 
-        three_nodes.restart_head()
         offline.write_everywhere(3)
         read(6)
-        after = state()
-        assert [each["pid"] for each in after["shards"]] == [each["pid"] for each in before["shards"]]
-        assert after["group"]["epoch"] == before["group"]["epoch"]
-        gateway = f"grpc://{after['group']['server']}"
+        gateway = f"grpc://{before['group']['server']}"
 
     with canal_group.connect(**where, client_id="lake", start="earliest", wait_s=DEADLINE_S) as consumer:
         assert consumer.get_without_ack(timeout=DEADLINE_S) is not None
