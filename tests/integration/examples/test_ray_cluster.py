@@ -1,10 +1,9 @@
-"""The documented commands on three nodes of Ray, whose head is on disk: a server as a job, a bounded job."""
+"""The documented command on three nodes of Ray, whose head is on disk: a server as a job."""
 
 # ruff: noqa: F811 - fixtures are imported, and used by name
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as pads
 import pytest
 from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
@@ -101,18 +99,14 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_a_server_is_a_job_beside_a_bounded_one(
+def test_the_documented_job_serves_from_its_node(
     offline: Shop,
     instance_file: Path,
     three_nodes: Cluster,
-    tmp_path: Path,
 ):
-    """1. The documented job serves: group and gateway on one node, shards on two; 2. the documented bounded
-    job writes the rows; 3. `ray job stop` hands over.
-    """
+    """Group and gateway are on one node, the shards on two, and rows flow on."""
     instance_file.write_text(instance_file.read_text().replace("ray: {num_cpus: 2}\n", ""))
-    submitted = three_nodes.job(*documented("deploying.md", {"/etc/canal-group": str(instance_file)}))
-    (job,) = set(re.findall(r"raysubmit_\w+", submitted))
+    three_nodes.job(*documented("deploying.md", {"/etc/canal-group": str(instance_file)}))
     where: dict[str, Any] = {"zookeeper": offline.zookeeper_hosts, "destination": offline.destination}
     with canal_group.connect(**where, client_id=CLIENT, wait_s=4 * DEADLINE_S) as consumer:
 
@@ -136,27 +130,6 @@ def test_a_server_is_a_job_beside_a_bounded_one(
 
         offline.write_everywhere(3)
         read(6)
-        gateway = f"grpc://{before['group']['server']}"
-
-    with canal_group.connect(**where, client_id="lake", start="earliest", wait_s=DEADLINE_S) as consumer:
-        assert consumer.get_without_ack(timeout=DEADLINE_S) is not None
-    words = documented(
-        "spark.md",
-        {
-            "examples": str(ROOT / "examples"),
-            "grpc://127.0.0.1:11113": gateway,
-            "shop": offline.destination,
-            "/data/orders": str(tmp_path / "orders"),
-        },
-    )
-    three_nodes.job(*words, "--idle", "2")
-    written = pads.dataset(tmp_path / "orders", format="parquet").to_table()
-    assert sorted(written["id"].to_pylist()) == list(range(offline.rows))
-
-    three_nodes.job("stop", job)
-    log = three_nodes.job("logs", job)
-    assert any(json.loads(line)["message"] == "stopping" for line in log.splitlines() if line.startswith("{"))
-    eventually(lambda: "STOPPED" in three_nodes.job("status", job), "the job to be stopped")
 
 
 def _parent(pid: int) -> int:
