@@ -7,7 +7,7 @@ shards are in `actors.shard.ports`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn, Protocol, TypeVar
@@ -112,6 +112,17 @@ class ConsumerLease:
     session: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSeen:
+    """A server of a destination, as its coordinator sees it."""
+
+    #: "host:port"; empty: the coordinator tells of nobody but its own server
+    address: str
+    active: bool
+    #: since when it is active, or one that stands by is registered, microseconds since 1970 UTC
+    since_us: int
+
+
 class Coordinator(Protocol):
     """Decides which server of a destination and which consumer of a client id is active."""
 
@@ -145,6 +156,13 @@ class Coordinator(Protocol):
 
     def active_address(self) -> str:
         """Return "host:port" of the last known active server; empty if there is none or it is unknown."""
+
+    def servers(self) -> Sequence[ServerSeen]:
+        """Return the servers of the destination that are known, the active one first.
+
+        Raises:
+            CoordinatorUnavailable: no answer.
+        """
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:
         """Make `holder` the active consumer of `client_id`, with a new and higher epoch.

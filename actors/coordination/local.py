@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from actors.ports import ConsumerLease
+from actors.ports import ConsumerLease, ServerSeen
 from actors.process.durable import make_folder, open_lock, replace_file
 from canal_group.zookeeper.stop_mark import StopMark
 from merge.errors import ConfigError, CoordinatorUnavailable, UsageError
@@ -70,7 +70,7 @@ class LocalCoordinator:
     Args:
         destination: name of the destination, from which the files' names are made.
         folder: where the lock and the epochs are kept; None: in memory.
-        now_s: seconds since 1970; only used without a folder.
+        now_s: seconds since 1970.
 
     Raises:
         ConfigError: the destination's name cannot name a file.
@@ -91,6 +91,8 @@ class LocalCoordinator:
         self._closed = threading.Event()
         self._epochs = _Epochs()
         self._tenure: Tenure | None = None
+        #: when it was won
+        self._won_us = 0
         #: the locked file; None while not active, and always without a folder
         self._lock_fd: int | None = None
 
@@ -114,6 +116,7 @@ class LocalCoordinator:
             epoch = self._next(self._epochs.server)
             self._remember(_Epochs(epoch, self._epochs.consumers))
             self._tenure = Tenure(epoch, float("inf"))
+            self._won_us = int(self._now_s() * 1e6)
         return epoch
 
     def check_active(self) -> float:
@@ -152,6 +155,13 @@ class LocalCoordinator:
     def active_address(self) -> str:
         """Return an empty string: a lock does not tell which server holds it."""
         return ""
+
+    def servers(self) -> list[ServerSeen]:
+        """Return this server if it is active: a lock does not tell who waits for it."""
+        with self._lock:
+            if self._tenure is None or self._tenure.over:
+                return []
+            return [ServerSeen("", active=True, since_us=self._won_us)]
 
     def lease_consumer(self, client_id: str, holder: str, session: str = "") -> ConsumerLease:  # noqa: ARG002
         """Make `holder` the active consumer of `client_id`, with a new and higher epoch.

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from actors.coordination.connection import Connection
+from actors.coordination.consumer_nodes import parsed
+from actors.ports import ServerSeen
 from canal_group.zookeeper.tree import Tree
+
+#: servers that stand by of which a status tells
+STANDBYS_MAX = 16
 
 
 class Registration:
@@ -39,3 +46,29 @@ class Registration:
             if self._connection.register(node):
                 self._registered = {mine for mine in self._registered if mine[0] == session_id}
                 self._registered.add((session_id, node))
+
+    def servers(self) -> list[ServerSeen]:
+        """Return the active server and `STANDBYS_MAX` that stand by; times are of ZooKeeper's clock.
+
+        Raises:
+            CoordinatorUnavailable: ZooKeeper did not answer.
+        """
+        seen = []
+        active = ""
+        running = self._connection.get(self._tree.running)
+        if running is not None:
+            data, stat = running
+            active = str(parsed(data).get("address", ""))
+            seen.append(ServerSeen(active, active=True, since_us=_created_us(stat)))
+        _, cluster = self._tree.clusters
+        standbys = [name for name in self._connection.children(cluster) if name != active]
+        for name in standbys[:STANDBYS_MAX]:
+            found = self._connection.stat(f"{cluster}/{name}")
+            if found is not None:
+                seen.append(ServerSeen(name, active=False, since_us=_created_us(found)))
+        return seen
+
+
+def _created_us(stat: Any) -> int:
+    """Return when a node was created, microseconds since 1970 UTC."""
+    return int(stat.ctime) * 1000

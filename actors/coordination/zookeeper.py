@@ -21,7 +21,7 @@ from actors.coordination.connection import Connection, Refused
 from actors.coordination.consumer_nodes import ConsumerNodes, parsed, to_json
 from actors.coordination.held_tenure import HeldTenure
 from actors.coordination.registration import Registration
-from actors.ports import ConsumerLease, Host, Thread
+from actors.ports import ConsumerLease, Host, ServerSeen, Thread
 from actors.process.host import OS_HOST
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
 from canal_group.zookeeper.stop_mark import StopMark
@@ -165,6 +165,10 @@ class ZooKeeperCoordinator:
     def active_address(self) -> str:
         """Return "host:port" of the active server as it was last seen; empty if none, or unknown."""
         return self._active_address
+
+    def servers(self) -> list[ServerSeen]:
+        """Return the servers of the destination that are known; see `Registration.servers`."""
+        return self._registration.servers()
 
     def resign(self) -> None:
         """Stop being active in an orderly way: the next server can take over at once. May campaign again."""

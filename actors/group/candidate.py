@@ -25,6 +25,7 @@ from actors.ports import (
     CursorStore,
     Host,
     SchemaHistoryStore,
+    ServerSeen,
     Stores,
     Subscription,
 )
@@ -110,6 +111,14 @@ class Candidate:
         group = self.group
         snapshot = group.snapshot if group is not None else None
         return self._standby.describe() if snapshot is None else {"active": True, **snapshot}
+
+    def servers(self) -> Sequence[ServerSeen]:
+        """Return the servers of the destination that are known; blocks, and may be called from any thread.
+
+        Raises:
+            CoordinatorUnavailable: the coordinator did not answer.
+        """
+        return () if self._coordinator is None else self._coordinator.servers()
 
     async def publish(self) -> None:
         """Update what `describe` returns to the current state."""

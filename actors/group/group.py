@@ -15,6 +15,7 @@ from actors.group import wiring
 from actors.group.calls import GroupCalls
 from actors.group.candidate import Candidate
 from actors.group.registration import ShardRegistration
+from actors.group.server_list import ServerList
 from actors.process.host import OS_HOST
 from actors.process.imports import freeze_imports
 from actors.process.log import ActorLog
@@ -71,6 +72,7 @@ class GroupActor(GroupCalls):
         self._rpc_address = await self._rpc_server.open()
         registration = ShardRegistration(settings, RayShards(shard_actors))
         candidate = Candidate(registration, identity, lambda: self._rpc_server.connections > 0, OS_HOST)
+        self._servers = ServerList(identity.address, candidate.servers)
         super().__init__(registration, candidate, OS_HOST)
 
     def __repr__(self) -> str:
@@ -105,7 +107,13 @@ class GroupActor(GroupCalls):
         fresh = asyncio.run_coroutine_threadsafe(self._candidate.publish(), self._loop)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.wrap_future(fresh), STATUS_WAIT_S)
-        return {"server": self._address, "pid": os.getpid(), **self._candidate.describe()}
+        servers = await self._servers.describe()
+        return {
+            "server": self._address,
+            "pid": os.getpid(),
+            "servers": servers,
+            **self._candidate.describe(),
+        }
 
     async def close(self) -> None:
         """Resign in an orderly way, for good."""

@@ -26,6 +26,7 @@ from actors.http.metrics import Families
 from actors.http.operations import Operations
 from actors.http.recent_log import RecentLog
 from actors.http.served import Served
+from actors.http.traces import Traces
 from merge.errors import CanalGroupError
 
 _PAGE = Path(__file__).with_name("page")
@@ -75,6 +76,7 @@ class App:
         app.add_exception_handler(HTTPException, errors.answer_plain)
         app.add_exception_handler(Exception, errors.answer_defect)
         app.include_router(Operations(callers, audit_log, recent_log).router())
+        app.include_router(Traces(callers).router())
         app.include_router(InstanceFiles(callers, audit_log, files, writable).router())
         app.get("/metrics", summary="Metrics of every instance that the caller may read")(self.metrics)
         app.get("/api/instances/{destination}/metrics", summary="Metrics of one instance")(self.metrics_of)

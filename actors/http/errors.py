@@ -32,6 +32,10 @@ class NotFound(UsageError):
     """There is no such instance, shard, client or file."""
 
 
+class Malformed(UsageError):
+    """A word of the request is not what it should be."""
+
+
 class TooLarge(UsageError):
     """The request's body is larger than the service reads."""
 
@@ -41,6 +45,7 @@ _STATUSES: tuple[tuple[type[CanalGroupError], int], ...] = (
     (Unauthenticated, 401),
     (AccessDenied, 403),
     (NotFound, 404),
+    (Malformed, 400),
     (TooLarge, 413),
     (ConfigError, 422),
     (ConsumerActive, 409),

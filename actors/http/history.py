@@ -1,6 +1,7 @@
 """The recent history of an instance: samples of its state for plots, and what happened to it.
 
-Both are taken from the states that are asked for, at least one a second, and are bounded. Events are what
+Both are taken from the states that are asked for, and are bounded: at least one every five seconds, and one a
+second while somebody looks. Events are what
 differs between two states, so what happens and is undone between two is not among them.
 """
 

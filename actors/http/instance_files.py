@@ -6,6 +6,7 @@ are therefore replaced only if `serve` was told to allow it, and by callers who 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -24,6 +25,14 @@ from merge.errors import AccessDenied, ConfigError, UsageError
 
 #: characters of a file
 FILE_CHARS_MAX = 256 << 10
+
+#: stands for what must not be shown
+HIDDEN = "(hidden)"
+#: a key that would hold a secret itself
+_SECRET = re.compile(
+    r"""(?<![\w-])["']?(?:password|passwd|pwd|token|secret|salt)["']?[ \t]*:[ \t]*""", re.IGNORECASE
+)
+_QUOTED = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^']|'')*'""")
 
 _Text = Annotated[str, Body(embed=True, max_length=FILE_CHARS_MAX)]
 
@@ -50,10 +59,14 @@ class InstanceFiles:
         return router
 
     def read(self, request: Request, destination: str) -> dict[str, Any]:
-        """Return the text, and the digest that a replacement has to name. Secrets are not in it."""
+        """Return the text, and the digest that a replacement has to name.
+
+        A file that can be served holds no secrets. What looks like one, because somebody has edited the file
+        since, is replaced by `HIDDEN`, which is no valid setting either.
+        """
         served, _ = self.callers.operator(request, destination, "read the instance file")
         file, text = self._text(served)
-        return {"file": str(file), "text": text, "digest": _digest(text), "writable": self.writable}
+        return {"file": str(file), "text": _shown(text), "digest": _digest(text), "writable": self.writable}
 
     def validate(self, request: Request, destination: str, text: _Text) -> dict[str, Any]:
         """Return whether a text is an instance file of this destination, and what is wrong with it."""
@@ -116,6 +129,35 @@ class InstanceFiles:
             raise ConfigError(
                 f"{source}: `destination` must stay {served.destination}, and is {settings.destination}."
             )
+
+
+def _shown(text: str) -> str:
+    """Return a text with the values of keys that would hold secrets replaced, whatever else it is."""
+    shown: list[str] = []
+    #: column of the key whose value may go on in the next lines
+    open_at: int | None = None
+    for line in text.splitlines():
+        keys = list(_SECRET.finditer(line))
+        indentation = len(line) - len(line.lstrip())
+        if open_at is not None and indentation > open_at and not keys:
+            continue
+        open_at = keys[-1].start() if keys else None
+        shown.append(_hidden(line))
+    return "".join(f"{line}\n" for line in shown)
+
+
+def _hidden(line: str) -> str:
+    """Return a line without the values of keys that would hold secrets."""
+    parts, begin = [], 0
+    while key := _SECRET.search(line, begin):
+        parts.append(line[begin : key.end()])
+        value = line[key.end() :]
+        quoted = _QUOTED.match(value)
+        # A text without quotes may have anything in it: all is hidden but the braces that close the entry.
+        length = quoted.end() if quoted else len(value.rstrip("}] \t"))
+        parts.append(HIDDEN if length else "")
+        begin = key.end() + length
+    return "".join(parts) + line[begin:]
 
 
 def _digest(text: str) -> str:

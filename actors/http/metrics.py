@@ -57,8 +57,12 @@ class Families:
         group, of = state["group"], (state["destination"],)
         self._gauge("active", "Whether this server is the active one.", group.get("active", False), of)
         self._gauge("stopped", "Whether an operator stopped it.", bool(group.get("stopped")), of)
+        servers = group.get("servers", ())
+        self._gauge("servers", "Servers that serve it or stand by.", len(servers) or None, of)
         if not group.get("active"):
             return
+        since_us = next((one["since_us"] for one in servers if one["active"]), None)
+        self._time("active_since", "Since when the active server is active.", since_us, of)
         self._gauge(
             "epoch", "Fencing epoch of the active server; grows with each election.", group["epoch"], of
         )
@@ -128,7 +132,7 @@ class Families:
         count("transactions", "Transactions stored.", counters["transactions"])
         count("statements", "Statements stored.", counters["statements"])
         count("reconnects", "Connections that were lost or failed.", counters["reconnects"])
-        count("ignored_events", "Events of unknown types marked as ignorable.", counters["ignored_events"])
+        self._add_events(of, counters)
         for kind, rows in counters["rows"].items():
             self._count("shard_rows", "Row changes stored, by kind.", rows, (*of, kind), (*_SHARD, "kind"))
         for kind in ("zero_dates", "invalid_text"):
@@ -146,6 +150,15 @@ class Families:
         gauge("ring_ack_sequence", "Sequence of the last transaction freed.", ring["ack"])
         count("ring_waits", "Times that reading waited for room.", ring["waits"])
         count("ring_wait_seconds", "Seconds that reading waited for room.", ring["waited_s"])
+
+    def _add_events(self, of: tuple[str, ...], counters: Mapping[str, Any]) -> None:
+        typed = {
+            "ignored_events": "Events of unknown types that their server marked as ignorable, by type.",
+            "unsupported_events": "Stops at an event that this version does not read, by the event's type.",
+        }
+        for name, what in typed.items():
+            for kind, times in counters[name].items():
+                self._count(f"shard_{name}", what, times, (*of, kind), (*_SHARD, "type"))
 
     def _add_client(self, destination: str, client: Mapping[str, Any]) -> None:
         of, totals, outstanding = (destination, client["client_id"]), client["totals"], client["outstanding"]

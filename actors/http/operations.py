@@ -108,7 +108,7 @@ class Operations:
     def history(self, request: Request, destination: str, since_us: int = 0) -> dict[str, Any]:
         """Return samples and events after a time; only who sees every client id sees events."""
         served, grant = self.callers.reader(request, destination)
-        found = served.history.since(since_us)
+        found = served.watch(since_us)
         return found if grant.operate or not grant.client_ids else {**found, "events": []}
 
     def log(
@@ -152,7 +152,7 @@ class Operations:
     def schema(self, request: Request, destination: str, shard: str) -> Any:
         """Return what a shard knows of its source's tables."""
         served, _ = self.callers.operator(request, destination, "schema show")
-        _check_shard(served, shard)
+        check_shard(served, shard)
         return served.requests.answers["schema_show"]({"shard": shard})
 
     def joined(self, request: Request, destination: str, table: str) -> Any:
@@ -192,19 +192,19 @@ class Operations:
     ) -> Any:
         """Let the group wait for a silent shard, go on without it, or do as the settings say."""
         served, grant = self.callers.operator(request, destination, f"shard {policy}")
-        _check_shard(served, shard)
+        check_shard(served, shard)
         return self._ask((request, served, grant), "shard_policy", {"shard": shard, "policy": policy})
 
     def remove_shard(self, request: Request, destination: str, shard: str, *, now: bool = False) -> Any:
         """Remove a shard when what it has committed is acknowledged, or at once."""
         served, grant = self.callers.operator(request, destination, "shard remove")
-        _check_shard(served, shard)
+        check_shard(served, shard)
         return self._ask((request, served, grant), "shard_remove", {"shard": shard, "now": now})
 
     def rebuild_schema(self, request: Request, destination: str, shard: str) -> Any:
         """Let a shard forget its schema history: a new one begins with what its source shows."""
         served, grant = self.callers.operator(request, destination, "schema rebuild")
-        _check_shard(served, shard)
+        check_shard(served, shard)
         return self._ask((request, served, grant), "schema_rebuild", {"shard": shard})
 
     def resolve(
@@ -268,7 +268,8 @@ class Operations:
             served.changed()
 
 
-def _check_shard(served: Served, shard: str) -> None:
+def check_shard(served: Served, shard: str) -> None:
+    """Raise NotFound if an instance that is served here has no such shard."""
     known = [each["shard"] for each in served.state()["group"].get("shards", ())]
     if known and shard not in known:
         raise NotFound(f"{served.destination} has no shard {shard}.", hint=f"It has {', '.join(known)}.")

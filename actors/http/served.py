@@ -21,6 +21,12 @@ from conf.server_settings import EmbeddedSettings
 
 #: how long a state is shown again before the actors are asked anew, seconds: it bounds what scrapes cost
 STATE_AGE_MAX_S = 0.5
+#: pause between two samples for the history, seconds: while somebody looks at it, and else. A sample asks
+#: every actor of the instance, which costs it more than its counting
+WATCHED_EVERY_S = 1.0
+SAMPLE_EVERY_S = 5.0
+#: how long somebody who has looked at the history is taken to look, seconds
+WATCHED_S = 10.0
 
 
 class Served:
@@ -44,7 +50,9 @@ class Served:
         self._state = Shared(self._ask, STATE_AGE_MAX_S)
         self._zookeeper = instance.zookeeper
         #: what the page plots: every state that was shown to anybody
-        self.history = History()
+        self._history = History()
+        #: when a state was asked for last, and when somebody looked at the history, of `time.monotonic`
+        self._asked_s = self._watched_s = -float("inf")
 
     @property
     def destination(self) -> str:
@@ -52,9 +60,23 @@ class Served:
         return self.settings.destination
 
     def _ask(self) -> dict[str, Any]:
+        self._asked_s = time.monotonic()
         state = self.requests.status()
-        self.history.take(state)
+        self._history.take(state)
         return state
+
+    def watch(self, since_us: int) -> dict[str, Any]:
+        """Return samples and events after a time; for a while from now on there is a sample each second."""
+        self._watched_s = time.monotonic()
+        return self._history.since(since_us)
+
+    def sample(self) -> None:
+        """Take a sample for the history if one is due; called every second."""
+        now_s = time.monotonic()
+        every_s = WATCHED_EVERY_S if now_s - self._watched_s < WATCHED_S else SAMPLE_EVERY_S
+        # A call comes a little earlier or later than a second after the last.
+        if now_s - self._asked_s > every_s - WATCHED_EVERY_S / 2:
+            self.state()
 
     def state(self) -> dict[str, Any]:
         """Return the state of the instance as a JSON object, at most `STATE_AGE_MAX_S` old."""

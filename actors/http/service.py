@@ -19,7 +19,7 @@ from actors.driver.instance import Instance
 from actors.http.app import App
 from actors.http.callers import Callers
 from actors.http.recent_log import RecentLog
-from actors.http.served import Served
+from actors.http.served import WATCHED_EVERY_S, Served
 from conf.reach import is_loopback
 from merge.errors import ConfigError
 
@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 REQUESTS_MAX = 64
 #: seconds after which a silent connection is closed
 KEEP_ALIVE_S = 15
-#: pause between two samples of an instance, seconds
-SAMPLE_EVERY_S = 1.0
 #: seconds that requests may take to end when the service is closed
 CLOSE_S = 5.0
 #: names of this machine for itself
@@ -160,11 +158,11 @@ class HttpService:
         asyncio.run(self._uvicorn.serve(sockets=[self._socket]))
 
     def _sample(self) -> None:
-        """Ask for the state of each instance every second: its history has every answer."""
-        while not self._closing.wait(SAMPLE_EVERY_S):
+        """Let each instance take the samples of its history."""
+        while not self._closing.wait(WATCHED_EVERY_S):
             for served in self._served().values():
                 try:
-                    served.state()
+                    served.sample()
                 except Exception:  # noqa: BLE001  a sample that is missing must not end the others
                     _log.exception("no sample could be taken", extra={"destination": served.destination})
 

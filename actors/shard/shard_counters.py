@@ -6,12 +6,13 @@ any thread may read.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import numpy as np
 
 from actors.parse.columns.read_counts import ReadCounts
+from merge.errors import UnsupportedEvent
 from merge.values.chunk import Chunk, Op
 from merge.values.header import Flag
 
@@ -19,6 +20,8 @@ from merge.values.header import Flag
 CHUNKS_MAX = 1_024
 #: quantiles of the delay, by their names in a status
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+#: what stands for the type of an event if the error does not tell it
+OTHER = "other"
 #: names of the kinds of row changes, by canal's number
 _KINDS = {Op.INSERT: "insert", Op.UPDATE: "update", Op.DELETE: "delete"}
 
@@ -34,6 +37,8 @@ class ShardCounters:
         #: bytes of decoded rows in memory
         self._bytes = 0
         self._reconnects = 0
+        #: times that it stopped at an event that this version does not read, by the name of the event's type
+        self._unsupported: Counter[str] = Counter()
         #: of readers that have ended
         self._read = ReadCounts()
         #: of the last chunks: delay of the first transaction that ends there, microseconds, and how many end
@@ -69,6 +74,10 @@ class ShardCounters:
         """Count a connection that was lost, or could not be opened."""
         self._reconnects += 1
 
+    def stopped_at(self, error: UnsupportedEvent) -> None:
+        """Count a stop at an event, or a column, that this version does not read."""
+        self._unsupported[str(error.details.get("event", OTHER))] += 1
+
     def ended(self, read: ReadCounts) -> None:
         """Count what a reader read that has ended."""
         self._read = self._read + read
@@ -88,7 +97,8 @@ class ShardCounters:
             "read_bytes": read.read_bytes,
             "zero_dates": read.zero_dates,
             "invalid_text": read.invalid_text,
-            "ignored_events": read.ignored_events,
+            "ignored_events": dict(read.ignored_events),
+            "unsupported_events": dict(self._unsupported),
             "reconnects": self._reconnects,
             "delay_s": {
                 **self._quantiles(),

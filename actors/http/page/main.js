@@ -26,6 +26,7 @@ function make(name, properties = {}, ...children) {
 }
 
 const clock = (us) => (us ? new Date(us / 1000).toISOString().slice(11, 23) : "–");
+const day = (us) => (us ? new Date(us / 1000).toISOString().slice(0, 19).replace("T", " ") : "–");
 const seconds = (value) => (value === null || value === undefined ? "–" : `${value.toFixed(value < 10 ? 2 : 0)} s`);
 
 function trouble(error) {
@@ -169,6 +170,7 @@ function showGroup(state, one) {
     const place = shown.children[index].lastChild;
     if (place.textContent !== String(value)) place.textContent = value;
   });
+  showServers(group);
   const actions = at("instance-actions");
   const wanted = `${Boolean(group.stopped)} ${operates}`;
   if (actions.dataset.shows !== wanted) {
@@ -185,6 +187,16 @@ function showGroup(state, one) {
           ),
     );
   }
+}
+
+function showServers(group) {
+  const lines = (group.servers ?? []).map(
+    (one) => `${one.server} ${one.active ? "is active" : "stands by"} since ${day(one.since_us)} UTC`,
+  );
+  const shown = at("servers");
+  if (shown.dataset.shows === lines.join("\n")) return;
+  shown.dataset.shows = lines.join("\n");
+  shown.replaceChildren(...lines.map((textContent) => make("li", { textContent })));
 }
 
 function showShards(state) {
@@ -210,12 +222,24 @@ function showShards(state) {
         shard.ring ? `${shard.ring.put - shard.ring.ack} / ${short(shard.ring.bytes)}B` : "–",
       ],
       note: shard.error ?? group.error ?? "",
-      actions: group.policy
-        ? [give("resume", "Do as the settings say again?")]
-        : [
-            give("hold", "Let the group wait for this shard, however long it is silent?"),
-            give("skip", "Let the group go on without this shard? Its rows may come late."),
-          ],
+      actions: [
+        ...(group.policy
+          ? [give("resume", "Do as the settings say again?")]
+          : [
+              give("hold", "Let the group wait for this shard, however long it is silent?"),
+              give("skip", "Let the group go on without this shard? Its rows may come late."),
+            ]),
+        [
+          "remove",
+          () =>
+            change(
+              `Remove ${name}`,
+              "Let this shard leave when what it has committed is acknowledged? Its name cannot be used again. Remove it from the instance file, too.",
+              "DELETE",
+              path,
+            ),
+        ],
+      ],
     };
   });
   fill(at("shards"), ["Shard", "State", "Lag", "Frontier, UTC", "Position", "Ring", "Actions"], rows);
@@ -296,7 +320,9 @@ function showHistory() {
       }),
     );
   }
+  const none = make("li", { className: "quiet", textContent: "None since this server started." });
   at("events").replaceChildren(
+    ...(events.length ? [] : [none]),
     ...[...events].reverse().map((event) => make("li", {}, make("time", { textContent: clock(event.time_us).slice(0, 8) }), event.what)),
   );
 }

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -37,8 +38,8 @@ class Losses:
     zero_dates: int = 0
     #: strings with bytes that their charset does not have
     invalid_text: int = 0
-    #: events of unknown types that their server marked as ignorable
-    ignored_events: int = 0
+    #: events of unknown types that their server marked as ignorable, by the name of their type
+    ignored_events: Counter[str] = field(default_factory=Counter)
 
 
 def fields_of(table: TableMap) -> list[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from actors.parse.columns.columns import Losses
 
@@ -17,13 +19,13 @@ class ReadCounts:
     zero_dates: int = 0
     #: strings with bytes that their charset does not have
     invalid_text: int = 0
-    #: events of unknown types that their server marked as ignorable
-    ignored_events: int = 0
+    #: events of unknown types that their server marked as ignorable, by the name of their type
+    ignored_events: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, read_bytes: int, losses: Losses) -> ReadCounts:
         """Return the counts of one stream."""
-        return cls(read_bytes, losses.zero_dates, losses.invalid_text, losses.ignored_events)
+        return cls(read_bytes, losses.zero_dates, losses.invalid_text, dict(losses.ignored_events))
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
         """Return the counts of both."""
@@ -31,5 +33,5 @@ class ReadCounts:
             self.read_bytes + other.read_bytes,
             self.zero_dates + other.zero_dates,
             self.invalid_text + other.invalid_text,
-            self.ignored_events + other.ignored_events,
+            Counter(self.ignored_events) + Counter(other.ignored_events),
         )

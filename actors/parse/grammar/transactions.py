@@ -156,7 +156,7 @@ class Transactions:
         if handler is not None:
             handler(event)
         elif event.flags & IGNORABLE_FLAG and event.type not in KNOWN:
-            self._builder.losses.ignored_events += 1
+            self._builder.losses.ignored_events[type_name(event.type)] += 1
         elif event.type not in SKIPPED:
             raise UnsupportedEvent(
                 f"{type_name(event.type)} events are not supported.",

@@ -140,7 +140,10 @@ def _notes(source: BinlogFiles, unended: str) -> Iterator[str]:
             losses.invalid_text,
             "strings have bytes that are invalid in their charset: each is printed as \ufffd.",
         ),
-        (losses.ignored_events, "events of unknown types are ignored: their server marks them as ignorable."),
+        (
+            losses.ignored_events.total(),
+            "events of unknown types are ignored: their server marks them as ignorable.",
+        ),
         (source.prepared, "XA transactions are left prepared: their rows are printed where they commit."),
     ):
         if count:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 import requests
 from integration.shared_servers import SharedShop
+from integration.zookeeper_fixtures import eventually
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.http.body_limit import BODY_BYTES_MAX
@@ -202,6 +205,91 @@ def test_clients_are_rolled_back_rewound_and_removed(served: SharedShop, called:
     assert (gone.status_code, gone.json()["error"]) == (404, "NotFound")
 
 
+def test_a_transaction_and_a_row_are_traced_by_operators(served: SharedShop, called: Http):
+    assert called("GET", f"{called.base}/transactions/0-1-1").status_code == 403
+    with served.connect() as consumer:
+        served.write(0, 1)
+        assert consumer.get_without_ack(timeout=60) is not None
+        key = f"shop.orders:{served.written['s0'][-1]}"
+        found = called.operate("GET", "/changes", params={"key": key, "shard": "s0", "within_bytes": 1 << 20})
+        assert found.status_code == 200, found.text
+        change = found.json()["changes"][-1]
+        assert (change["shard"], change["op"]) == ("s0", "INSERT")
+        traced = called.operate("GET", f"/transactions/{change['gtid']}").json()
+        assert (traced["read_by"], traced["clients"][0]["state"]) == (["s0"], "outstanding")
+    assert called.operate("GET", "/transactions/0-1-4000000").json()["found"] is None
+    for path, status in (
+        ("/transactions/nonsense", 400),
+        ("/changes?key=nonsense", 400),
+        (f"/changes?key={key}&shard=s9", 404),
+        (f"/changes?key={key}&within_bytes=0", 400),
+        ("/changes", 400),
+    ):
+        refused = called.operate("GET", path)
+        assert (refused.status_code, bool(refused.json()["message"])) == (status, True), (path, refused.text)
+
+
+def test_two_operators_at_once_are_both_answered_and_logged(served: SharedShop, called: Http):
+    """1. Policies from many threads: the state is one of them; 2. stop and start against each other."""
+    with ThreadPoolExecutor(8) as pool:
+        policies = ["hold", "skip", "resume", "hold"] * 4
+        answers = list(
+            pool.map(lambda policy: called.operate("POST", f"/shards/s0/{policy}").status_code, policies)
+        )
+        assert set(answers) == {200}
+        assert called.operate("POST", "/shards/s0/resume").json()["policy"] is None
+        changes = [
+            ("stop", {"reason": "one"}),
+            ("stop", {"reason": "other"}),
+            ("start", None),
+            ("start", None),
+        ]
+        codes = list(pool.map(lambda each: called.operate("POST", f"/{each[0]}", json=each[1]), changes))
+    assert {each.status_code for each in codes} <= {200, 409, 503}, [each.text for each in codes]
+    assert called.operate("POST", "/start").status_code == 200
+    with served.connect():
+        called.service._served()[served.destination].changed()
+        assert called.state()["group"]["active"]
+    lines = [json.loads(line) for line in called.audit_log.read_text().splitlines()]
+    begun = sum(line["result"] == "begun" for line in lines)
+    assert begun == len(lines) - begun == len(policies) + 1 + len(changes) + 1
+
+
+def test_the_active_server_is_known_since_when(served: SharedShop, called: Http):
+    def seen() -> list[dict[str, Any]]:
+        called.service._served()[served.destination].changed()
+        return list(called.state()["group"]["servers"])
+
+    eventually(lambda: seen() and seen()[0]["active"], "the servers to be known")
+    (one,) = seen()
+    assert served.instance.uri.endswith(one["server"])
+    assert 0 < called.state()["now_us"] - one["since_us"] < 3600e6
+    assert called.samples()["canal_group_active_since_timestamp_seconds", f"destination={served.destination}"]
+
+
+@pytest.mark.soak
+def test_two_hundred_scrapes_a_second_take_no_memory(served: SharedShop, called: Http):
+    """For ten seconds, each over a connection of its own: all are answered, or told to try again."""
+
+    def scrape(number: int) -> int:
+        time.sleep(max(0.0, begun_s + number / 200 - time.monotonic()))
+        return int(called("GET", "/metrics").status_code)
+
+    with ThreadPoolExecutor(32) as pool:
+        begun_s = time.monotonic()
+        list(pool.map(scrape, range(400)))
+        before = _resident_bytes()
+        begun_s = time.monotonic()
+        codes = list(pool.map(scrape, range(2_000)))
+    assert set(codes) <= {200, 503}
+    assert codes.count(200) > 1_000
+    assert _resident_bytes() - before < 32 << 20
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
 def test_many_scrapes_at_once_ask_the_actors_seldom(served: SharedShop, called: Http):
     one = called.service._served()[served.destination]
     asked = 0
@@ -242,6 +330,9 @@ def test_an_instance_file_is_read_checked_and_replaced_by_operators_if_serve_all
         assert file.read_text() == change["text"]
         late = called.operate("PUT", "/file", json={"text": text, "digest": read["digest"]})
         assert (late.status_code, "changed meanwhile" in late.json()["message"]) == (409, True)
+        file.write_text(text.replace("files: /tmp/x", "password: plain-s3cret"))
+        assert "plain-s3cret" not in called.operate("GET", "/file").text
+        file.write_text(change["text"])
         other = text.replace(served.destination, "other")
         moved = called.operate("PUT", "/file", json={"text": other, "digest": ""})
         assert (moved.status_code, "must stay" in moved.json()["message"]) == (422, True)

@@ -21,6 +21,10 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
 
+from conf.document import parse_document
+from conf.load import build_instance
+from merge.errors import ConfigError
+
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 #: seconds that the page may take to show something
 WAIT_S = 30.0
@@ -161,6 +165,71 @@ def test_an_operator_holds_stops_and_starts_and_others_only_look(
 
 
 @pytest.mark.soak
+def test_a_silent_shard_holds_the_group_and_the_page_says_which_and_why(
+    served: SharedShop, called: Http, page: Page
+):
+    """1. Its source is paused: the group is held by it; 2. it is skipped, and the group goes on."""
+    page.open(called.service.url)
+    page.log_in(str(called.token))
+    with served.connect() as consumer:
+        page.press("[aria-label='hold s1']")
+        page.answer()
+        page.until_text("#shards", r"(?s)s1.*hold")
+        pid = served.servers[1].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+
+            def held() -> bool:
+                served.write(0, 1)  # Others must have something that waits for it.
+                return re.search(r"Held by shard s1 for [\d.]+ s: \w+", page.find("#held").text) is not None
+
+            page.until(held, "the group is held")
+            page.press("[aria-label='resume s1']")
+            page.answer()
+            page.press("[aria-label='skip s1']")
+            page.answer()
+            page.until_text("#events", "the group goes on without shard s1")
+            page.until(lambda: page.find("#held").text == "", "nobody holds the group")
+            served.write(0, 1)
+            assert consumer.get_without_ack(timeout=60) is not None
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        page.press("[aria-label='resume s1']")
+        page.answer()
+        page.until_text("#events", "the group waits again for shard s1")
+
+
+@pytest.mark.soak
+def test_an_instance_file_is_validated_by_the_sentences_of_check_and_replaced(
+    served: SharedShop, tmp_path: Path, page: Page
+):
+    file = tmp_path / "shop.yaml"
+    text = f"preset: memory\ndestination: {served.destination}\nshards: [{{name: s0, files: /tmp/x}}]\n"
+    file.write_text(text)
+    with listening(served, tmp_path, edit=True) as called:
+        page.open(called.service.url)
+        page.log_in(str(called.token))
+        page.until(lambda: page.find("#file-text").get_attribute("value") == text, "the file")
+        page.find("#file-text").send_keys(Keys.CONTROL, Keys.END)
+        page.find("#file-text").send_keys("shard: []\n")
+        page.press("#file-validate")
+        said = page.until_text("#file-said", "shard")
+        with pytest.raises(ConfigError) as caught:
+            build_instance(parse_document(text + "shard: []\n", "The new file"), source="The new file")
+        assert said == str(caught.value)
+        page.press("#file-save")
+        page.until_text("#file-said", "shard")
+        assert file.read_text() == text, "what is wrong is not written"
+        page.find("#file-text").clear()
+        page.find("#file-text").send_keys(text + "# mine\n")
+        page.press("#file-save")
+        page.answer()
+        page.until(lambda: file.read_text() == text + "# mine\n", "the file is replaced")
+        page.open("about:blank")
+
+
+@pytest.mark.soak
 def test_the_page_goes_on_over_a_restarted_gateway_and_a_service_that_was_away(
     served: SharedShop, tmp_path: Path, page: Page
 ):
@@ -242,6 +311,9 @@ def test_the_demo_shows_four_moving_lines(page: Page, tmp_path: Path):
                 {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
             )
             assert page.browser.save_screenshot(str(folder / f"page-{scheme}.png"))
+        page.browser.set_window_size(420, 1500)
+        assert page.browser.save_screenshot(str(folder / "page-narrow.png"))
+        page.browser.set_window_size(1280, 1500)
         page.open("about:blank")
     finally:
         demo.send_signal(signal.SIGINT)

@@ -189,6 +189,21 @@ def test_the_log_of_an_instance_is_read_over_http_by_who_sees_all_clients(served
         assert log(query, token).status_code == status
 
 
+def test_a_scrape_needs_a_token_where_the_gateway_does(served: Served):
+    for token, status in (("", 401), (WRONG_TOKEN, 401), (SECRETS["READER_TOKEN"], 200)):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        for path in ("/metrics", "/api/instances", f"/api/instances/{served.shop.destination}/metrics"):
+            answer = requests.get(served.page + path, headers=headers, timeout=DEADLINE_S)
+            assert answer.status_code == status, (path, answer.text)
+            if status != 200:
+                assert "token is" in answer.json()["message"]
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+                assert served.shop.destination not in answer.text
+    assert "canal_group_active" in answer.text or answer.json()
+    for path in ("/live", "/ready", "/"):
+        assert requests.get(served.page + path, timeout=DEADLINE_S).status_code == 200, path
+
+
 def test_what_commands_change_is_in_the_audit_log_of_http(served: Served, monkeypatch: pytest.MonkeyPatch):
     """1. a command, allowed and refused; 2. the same over HTTP; 3. a stop mark, which any server sees."""
     for name, value in SECRETS.items():

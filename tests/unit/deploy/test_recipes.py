@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -28,6 +29,10 @@ DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "docker" / "compose.yaml"
 KUBERNETES = DEPLOY / "kubernetes" / "canal-group.yaml"
 KUBERAY = DEPLOY / "kuberay" / "ray-job.yaml"
+RAY_CLUSTER = DEPLOY / "kuberay" / "ray-cluster.yaml"
+ZOOKEEPER = DEPLOY / "kubernetes" / "zookeeper.yaml"
+#: where Kubernetes mounts secrets
+SECRETS = "/etc/canal-group-secrets"
 UNIT = DEPLOY / "systemd" / "canal-group.service"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 DEPLOYING = ROOT / "docs" / "deploying.md"
@@ -96,7 +101,7 @@ def test_probes_ask_paths_that_are_there():
     assert paths >= {"/live", "/ready"}
     asked = [
         probe["httpGet"]
-        for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob"))
+        for path, name in ((KUBERNETES, "StatefulSet"),)
         for key in ("startupProbe", "livenessProbe", "readinessProbe")
         for probe in within(kind(path, name), key)
     ]
@@ -113,11 +118,12 @@ def test_instance_files_are_valid_and_name_secrets_that_the_recipe_mounts(source
         mounted = {f"/run/secrets/{name}" for name in yaml.safe_load(COMPOSE.read_text())["secrets"]}
     else:
         value = yaml.safe_load(kind(KUBERNETES, "ConfigMap")["data"]["shop.yaml"])
-        folder = kind(KUBERNETES, "StatefulSet")
-        names = {each["name"] for listed in within(folder, "env") for each in listed}
-        mounted = names | {"/etc/canal-group-tls/tls.crt", "/etc/canal-group-tls/tls.key"}
-        assert "/etc/canal-group-tls" in within(folder, "mountPath")
-        assert names <= {each["name"] for listed in within(kind(KUBERAY, "RayJob"), "env") for each in listed}
+        created = re.findall(r"--from-literal=([\w-]+)=", KUBERNETES.read_text())
+        mounted = {f"{SECRETS}/{name}" for name in created}
+        mounted |= {"/etc/canal-group-tls/tls.crt", "/etc/canal-group-tls/tls.key"}
+        for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob")):
+            assert {SECRETS, "/etc/canal-group-tls"} <= set(within(kind(path, name), "mountPath"))
+            assert not within(kind(path, name), "secretKeyRef"), "a secret is a file, and no variable"
     settings = build_instance(value, source=source, folder=Path("/etc/canal-group"), secrets=())
     assert settings.gateway.names_who
     assert settings.coordination.kind == "zookeeper"
@@ -135,15 +141,51 @@ def test_what_a_recipe_mounts_and_selects_is_declared():
                 (COMPOSE.parent / place).exists() if place.startswith(".") else place in compose["volumes"]
             )
             assert known, mount
-    for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob")):
+    for path, name in ((KUBERNETES, "StatefulSet"), (KUBERAY, "RayJob"), (RAY_CLUSTER, "RayCluster")):
         for pod in within(kind(path, name), "template"):
-            volumes = {each["name"] for each in pod["spec"]["volumes"]}
+            volumes = {each["name"] for each in pod["spec"].get("volumes", ())}
             for container in pod["spec"]["containers"]:
-                assert {each["name"] for each in container["volumeMounts"]} == volumes
+                assert {each["name"] for each in container.get("volumeMounts", ())} == volumes
     workload, label = kind(KUBERNETES, "StatefulSet")["spec"], {"app": "canal-group"}
     assert workload["template"]["metadata"]["labels"] == workload["selector"]["matchLabels"] == label
     assert kind(KUBERNETES, "Service")["spec"]["selector"] == label
     assert workload["serviceName"] == kind(KUBERNETES, "Service")["metadata"]["name"]
+
+
+def test_zookeeper_is_where_instances_look_for_it_and_its_servers_find_each_other():
+    instance = yaml.safe_load(kind(KUBERNETES, "ConfigMap")["data"]["shop.yaml"])
+    host, _, port = instance["coordination"]["hosts"].partition(":")
+    services = {
+        each["metadata"]["name"]: each["spec"] for each in documents(ZOOKEEPER) if each["kind"] == "Service"
+    }
+    assert int(port) in [each["port"] for each in services[host]["ports"]]
+    servers = kind(ZOOKEEPER, "StatefulSet")
+    name, spec = servers["metadata"]["name"], servers["spec"]
+    (variable,) = (each["value"] for each in within(servers, "env")[0] if each["name"] == "ZOO_SERVERS")
+    ports = ":".join(str(each["port"]) for each in services[spec["serviceName"]]["ports"])
+    assert variable.split() == [
+        f"server.{number + 1}={name}-{number}.{spec['serviceName']}:{ports};{port}"
+        for number in range(spec["replicas"])
+    ]
+    assert services[host]["selector"] == services[spec["serviceName"]]["selector"]
+    assert spec["template"]["metadata"]["labels"] == services[host]["selector"]
+
+
+def test_the_job_asks_for_what_the_servers_node_has_and_the_head_runs_nothing():
+    job = kind(KUBERAY, "RayJob")["spec"]
+    server = next(each for each in job["rayClusterSpec"]["workerGroupSpecs"] if each["groupName"] == "server")
+    offered = json.loads(json.loads(server["rayStartParams"]["resources"]))
+    assert json.loads(job["entrypointResources"]) == offered == {"server": 1}
+    assert server["replicas"] == server["maxReplicas"] == 1, "one machine has the host name"
+    assert job["rayClusterSpec"]["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert "--entrypoint-resources '{\"server\": 1}'" in DEPLOYING.read_text()
+    (gate,) = yaml.safe_load((DEPLOY / "kuberay" / "operator-values.yaml").read_text())["featureGates"]
+    assert gate == {"name": "GCSFaultToleranceEmbeddedStorage", "enabled": True}
+    assert job["rayClusterSpec"]["gcsFaultToleranceOptions"]["backend"] == "rocksdb"
+    ray = next(
+        line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("ray==")
+    )
+    assert job["rayClusterSpec"]["rayVersion"] == ray.removeprefix("ray==")
 
 
 def test_the_image_is_made_of_files_of_the_project_and_runs_as_nobody_special():
@@ -165,7 +207,7 @@ def test_the_image_is_made_of_files_of_the_project_and_runs_as_nobody_special():
 
 def test_images_are_named_without_a_host():
     images = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
-    for path in (COMPOSE, KUBERNETES, KUBERAY):
+    for path in (COMPOSE, KUBERNETES, KUBERAY, RAY_CLUSTER, ZOOKEEPER):
         images += [image for document in documents(path) for image in within(document, "image")]
     assert images
     for image in images:

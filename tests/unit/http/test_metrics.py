@@ -14,6 +14,7 @@ from actors.http.metrics import PREFIX, Families
 from actors.parse.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingBounds, RingStore
+from merge.errors import UnsupportedEvent
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -21,12 +22,14 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
 def whole_state(destination="shop"):
     gateway = GatewayCounters({"ack"})
     gateway.called("ack", 0.02, "RolledBack")
+    counters = ShardCounters()
+    counters.stopped_at(UnsupportedEvent("It is not supported.", event="unknown type 43"))
     shard = {
         "shard": "s0",
         "state": "streaming",
         "error": None,
         "skew_us": -250_000,
-        "counters": ShardCounters().describe(ReadCounts(7, 1, 2, 3)),
+        "counters": counters.describe(ReadCounts(7, 1, 2, {"unknown type 99": 3})),
         "ring": RingStore(RingBounds()).describe(),
         "failover": {"switches": 2},
         "shares_dump": True,
@@ -57,6 +60,10 @@ def whole_state(destination="shop"):
     }
     group = {
         "active": True,
+        "servers": [
+            {"server": "a:11113", "active": True, "since_us": 2_000_000},
+            {"server": "b:11113", "active": False, "since_us": 1_000_000},
+        ],
         "epoch": 4,
         "merging": True,
         "generation": 2,
@@ -116,8 +123,13 @@ def test_values_are_in_base_units():
     families = exposed(whole_state())
     assert value(families, "shard_lag_seconds", shard="s0") == 1.75
     assert value(families, "shard_frontier_timestamp_seconds") == 1.0
+    assert value(families, "active_since_timestamp_seconds") == 2.0
+    assert value(families, "servers") == 2
     assert value(families, "client_cursor_timestamp_seconds", client_id="1001") == 0.5
     assert value(families, "shard_lossy_values", "shard_lossy_values_total", kind="invalid_text") == 2
+    for name, kind, count in (("ignored", "unknown type 99", 3), ("unsupported", "unknown type 43", 1)):
+        family = f"shard_{name}_events"
+        assert value(families, family, f"{family}_total", type=kind) == count
     assert value(families, "gateway_errors", "gateway_errors_total", request="ack", error="RolledBack") == 1
     buckets = {
         each.labels["le"]: each.value
@@ -173,3 +185,15 @@ def test_calls_with_made_up_names_are_one_label():
     calls = counters.describe()["calls"]
     assert calls.keys() == {"get", UNKNOWN}
     assert calls[UNKNOWN]["durations"] == [0] * len(DURATIONS_S) + [2]
+
+
+def test_each_of_canals_metrics_has_a_line():
+    table = DOCUMENT.read_text().partition("## For those")[2]
+    lines = [line.split("|") for line in table.splitlines() if line.startswith("| `canal_")]
+    theirs = [name for line in lines for name in re.findall(r"`(canal_instance\w*)`", line[1])]
+    assert len(theirs) == len(set(theirs)) == 24
+    made = {name.removeprefix(f"{PREFIX}_") for name in exposed(whole_state())}
+    for line in lines:
+        for name in re.findall(r"`(\w+)`", line[2]):
+            stem = re.sub(r"_(total|count)$", "", name)
+            assert stem in made, f"{line[1].strip()} is said to be {name}"

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.parse.columns.read_counts import ReadCounts
-from actors.shard.shard_counters import CHUNKS_MAX, QUANTILES, ShardCounters
+from actors.shard.shard_counters import CHUNKS_MAX, OTHER, QUANTILES, ShardCounters
+from merge.errors import UnsupportedEvent
 from merge.values.chunk import Chunk, Op, TableName, TableRows
 from merge.values.header import HEADER, WHOLE, Flag
 
@@ -77,8 +78,16 @@ def test_only_the_last_chunks_count_for_quantiles():
 
 def test_what_ended_readers_read_is_added():
     counters = ShardCounters()
-    counters.ended(ReadCounts(5, 1, 0, 2))
-    counters.ended(ReadCounts(1, 0, 3, 0))
-    found = counters.describe(ReadCounts(10))
-    names = ("read_bytes", "zero_dates", "invalid_text", "ignored_events")
-    assert [found[name] for name in names] == [16, 1, 3, 2]
+    counters.ended(ReadCounts(5, 1, 0, {"unknown type 43": 2}))
+    counters.ended(ReadCounts(1, 0, 3))
+    found = counters.describe(ReadCounts(10, ignored_events={"unknown type 43": 1, "unknown type 99": 4}))
+    names = ("read_bytes", "zero_dates", "invalid_text")
+    assert [found[name] for name in names] == [16, 1, 3]
+    assert found["ignored_events"] == {"unknown type 43": 3, "unknown type 99": 4}
+
+
+def test_stops_at_what_is_not_read_are_counted_by_the_type_of_the_event():
+    counters = ShardCounters()
+    for details in ({"event": "unknown type 43"}, {"event": "unknown type 43"}, {}):
+        counters.stopped_at(UnsupportedEvent("It is not supported.", **details))
+    assert counters.describe(ReadCounts())["unsupported_events"] == {"unknown type 43": 2, OTHER: 1}

@@ -1,0 +1,136 @@
+"""The documented command on three nodes of Ray, whose head is on disk: a server as a job."""
+
+# ruff: noqa: F811 - fixtures are imported, and used by name
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.examples.test_cli import instance_file, offline  # noqa: F401
+from integration.shop import CLIENT, DEADLINE_S, Shop
+from integration.spark_sink import ROOT
+from integration.zookeeper_fixtures import eventually
+
+import canal_group
+from canal_group.demo.database.child_process import free_port
+
+RAY = str(Path(sys.executable).with_name("ray"))
+
+
+class Cluster:
+    """A Ray of three nodes on this machine: a head that runs nothing, the server's, and another."""
+
+    def __init__(self, cluster: Any, jobs: str, environment: dict[str, str]) -> None:
+        self.cluster = cluster
+        self._jobs = jobs
+        self._environment = environment
+
+    def job(self, *words: str) -> str:
+        """Run `ray job WORDS` to its end; return what it printed."""
+        done = self._run(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def await_jobs(self) -> None:
+        """Wait until jobs are taken: the server for them starts after the nodes."""
+        eventually(lambda: self._run("list").returncode == 0, "the server for jobs", within_s=DEADLINE_S)
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [RAY, "job", words[0], "--address", self._jobs, *words[1:]]
+        return subprocess.run(
+            command,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * DEADLINE_S,
+            check=False,
+        )
+
+
+@pytest.fixture
+def three_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    from ray.cluster_utils import Cluster as RayCluster
+
+    from actors.driver.local_ray import loopback_kept
+
+    storage = tmp_path / "gcs"
+    storage.mkdir()
+    variables = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # Ray replaces 127.0.0.1 by an address that others reach, unless it knows no clusters.
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_storage": "rocksdb",
+        "RAY_gcs_storage_path": str(storage),
+        "RAY_JOB_STOP_WAIT_TIME_S": "60",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    port = free_port()
+    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_host": "127.0.0.1", "dashboard_port": port}
+    with loopback_kept():
+        cluster = RayCluster(initialize_head=True, head_node_args=head)
+        try:
+            cluster.add_node(num_cpus=1, resources={"server": 1})
+            cluster.add_node(num_cpus=1)
+            nodes = Cluster(cluster, f"http://127.0.0.1:{port}", dict(os.environ))
+            nodes.await_jobs()
+            yield nodes
+        finally:
+            cluster.shutdown()
+
+
+def documented(file: str, replaced: dict[str, str]) -> list[str]:
+    """Return the words after `ray job` of a documented command, with some of them replaced."""
+    text = (ROOT / "docs" / file).read_text()
+    (block,) = re.findall(r"<!-- a test runs this: ray job submit -->\n```sh\n(.*?)```", text, re.DOTALL)
+    words = [replaced.get(word, word) for word in shlex.split(block.replace("\\\n", " "))]
+    assert words[:2] == ["ray", "job"]
+    address = words.index("--address")
+    return words[2:address] + words[address + 2 :]
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_the_documented_job_serves_from_its_node(
+    offline: Shop,
+    instance_file: Path,
+    three_nodes: Cluster,
+):
+    """Group and gateway are on one node, the shards on two, and rows flow on."""
+    instance_file.write_text(instance_file.read_text().replace("ray: {num_cpus: 2}\n", ""))
+    three_nodes.job(*documented("deploying.md", {"/etc/canal-group": str(instance_file)}))
+    where: dict[str, Any] = {"zookeeper": offline.zookeeper_hosts, "destination": offline.destination}
+    with canal_group.connect(**where, client_id=CLIENT, wait_s=4 * DEADLINE_S) as consumer:
+
+        def read(rows: int) -> None:
+            while rows > 0:
+                batch = consumer.get_without_ack(timeout=DEADLINE_S)
+                assert batch is not None
+                rows -= batch.rows
+                consumer.ack(batch.batch_id)
+
+        def state() -> dict[str, Any]:
+            return dict(consumer.status())
+
+        offline.write_everywhere(2)
+        read(4)
+        before = state()
+        assert len({_parent(before[part]["pid"]) for part in ("group", "gateway")}) == 1, (
+            "they are neighbours"
+        )
+        assert len({_parent(shard["pid"]) for shard in before["shards"]}) == 2, "the shards are spread"
+
+        offline.write_everywhere(3)
+        read(6)
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
