@@ -34,6 +34,7 @@ from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
+from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.dump_server.access import DumpServerAccess
 from actors.parse.server.hosts import SourceHosts
@@ -295,7 +296,8 @@ class SourceReader:
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
             at = replayed if lead_in is None else (lead_in, len(MAGIC))
-            stream = self._opened_stream(begin, at, control, facts, by_gtid=by_gtid)
+            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
+            stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
             # Only now is it known which server sends the stream.
             self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
             try:
@@ -307,7 +309,8 @@ class SourceReader:
                     self._open(self.position)
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
-                    self._consume(stream, control)
+                    self._remember(lookup)
+                    self._consume(stream, control, lookup)
             except (SourceUnavailable, DataError) as error:
                 if stream.shares_dump:
                     # The next stream is the source's own: it says what is wrong with the source, if anything.
@@ -333,11 +336,11 @@ class SourceReader:
         lead_in: tuple[str, int] | None,
         control: pymysql.Connection[Any],
         facts: ServerFacts,
+        lookup: DefinitionLookup,
         *,
         by_gtid: bool,
     ) -> BinlogStream:
         """Return a stream from a position: from a dump server if that covers it, else from the source."""
-        lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
         withheld = Withheld(self._address, facts)
         dump_server = None
         if lead_in is None and self._may_share_dump(begin, facts.identity, by_gtid=by_gtid):
@@ -421,7 +424,16 @@ class SourceReader:
             return self.position
         return self._opened
 
-    def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
+    def _remember(self, lookup: DefinitionLookup) -> None:
+        """Let what the tables are be known from here on, even if nothing is read before they are altered."""
+        assert self.position is not None, "it is known where the stream began"
+        if self.position.is_of(self.server):
+            lookup.begin(self.position)
+            self._definitions.read_to(self.position)
+
+    def _consume(
+        self, stream: BinlogStream, control: pymysql.Connection[Any], lookup: DefinitionLookup
+    ) -> None:
         for item in stream:
             self._failures = 0
             self._detect(control)
@@ -431,6 +443,7 @@ class SourceReader:
                 # what it has emitted, and handles that.
                 self._listener.caught_up(item.frontier_us)
                 self._move(stream)
+                self._remember(lookup)
             else:
                 # A source that is never idle yields no low watermark; measure its clock nevertheless.
                 stream.keep_time()
