@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import threading
 import time
 from collections.abc import Collection
@@ -32,6 +31,7 @@ from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
+from actors.parse.server.back_off import BackOff
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
 from actors.parse.server.definitions.definition_lookup import DefinitionLookup
@@ -76,9 +76,6 @@ from merge.values.position import Position
 from merge.values.start import parse_shard_start
 
 _log = logging.getLogger(__name__)
-
-_BACKOFF_MIN_S = 0.1
-_BACKOFF_MAX_S = 10.0
 
 
 class SourceReader:
@@ -159,8 +156,7 @@ class SourceReader:
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
-        self._failures = 0
-        self._random = random.Random()  # noqa: S311 - jitter
+        self._back_off = BackOff()
 
     def run(self, start: Position | None) -> None:
         """Follow the source until `stop`.
@@ -194,7 +190,7 @@ class SourceReader:
             if self._stopped.is_set():
                 return
             self._require_this_host(error)
-            wait_s = self._backoff_s()
+            wait_s = self._back_off.failed()
             self._listener.disconnected(error, wait_s)
             self._stopped.wait(wait_s)
         finally:
@@ -270,15 +266,6 @@ class SourceReader:
             return None  # the ring begins at a position of another server
         assert self._opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
         return unfreed(self._ring, self._opened) if self._opened is not None else None
-
-    def _backoff_s(self) -> float:
-        """Return how long to wait, seconds: a limit that doubles from 0.1 s to 10 s.
-
-        Half of it is random jitter, so that readers do not reconnect together.
-        """
-        limit_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2.0 ** min(self._failures, 10))
-        self._failures += 1
-        return limit_s * (0.5 + self._random.random() / 2)
 
     def _follow(self) -> None:
         """Open a stream and hand over what it yields, until it ends."""
@@ -435,7 +422,7 @@ class SourceReader:
         self, stream: BinlogStream, control: pymysql.Connection[Any], lookup: DefinitionLookup
     ) -> None:
         for item in stream:
-            self._failures = 0
+            self._back_off.reached()
             self._detect(control)
             self._hosts.reached(self._address)
             if isinstance(item, CaughtUp):
