@@ -25,9 +25,11 @@ from merge.errors import RetryableError
 from merge.values.chunk import Chunk, TableName
 from merge.values.position import Position
 
-#: destinations on the source
-READERS = 16
-_TRANSACTIONS = 4_000
+#: destinations on the source, and how many transactions they read together at size 1
+READERS = (16, 256)
+_READ = 64_000
+#: a server's default is 151: each reader has a connection for queries, too
+_CONNECTIONS_MAX = 1_000
 _WINDOW_BYTES = 64 << 20
 _SERVER_ID = 4_100_000
 _WAIT_S = 120.0
@@ -36,21 +38,21 @@ _LOOK_EVERY_S = 0.1
 
 def measure(size: float) -> dict[str, Any]:
     """Return what a source spends on its readers, either way."""
-    transactions = max(100, int(_TRANSACTIONS * size))
-    with servers(count=1) as (server,):
-        idle = _spent(server, transactions, 0, dump_server=False)
-        own = _spent(server, transactions, READERS, dump_server=False).less(idle)
-        shares_dump = _spent(server, transactions, READERS, dump_server=True).less(idle)
+    with servers(count=1, options=[f"--max-connections={_CONNECTIONS_MAX}"]) as (server,):
+        found = {f"{readers}_readers": _compared(server, readers, size) for readers in READERS}
+    return {**found, "cpus": cpus()}
+
+
+def _compared(server: DatabaseServer, readers: int, size: float) -> dict[str, Any]:
+    transactions = max(10, int(_READ * size) // readers)
+    idle = _spent(server, transactions, 0, dump_server=False)
+    own = _spent(server, transactions, readers, dump_server=False).less(idle)
+    shared = _spent(server, transactions, readers, dump_server=True).less(idle)
     return {
-        "readers": READERS,
         "rows": transactions * BULK_ROWS,
         "own": own.describe(),
-        "dump_server": shares_dump.describe(),
-        "ratio": {
-            "cpu": round(shares_dump.cpu_s / own.cpu_s, 3),
-            "bytes": round(shares_dump.bytes / own.bytes, 3),
-        },
-        "cpus": cpus(),
+        "dump_server": shared.describe(),
+        "ratio": {"cpu": round(shared.cpu_s / own.cpu_s, 3), "bytes": round(shared.bytes / own.bytes, 3)},
     }
 
 
@@ -114,14 +116,18 @@ def _spent(server: DatabaseServer, transactions: int, readers: int, *, dump_serv
     """Return what the server spends while it is written to and so many readers follow."""
     fill([server], "bulk", 1)
     with contextlib.ExitStack() as stack:
-        counters = [
+        following = [
             stack.enter_context(_reading(server, number, dump_server=dump_server))
             for number in range(readers)
         ]
+        counters = [counter for counter, _ in following]
         for counter in counters:
             counter.await_connected()
+        # They move over to the dump server one after another.
+        while dump_server and not all(reader.shares_dump for _, reader in following):
+            time.sleep(_LOOK_EVERY_S)
         dumps = min(readers, 1) if dump_server else readers
-        while (before := _now(server)).dumps != dumps:  # they move over to the dump server one after another
+        while (before := _now(server)).dumps != dumps:
             time.sleep(_LOOK_EVERY_S)
         fill([server], "bulk", transactions, anew=False)
         for counter in counters:
@@ -138,7 +144,9 @@ def _now(server: DatabaseServer) -> _Spent:
 
 
 @contextlib.contextmanager
-def _reading(server: DatabaseServer, number: int, *, dump_server: bool) -> Iterator[_Counter]:
+def _reading(
+    server: DatabaseServer, number: int, *, dump_server: bool
+) -> Iterator[tuple[_Counter, SourceReader]]:
     """Run a reader from the end of the binlog, until it is left."""
     where = server.address()
     address = SourceAddress(
@@ -155,7 +163,7 @@ def _reading(server: DatabaseServer, number: int, *, dump_server: bool) -> Itera
     thread = threading.Thread(target=reader.run, args=(None,))
     thread.start()
     try:
-        yield counter
+        yield counter, reader
     finally:
         reader.stop()
         thread.join()

@@ -221,6 +221,11 @@ class Candidate:
         subscriptions = await self._host.blocking(stores.cursors.load)
         held = await leases.restore([found.client_id for found in subscriptions])
         await self._hear_of_shards(subscriptions, coordinator)
+        settings = self._parts.group_settings(self._registration.settings)
+        ddl = None
+        if settings.ddl is not DdlRule.EVERY:
+            ddl = await self._host.blocking(stores.histories.load, DDL_DECISIONS, epoch)
+        # From here to `Started` nothing may wait: a call of a consumer must not be the machine's first event.
         shards = self._registration.keep_those_with_actors()
         machine = Group(self._parts.group_settings(self._registration.settings), epoch)
         self.group = ActiveGroup(
@@ -228,9 +233,6 @@ class Candidate:
         )
         self.group.losses = LossWarnings(self._standby.destination, subscriptions)
         consumers = tuple(_consumer(found, held.get(found.client_id)) for found in subscriptions)
-        ddl = None
-        if machine.settings.ddl is not DdlRule.EVERY:
-            ddl = await self._host.blocking(stores.histories.load, DDL_DECISIONS, epoch)
         self.group.tell(ev.Started(self._host.now_us(), consumers, ddl))
         return self.group
 

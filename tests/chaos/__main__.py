@@ -6,7 +6,9 @@ The exit status is 1 if a stream has a fault. The same seed and minutes give the
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
+import tempfile
 import time
 from itertools import count
 from pathlib import Path
@@ -32,7 +34,9 @@ def main() -> int:
     )
     parser.add_argument("--schedule", action="store_true", help="print the schedule only")
     parser.add_argument(
-        "--keep", type=Path, help="keep journals and logs in a folder, below the seed's number"
+        "--keep",
+        type=Path,
+        help="keep journals and logs in a folder, below the seed's number (default: of a seed that fails)",
     )
     asked = parser.parse_args()
     wrong = False
@@ -45,16 +49,23 @@ def main() -> int:
             print(f"seed {seed}, {asked.minutes:g} minutes")
             print("\n".join(map(str, schedule_of(seed, asked.minutes))))
             continue
-        keep = asked.keep / str(seed) if asked.keep is not None else None
-        if keep is not None and keep.exists():
-            parser.error(f"{keep} already exists: remove it, or choose another folder")
+        kept = asked.keep / str(seed) if asked.keep is not None else None
+        if kept is not None and kept.exists():
+            parser.error(f"{kept} already exists: remove it, or choose another folder")
+        folder = kept or Path(tempfile.mkdtemp(prefix=f"canal-group-chaos-{seed}-"))
         try:
             with Interrupts():
-                outcome = play(seed, asked.minutes, _say, keep=keep)
+                outcome = play(seed, asked.minutes, _say, folder)
         except KeyboardInterrupt:
             _say("interrupted")
+            if kept is None:
+                shutil.rmtree(folder, ignore_errors=True)
             return 130
         print(outcome.line(), flush=True)
+        if outcome.ok and kept is None:
+            shutil.rmtree(folder)
+        elif not outcome.ok:
+            _say(f"seed {seed}: journals and logs are in {folder}")
         wrong = wrong or not outcome.ok
     return 1 if wrong else 0
 

@@ -72,23 +72,20 @@ class Outcome:
         return json.dumps(said)
 
 
-def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | None = None) -> Outcome:
+def play(seed: int, minutes: float, say: Callable[[str], None], folder: Path) -> Outcome:
     """Play a seed; end all processes that it started, even after an error.
 
     Args:
         seed: of the schedule and of the writers' workload.
         minutes: how long faults happen.
         say: takes lines for people.
-        keep: folder for all journals and logs; None: they are not kept.
+        folder: for all journals and logs, which stay there.
     """
     begun_s = time.monotonic()
     with ExitStack() as stack:
         ray_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cg-", dir=_SHORT)))
-        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="canal-group-chaos-"))
-        folder = Path(name) if keep is None else keep
         folder.mkdir(parents=True, exist_ok=True)
-        if keep is not None:
-            stack.callback(kept_logs, ray_folder, folder / "ray")
+        stack.callback(kept_logs, ray_folder, folder / "ray")
         world = stack.enter_context(World(folder, ray_folder, seed, minutes * 60 + _AFTERWARDS_S))
         say(f"seed {seed}: everything runs after {time.monotonic() - begun_s:.0f} s")
         faults = Faults(world, say)
@@ -103,6 +100,7 @@ def play(seed: int, minutes: float, say: Callable[[str], None], *, keep: Path | 
         except NotReadyError as error:
             stuck = str(error)
             say(stuck)
+            say(f"what the servers say: {json.dumps(world.states(), default=str)}")
         say(f"seed {seed}: drained after {time.monotonic() - begun_s:.0f} s")
         world.end_consumers()
         findings = _audited(world, _truth(world, faults, quiet_us), faults.done)

@@ -21,6 +21,7 @@ from canal_group.demo.database.server_process import CANAL_PASSWORD, CANAL_USER,
 from canal_group.demo.database.servers import start_all
 from canal_group.demo.instance import shard_name
 from canal_group.demo.load.tables import TABLES, WHITE, routes, schema_name
+from canal_group.operator import Operator
 from canal_group.zookeeper.tree import Tree
 from chaos.clocks import Clock, compiled
 from chaos.cluster import NODES, RayCluster, Server, cursor_settings
@@ -33,6 +34,7 @@ from chaos.range_consumer import Place
 from chaos.schedule import JOINS_MAX, SESSION_S, SHARDS, cast_of
 from chaos.sources import ClockedMariaDb, ClockedMySql, Source
 from chaos.writer import Writer, workload_of
+from merge.errors import CanalGroupError
 from merge.values.position import GroupPosition
 
 SERVERS: Final = 2
@@ -286,6 +288,19 @@ class World:
         cursors = [self._read(f"{self.tree.client(client)}/cursor") for client in (CLIENT, RANGES)]
         place = Place.read(self._place).done.encode()
         return [GroupPosition.from_json(text) if text else None for text in (*cursors, place)]
+
+    def states(self) -> dict[str, Any]:
+        """Return what each server says about itself, by address: the reason of a stall."""
+        found: dict[str, Any] = {}
+        for server in self.servers:
+            operator = Operator(f"grpc://{server.address}", DESTINATION)
+            try:
+                found[server.address] = operator.status()
+            except CanalGroupError as error:
+                found[server.address] = str(error)
+            finally:
+                operator.close()
+        return found
 
     def acknowledged(self, source: Source, record: Commits) -> bool:
         """Return whether all client ids have acknowledged and completed everything written to a shard."""

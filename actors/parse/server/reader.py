@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import threading
 import time
 from collections.abc import Collection
@@ -32,8 +31,10 @@ from actors.parse.columns.read_counts import ReadCounts
 from actors.parse.formats.events import MAGIC
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
+from actors.parse.server.back_off import BackOff
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
+from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.dump_server.access import DumpServerAccess
 from actors.parse.server.hosts import SourceHosts
@@ -75,9 +76,6 @@ from merge.values.position import Position
 from merge.values.start import parse_shard_start
 
 _log = logging.getLogger(__name__)
-
-_BACKOFF_MIN_S = 0.1
-_BACKOFF_MAX_S = 10.0
 
 
 class SourceReader:
@@ -158,8 +156,7 @@ class SourceReader:
         #: whether a stream by GTID has reached the end that the server's binlog had when it began: from there
         #: on, nothing in the binlog is in the position's GTID set
         self._met_end = False
-        self._failures = 0
-        self._random = random.Random()  # noqa: S311 - jitter
+        self._back_off = BackOff()
 
     def run(self, start: Position | None) -> None:
         """Follow the source until `stop`.
@@ -193,7 +190,7 @@ class SourceReader:
             if self._stopped.is_set():
                 return
             self._require_this_host(error)
-            wait_s = self._backoff_s()
+            wait_s = self._back_off.failed()
             self._listener.disconnected(error, wait_s)
             self._stopped.wait(wait_s)
         finally:
@@ -270,15 +267,6 @@ class SourceReader:
         assert self._opened is not None or self._ring.cursors[2] < 0, "a ring without a beginning is empty"
         return unfreed(self._ring, self._opened) if self._opened is not None else None
 
-    def _backoff_s(self) -> float:
-        """Return how long to wait, seconds: a limit that doubles from 0.1 s to 10 s.
-
-        Half of it is random jitter, so that readers do not reconnect together.
-        """
-        limit_s = min(_BACKOFF_MAX_S, _BACKOFF_MIN_S * 2.0 ** min(self._failures, 10))
-        self._failures += 1
-        return limit_s * (0.5 + self._random.random() / 2)
-
     def _follow(self) -> None:
         """Open a stream and hand over what it yields, until it ends."""
         require(preflight(self._address, self._allow), self._address.name)
@@ -295,7 +283,8 @@ class SourceReader:
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
             self._replays = True
             at = replayed if lead_in is None else (lead_in, len(MAGIC))
-            stream = self._opened_stream(begin, at, control, facts, by_gtid=by_gtid)
+            lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
+            stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
             # Only now is it known which server sends the stream.
             self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
             try:
@@ -307,7 +296,8 @@ class SourceReader:
                     self._open(self.position)
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
-                    self._consume(stream, control)
+                    self._remember(lookup)
+                    self._consume(stream, control, lookup)
             except (SourceUnavailable, DataError) as error:
                 if stream.shares_dump:
                     # The next stream is the source's own: it says what is wrong with the source, if anything.
@@ -333,11 +323,11 @@ class SourceReader:
         lead_in: tuple[str, int] | None,
         control: pymysql.Connection[Any],
         facts: ServerFacts,
+        lookup: DefinitionLookup,
         *,
         by_gtid: bool,
     ) -> BinlogStream:
         """Return a stream from a position: from a dump server if that covers it, else from the source."""
-        lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
         withheld = Withheld(self._address, facts)
         dump_server = None
         if lead_in is None and self._may_share_dump(begin, facts.identity, by_gtid=by_gtid):
@@ -421,9 +411,18 @@ class SourceReader:
             return self.position
         return self._opened
 
-    def _consume(self, stream: BinlogStream, control: pymysql.Connection[Any]) -> None:
+    def _remember(self, lookup: DefinitionLookup) -> None:
+        """Let what the tables are be known from here on, even if nothing is read before they are altered."""
+        assert self.position is not None, "it is known where the stream began"
+        if self.position.is_of(self.server):
+            lookup.begin(self.position)
+            self._definitions.read_to(self.position)
+
+    def _consume(
+        self, stream: BinlogStream, control: pymysql.Connection[Any], lookup: DefinitionLookup
+    ) -> None:
         for item in stream:
-            self._failures = 0
+            self._back_off.reached()
             self._detect(control)
             self._hosts.reached(self._address)
             if isinstance(item, CaughtUp):
@@ -431,6 +430,7 @@ class SourceReader:
                 # what it has emitted, and handles that.
                 self._listener.caught_up(item.frontier_us)
                 self._move(stream)
+                self._remember(lookup)
             else:
                 # A source that is never idle yields no low watermark; measure its clock nevertheless.
                 stream.keep_time()

@@ -144,6 +144,18 @@ def test_a_gtid_set_is_a_start(written, source_address):
         assert [row["after"]["id"] for row in recorder.rows("g")] == [ROWS - 3, ROWS - 2, ROWS - 1]
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest", "-1h"])
+def test_a_cursor_comes_before_a_configured_start(written, source_address, start):
+    with asking(written, source_address) as (address, connection, facts):
+        known, _ = transactions(address, connection, facts)
+        cursor = beginning(InFile(known[-4][0], known[-4][2]), address, connection, facts)
+    with reading(address, start=cursor, begin=start) as recorder:
+        await_rows(recorder, "g", 3)
+        assert [row["after"]["id"] for row in recorder.rows("g")] == [ROWS - 3, ROWS - 2, ROWS - 1]
+    with reading(address, begin="earliest") as recorder:
+        await_rows(recorder, "g", ROWS)
+
+
 def test_a_time_means_the_same_in_the_files_of_a_server(written, source_address):
     files = files_in(Path(written.folder) / "data")
     with asking(written, source_address) as (address, connection, facts):

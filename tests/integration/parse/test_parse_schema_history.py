@@ -179,3 +179,28 @@ def test_a_server_that_replaces_another_goes_on_with_its_history(make, source_ad
     finally:
         for server in servers:
             server.close()
+
+
+def test_a_table_that_is_altered_before_its_first_row_was_read_is_known(unprepared, source_address):
+    """1. Nothing but the end of the binlog is read. 2. Rows and an ALTER come. 3. Another process reads."""
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process = Process(source_address(unprepared))
+    start = end_of(unprepared, source_address)
+    assert process.read(start, 0) == []
+    unprepared.execute(
+        "INSERT INTO app.t VALUES (1, 10)",
+        "ALTER TABLE app.t CHANGE COLUMN v w INT, ADD COLUMN x INT FIRST",
+        "INSERT INTO app.t VALUES (5, 2, 20)",
+    )
+    assert process.again().read(start, 2) == [{"id": 1, "v": 10}, {"x": 5, "id": 2, "w": 20}]
+
+
+def test_a_position_that_skips_an_alter_is_known_though_nothing_was_read(unprepared, source_address):
+    """A history that began with the stream knows up to where it was read: what follows is read first."""
+    unprepared.execute("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+    process = Process(source_address(unprepared))
+    process.read(end_of(unprepared, source_address), 0)
+    unprepared.execute("ALTER TABLE app.t CHANGE COLUMN v w INT")
+    moved = end_of(unprepared, source_address)
+    unprepared.execute("INSERT INTO app.t VALUES (1, 10)", "ALTER TABLE app.t DROP COLUMN w")
+    assert process.again().read(moved, 1) == [{"id": 1, "w": 10}]

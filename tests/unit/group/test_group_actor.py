@@ -17,7 +17,8 @@ import pytest
 from actors.coordination.local import LocalCoordinator
 from actors.group import candidate, wiring
 from actors.group.group import GroupActor
-from actors.ports import Subscription
+from actors.meta.history_memory import MemoryHistoryStore
+from actors.ports import DDL_DECISIONS, Subscription
 from actors.process.log import ActorLog, LogLevel
 from actors.shard import channel as shard_channel
 from actors.shard import shard as shard_module
@@ -231,6 +232,42 @@ def test_a_call_is_not_answered_by_a_server_that_was_cut_off_meanwhile(tmp_path,
             await waiting
 
     run(tmp_path, monkeypatch, story)
+
+
+def test_nobody_is_heard_before_the_decisions_on_ddl_were_read(tmp_path, monkeypatch):
+    """1. the server is elected and reads what was decided before; 2. a consumer comes: it has to wait."""
+    reads, read_on = threading.Event(), threading.Event()
+
+    class Slow(MemoryHistoryStore):
+        def load(self, shard, epoch):
+            if shard == DDL_DECISIONS:
+                reads.set()
+                assert read_on.wait(DEADLINE_S)
+            return super().load(shard, epoch)
+
+    async def story():
+        settings = build_instance(
+            {
+                "preset": "memory",
+                "destination": "shop",
+                "shards": [{"name": "s0", "files": str(tmp_path)}],
+                "merge": {"ddl": "first"},
+            }
+        )
+        actor = object.__new__(GroupActor)
+        await actor.__init__(settings, wiring.ServerIdentity("here:1", "me", ""), "shard/", LOG)
+        assert await asyncio.to_thread(reads.wait, DEADLINE_S)
+        with pytest.raises(ServerUnavailable):
+            await asyncio.wait_for(actor.subscribe(CLIENT, "me", ""), DEADLINE_S)
+        closing = asyncio.ensure_future(actor.close())
+        await asyncio.sleep(0)
+        read_on.set()
+        await closing
+
+    monkeypatch.setattr(wiring, "coordinator", lambda *_: LocalCoordinator("shop"))
+    monkeypatch.setattr(wiring, "history_store", lambda *_: Slow())
+    monkeypatch.setattr(shard_channel.ray, "get_actor", lambda _: object())
+    asyncio.run(story())
 
 
 def test_a_new_process_waits_to_hear_of_shards_that_joined_before_it(tmp_path, monkeypatch):

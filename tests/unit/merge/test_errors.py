@@ -67,6 +67,13 @@ def test_the_drawn_tree_is_the_real_one():
         assert lines[0].index(cls.__name__) == 4 * (level + 1), cls
 
 
+def test_the_operators_page_says_what_every_error_asks_for():
+    page = Path(errors.__file__).parents[1] / "docs" / "operating.md"
+    section = page.read_text().split("## What errors ask for")[1].split("\n## ")[0]
+    first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [cls.__name__ for cls in EVERY[1:] if not any(f"`{cls.__name__}`" in each for each in first)] == []
+
+
 @pytest.mark.parametrize(
     ("wait", "waits_s"),
     [(0, 0.0), (RETRY_AFTER_MAX_S, RETRY_AFTER_MAX_S), (RETRY_AFTER_MAX_S + 1, 1.0), (-1, 1.0), ("5", 1.0)],

@@ -78,13 +78,22 @@ class DefinitionLookup:
         """Say which stream it is that asks."""
         self._stream = stream
 
+    def begin(self, start: Position) -> None:
+        """Begin a history where the stream is, unless there is one, or table maps say everything.
+
+        Definitions must be known before they are needed: until then the tables may be altered while nobody
+        reads.
+
+        Args:
+            start: a position of the server that the stream comes from, up to which it was read.
+        """
+        if self._base is None:
+            self._needed(start)
+
     def redefine(self, query: Query, file: str, end: int) -> None:
         """Apply a statement."""
-        history = self._known()
-        if history is None and (self._reader.needed or self._keeper.always):
-            # The statement itself is still to be applied.
-            begin, _ = self._place()
-            history = self._begin(Place(self._reader.facts.identity, begin.file, begin.offset))
+        # It is still to be applied.
+        history = self._needed(self._place()[0])
         if history is not None:
             change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
             self._missed -= self._keeper.apply(history, change)
@@ -104,7 +113,7 @@ class DefinitionLookup:
             CorruptEvent: the definition contradicts the table map.
             SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader.read`.
         """
-        history = self._known() or self._begin(self._place()[1])
+        history = self._known() or self._begin(*self._place())
         found = self._definition(history, table.schema, table.table)
         if not isinstance(found, TableDefinition):
             if table.named:
@@ -132,6 +141,13 @@ class DefinitionLookup:
             self._history = self._base = None
         return self._history
 
+    def _needed(self, start: Position) -> SchemaHistory | None:
+        """Return the history; if it is needed and there is none, begin it at the start of a transaction."""
+        history = self._known()
+        if history is None and (self._reader.needed or self._keeper.always):
+            history = self._begin(start, Place(self._reader.facts.identity, start.file, start.offset))
+        return history
+
     def _definition(
         self, history: SchemaHistory, schema: str, table: str
     ) -> TableDefinition | UnknownTable | None:
@@ -146,9 +162,8 @@ class DefinitionLookup:
             self._missed.add((schema, table))
         return found
 
-    def _begin(self, place: Place) -> SchemaHistory:
-        """Begin a history at a place in the open transaction."""
-        begin, _ = self._place()
+    def _begin(self, begin: Position, place: Place) -> SchemaHistory:
+        """Begin a history at a place in the transaction that begins at a position."""
         make = self._reader.maker()
         history = self._history = SchemaHistory(make)
         base, self._base = self._base, None

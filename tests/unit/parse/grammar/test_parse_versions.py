@@ -215,3 +215,15 @@ def test_a_count_that_is_no_number_is_corrupt(tmp_path, first):
     file = File("5.6.51", SIZES_5_6, checksum=True).query("BEGIN").add(EventType.TABLE_MAP, body)
     with pytest.raises(CorruptEvent, match=f"integer begins with byte {first}"):
         changes_of(file.write(tmp_path / "b.1"))
+
+
+def test_what_a_replication_group_logs_of_its_members_is_a_transaction_without_rows(tmp_path):
+    """MySQL 5.7 and 8.0 log each change of the members, under a GTID of the group's own."""
+    file = File("8.0.36", SIZES_8_0, checksum=True)
+    mysql_gtid(file, 1).query("BEGIN").add(EventType.VIEW_CHANGE, b"17000:1".ljust(40, b"\0") + bytes(12))
+    file.query("COMMIT")
+    mysql_gtid(file, 2).query("BEGIN").table_map(INT)
+    write_rows_v2(file, INT, [struct.pack("<i", 7)]).xid()
+    path = file.write(tmp_path / "mysql-bin.000001")
+    assert changes_of(path) == inserts("app.t", image(7))
+    assert [(rows, gtid) for rows, _, gtid in headers_of(path)] == [(0, f"{SERVER}:1"), (1, f"{SERVER}:2")]
