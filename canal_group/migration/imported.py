@@ -96,11 +96,12 @@ def imported(
 
 
 def _sorted(read: Sequence[Properties]) -> tuple[Properties | None, list[Properties]]:
-    """Return canal.properties, and the files of instances: those that name a source."""
+    """Return canal.properties, and the files of instances, known by name or by the source that they have."""
     instances = [
         each
         for each in read
-        if each.file.name == "instance.properties" or any(_SOURCE.fullmatch(key) for key in each.entries)
+        if each.file.name == "instance.properties"
+        or (each.file.name != "canal.properties" and any(map(_SOURCE.fullmatch, each.entries)))
     ]
     others = [each for each in read if each not in instances]
     if not instances:
