@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from canal_group.migration.properties import Entry
+from canal_group.migration.canal_files.properties import Entry
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
-from canal_group.migration.view import View
 from conf.filters.table_settings import KINDS
 from merge.rows.pattern import PatternList
 from merge.rows.pattern_syntax import PatternSyntax

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from canal_group.migration import keys
-from canal_group.migration.cursor import CanalCursor, read_cursors
+from canal_group.migration.canal_files.cursor import CanalCursor, read_cursors
+from canal_group.migration.canal_files.properties import Entry, Properties, read_properties
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.filters import filter_of
-from canal_group.migration.properties import Entry, Properties, read_properties
 from canal_group.migration.report import Answer, Report
 from canal_group.migration.secrets import Secrets
 from canal_group.migration.server import server_of
 from canal_group.migration.shards import Shards
 from canal_group.migration.stream import stream_of
-from canal_group.migration.view import View
 from conf.load import build_instance
 from conf.sentence import config_error, shown
 from conf.settings import InstanceSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from canal_group.migration.properties import Entry
+from canal_group.migration.canal_files.properties import Entry
 from conf.sentence import shown
 
 _SECRET_WORDS = ("passw", "secret", "accesskey", "roletoken", "jaas.config", "publickey")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
 from canal_group.migration.stream import first_of
-from canal_group.migration.view import View
 from conf.sentence import shown
 
 _ZOOKEEPER_PORT = 2181

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from canal_group.migration.cursor import CanalCursor, time_text
-from canal_group.migration.druid import decrypted
-from canal_group.migration.properties import Entry
+from canal_group.migration.canal_files.cursor import CanalCursor, time_text
+from canal_group.migration.canal_files.druid import decrypted
+from canal_group.migration.canal_files.properties import Entry
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
 from canal_group.migration.secrets import Secrets
 from canal_group.migration.ssl import ssl_of
-from canal_group.migration.view import View
 from conf.sentence import config_error, shown
 from merge.errors import CanalGroupError
 from merge.values.start import parse_shard_start

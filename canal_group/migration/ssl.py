@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
-from canal_group.migration.view import View
 from conf.sentence import shown
 
 _MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")

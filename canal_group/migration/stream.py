@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
-from canal_group.migration.view import View
 from conf.sentence import shown
 
 _PREFIX = "canal.instance."

@@ -58,7 +58,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The begin or the end of a transaction. Ours ends where the next event begins, canal's at its last event."""
+    """The begin or the end of a transaction: ours is where the next event begins, canal's its last event."""
 
     file: str
     offset: int

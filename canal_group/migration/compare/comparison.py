@@ -1,8 +1,8 @@
 """Comparison: one shard's changes in both streams, transaction by transaction.
 
-Ours say where a transaction begins and ends in the binlog; canal's changes say where their event is. A change of
-canal's belongs to the transaction that holds its place. Comparing begins with the first transaction that both
-streams have from its beginning, and ends with the last one that both have to its end.
+Ours say where a transaction begins and ends in the binlog; canal's changes say where their event is. A change
+of canal's belongs to the transaction that holds its place. Comparing begins with the first transaction that
+both streams have from its beginning, and ends with the last one that both have to its end.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Comparison:
     #: canal's first item, and whether its transaction is delivered from its beginning
     _first: Place | None = None
     _first_is_whole: bool = False
-    #: everything of canal's that is before `_passed` was delivered, and all of the transaction that holds `_ended`
+    #: canal has delivered everything before `_passed`, and all of the transaction that holds `_ended`
     _passed: Place = (0, 0)
     _ended: Place = (0, 0)
     _in_xa: bool = False

@@ -16,7 +16,8 @@ from typing import Final
 #: relative difference of two texts of one FLOAT
 _FLOAT_PART: Final = 1e-6
 #: a time zone is so many seconds before or after UTC, in steps
-_ZONE_S_MAX: Final, _ZONE_STEP_S: Final = 14 * 3600, 15 * 60
+_ZONE_S_MAX: Final = 14 * 3600
+_ZONE_STEP_S: Final = 15 * 60
 _NO_DATE = re.compile(r"\d{4}-00|\d{4}-\d\d-00|0000-")
 
 
@@ -101,7 +102,7 @@ def _bytes(ours: str, theirs: str) -> str | None:
 
 
 def _named(ours: str, theirs: str) -> str | None:
-    """canal has the number of an ENUM's value, and the bits of a SET's; which texts these are it does not say."""
+    """Canal has an ENUM's number and a SET's bits, and does not say which texts these are."""
     return "ENUM and SET as numbers, as texts here" if theirs.isdecimal() and not ours.isdecimal() else None
 
 

@@ -48,7 +48,7 @@ def run(*arguments: str) -> str:
 
 
 def canal_cursor(server: DatabaseServer, which: int) -> dict[str, object]:
-    """Return the cursor of a client of canal that has acknowledged a transaction: its last event begins there."""
+    """Return a cursor of canal, whose client has acknowledged a transaction: its last event begins there."""
     with server.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SHOW BINARY LOGS")
         file = cursor.fetchall()[-1][0]

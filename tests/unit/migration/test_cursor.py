@@ -5,7 +5,7 @@ import json
 import pytest
 from unit.migration.canal_files import Conf
 
-from canal_group.migration.cursor import read_cursors
+from canal_group.migration.canal_files.cursor import read_cursors
 from canal_group.migration.imported import imported
 from conf.load import build_instance
 from merge.errors import ConfigError

@@ -198,7 +198,7 @@ def test_where_the_instances_of_a_group_differ_nothing_is_lost_and_it_is_said(co
     )
     found = values(conf, destination="shop")["filter"]
     assert found == {"white": r"a\..*,b\..*", "black": r"x\.y"}
-    acts = [answer for answer in import_(conf, destination="shop").report.left_to_do]
+    acts = import_(conf, destination="shop").report.left_to_do
     assert {
         (answer.entry.key.removeprefix("canal.instance.filter."), answer.entry.file.split("/")[-2])
         for answer in acts
@@ -407,95 +407,112 @@ def test_what_is_left_to_do_is_a_comment_of_the_file(conf):
     assert yaml.safe_load(text)["destination"] == "example"
 
 
+NO_START = "should say where a binlog begins, but does not"
+
+
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "line", "key", "sentence"),
     [
-        (
-            {"master__address": ""},
-            "example/instance.properties: `canal.instance.master.address` should be given, or"
-            " `canal.instance.master1.address` and the following ones, but is missing.",
-        ),
-        (
-            {"master__address": "db:x"},
-            "example/instance.properties, line 5: `canal.instance.master.address` should be `host:port`, but is 'db:x'.",
-        ),
-        (
-            {"dbUsername": ""},
-            "example/instance.properties: `canal.instance.dbUsername` should be given, in it or in canal.properties,"
-            " but is not.",
-        ),
-        (
-            {"master__position": "x"},
-            "example/instance.properties, line 7: `canal.instance.master.position` should be a whole number from 0,"
-            " but is 'x'.",
-        ),
+        ({"master__address": "db:x"}, 5, "master.address", "should be `host:port`, but is 'db:x'."),
+        ({"master__position": "x"}, 7, "master.position", "should be a whole number from 0, but is 'x'."),
         (
             {"master__journal__name": "binlog", "master__position": "4"},
-            "example/instance.properties, line 6: `canal.instance.master.journal.name` should say where a binlog begins,"
-            " but does not ('binlog:4' is not a start).",
+            6,
+            "master.journal.name",
+            f"{NO_START} ('binlog:4' is not a start).",
         ),
         (
             {"master__timestamp": "99999999999999"},
-            "example/instance.properties, line 8: `canal.instance.master.timestamp` should say where a binlog begins,"
-            " but does not (The start 5138-11-16T09:46:39.999000+00:00 is in the future).",
+            8,
+            "master.timestamp",
+            f"{NO_START} (The start 5138-11-16T09:46:39.999000+00:00 is in the future).",
         ),
         (
             {"gtidon": "true", "master__gtid": "nonsense"},
-            "example/instance.properties, line 9: `canal.instance.master.gtid` should say where a binlog begins,"
-            " but does not ('nonsense' is not a start).",
+            9,
+            "master.gtid",
+            f"{NO_START} ('nonsense' is not a start).",
         ),
-        (
-            {"gtidon": "perhaps"},
-            "example/instance.properties, line 1: `canal.instance.gtidon` should be true or false, but is 'perhaps'.",
-        ),
+        ({"gtidon": "perhaps"}, 1, "gtidon", "should be true or false, but is 'perhaps'."),
         (
             {"filter__regex": "(?!mysql).*"},
-            "example/instance.properties, line 17: `canal.instance.filter.regex` should hold expressions that RE2"
-            " matches; what a lookahead leaves out goes into `canal.instance.filter.black.regex`, but has '(?!mysql).*'"
-            " (negative lookahead, (?!...), is not supported).",
+            17,
+            "filter.regex",
+            (
+                "should hold expressions that RE2 matches; what a lookahead leaves out goes into"
+                " `canal.instance.filter.black.regex`, but has '(?!mysql).*' (negative lookahead, (?!...), is"
+                " not supported)."
+            ),
         ),
         (
             {"filter__field": "orders:id"},
-            "example/instance.properties, line 21: `canal.instance.filter.field` should be"
-            " `schema.table:column/column`, several separated by commas, but has 'orders:id'.",
+            21,
+            "filter.field",
+            "should be `schema.table:column/column`, several separated by commas, but has 'orders:id'.",
         ),
         (
             {"master__sslMode": "MAYBE"},
-            "example/instance.properties, line 11: `canal.instance.master.sslMode` should be one of DISABLED, PREFERRED,"
-            " REQUIRED, VERIFY_CA, VERIFY_IDENTITY, but is 'MAYBE'.",
+            11,
+            "master.sslMode",
+            "should be one of DISABLED, PREFERRED, REQUIRED, VERIFY_CA, VERIFY_IDENTITY, but is 'MAYBE'.",
         ),
         (
             {"enableDruid": "true"},
-            "example/instance.properties, line 14: `canal.instance.dbPassword` should be encrypted for"
-            " `canal.instance.pwdPublicKey`, or `canal.instance.enableDruid` be false, but there is no"
-            " `canal.instance.pwdPublicKey`.",
+            14,
+            "dbPassword",
+            (
+                "should be encrypted for `canal.instance.pwdPublicKey`, or `canal.instance.enableDruid` be"
+                " false, but there is no `canal.instance.pwdPublicKey`."
+            ),
         ),
         (
             {"memory__buffer__size": "1000"},
-            "example/instance.properties, line 21: `canal.instance.memory.buffer.size` should be a power of two, as in"
-            " canal, but is 1000.",
+            21,
+            "memory.buffer.size",
+            "should be a power of two, as in canal, but is 1000.",
         ),
         (
             {"memory__batch__mode": "ALL"},
-            "example/instance.properties, line 21: `canal.instance.memory.batch.mode` should be MEMSIZE or ITEMSIZE,"
-            " but is 'ALL'.",
+            21,
+            "memory.batch.mode",
+            "should be MEMSIZE or ITEMSIZE, but is 'ALL'.",
         ),
         (
             {"fallbackIntervalInSeconds": "86401"},
-            "example/instance.properties, line 21: `canal.instance.fallbackIntervalInSeconds` should be at most 86400 s,"
-            " but is 86401 s.",
+            21,
+            "fallbackIntervalInSeconds",
+            "should be at most 86400 s, but is 86401 s.",
         ),
         (
             {"global__spring__xml": "classpath:mine.xml"},
-            "example/instance.properties, line 21: `canal.instance.global.spring.xml` should be one of"
-            " memory-instance.xml, file-instance.xml, default-instance.xml, group-instance.xml; what another one says"
-            " has to be set by hand, but is 'classpath:mine.xml'.",
+            21,
+            "global.spring.xml",
+            (
+                "should be one of memory-instance.xml, file-instance.xml, default-instance.xml,"
+                " group-instance.xml; what another one says has to be set by hand, but is"
+                " 'classpath:mine.xml'."
+            ),
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_file_and_line(conf, changes, sentence):
+def test_what_cannot_be_used_is_refused_with_file_and_line(conf, changes, line, key, sentence):
     conf.instance(**changes)
-    assert refusal(conf) == sentence
+    assert refusal(conf) == f"example/instance.properties, line {line}: `canal.instance.{key}` {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (
+            "master.address",
+            "should be given, or `canal.instance.master1.address` and the following ones, but is",
+        ),
+        ("dbUsername", "should be given, in it or in canal.properties, but is"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_file(conf, key, sentence):
+    conf.instance(**{key.replace(".", "__"): ""})
+    assert refusal(conf).startswith(f"example/instance.properties: `canal.instance.{key}` {sentence}")
 
 
 def test_files_that_are_no_canal_s_are_refused(conf):
@@ -507,15 +524,15 @@ def test_files_that_are_no_canal_s_are_refused(conf):
     conf.write("second.properties", {"a": "b"})
     conf.instance()
     assert refusal(conf) == (
-        "second.properties: the file should be the only one without a source, but canal.properties has none either."
+        "second.properties: the file should be the only one without a source,"
+        " but canal.properties has none either."
     )
 
 
 def test_instances_of_one_name_or_of_none_are_refused(conf, tmp_path):
     conf.instance("a b")
-    assert (
-        "should be in a folder that is named as the instance, as canal requires, but the folder's name is 'a b'"
-        in (refusal(conf))
+    assert "in a folder that is named as the instance, as canal requires, but the folder's name is 'a b'" in (
+        refusal(conf)
     )
     conf.files.clear()
     conf.instance("a")
@@ -535,6 +552,6 @@ def test_two_shards_of_one_source_are_refused_as_everywhere(conf):
 
 
 def test_times_are_utc_with_milliseconds():
-    from canal_group.migration.cursor import time_text
+    from canal_group.migration.canal_files.cursor import time_text
 
     assert dt.datetime.fromisoformat(time_text(1_700_000_000_123)).timestamp() == 1_700_000_000.123

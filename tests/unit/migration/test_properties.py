@@ -2,7 +2,7 @@
 
 import pytest
 
-from canal_group.migration.properties import FILE_BYTES_MAX, read_properties
+from canal_group.migration.canal_files.properties import FILE_BYTES_MAX, read_properties
 from merge.errors import ConfigError
 
 
@@ -59,7 +59,8 @@ def test_an_escape_that_is_none_is_named_with_its_line(tmp_path):
     with pytest.raises(ConfigError) as told:
         read(tmp_path, "a=1\n\nb=2\\\n  \\u12x4\n")
     assert told.value.message == (
-        rf"{tmp_path}/canal.properties, line 4: the file should have four hexadecimal digits after \u, but has \u12x4."
+        rf"{tmp_path}/canal.properties, line 4: the file should have four hexadecimal digits after \u,"
+        r" but has \u12x4."
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from canal_group.migration.properties import FILE_BYTES_MAX
+from canal_group.migration.canal_files.properties import FILE_BYTES_MAX
 from conf.sentence import config_error
 from merge.errors import CanalGroupError
 from merge.values.position import file_order

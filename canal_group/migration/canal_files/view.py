@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from canal_group.migration.properties import Entry, Properties
+from canal_group.migration.canal_files.properties import Entry, Properties
 from conf.sentence import shown
 
 #: deepest chain of placeholders
