@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from merge.errors import ConfigError
+
 
 def import_files(
     files: Annotated[
@@ -28,17 +30,25 @@ def import_files(
             help="canal's meta.dat, or the data of a `cursor` node, to begin there; repeat for several."
         ),
     ] = None,
+    relay: Annotated[
+        Path | None,
+        typer.Option(help="File to write for `canal-group relay`, if canal publishes to a message queue."),
+    ] = None,
 ) -> None:
     """Print an instance file that does what canal's files say; on stderr, what became of each entry.
 
     Several instances become the shards of one stream. What is left to do is a comment in the file.
     """
     from canal_group.migration.imported import imported
-    from canal_group.migration.instance_text import instance_text
+    from canal_group.migration.instance_text import instance_text, relay_text
 
     found = imported(files, destination=destination, secrets=secrets, cursors=meta or ())
     text = instance_text(found)
-    found.secrets.write()
+    if relay is not None and found.relay is None:
+        raise ConfigError(
+            "canal publishes to no message queue that there is a relay to.", hint="Leave out --relay."
+        )
+    found.secrets.write(also={} if relay is None else {relay: relay_text(found)})
     typer.echo(text, nl=False)
     for answer in found.answers:
         typer.echo(str(answer), err=True)

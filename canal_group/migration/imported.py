@@ -17,6 +17,8 @@ from canal_group.migration.canal_files.cursor import CanalCursor, read_cursors
 from canal_group.migration.canal_files.properties import Entry, Properties, read_properties
 from canal_group.migration.canal_files.view import View
 from canal_group.migration.filters import filter_of
+from canal_group.migration.listener import listener_of
+from canal_group.migration.relay import relay_of
 from canal_group.migration.report import Answer, Report
 from canal_group.migration.secrets import Secrets
 from canal_group.migration.server import server_of
@@ -38,6 +40,8 @@ class Imported:
 
     #: content of the instance file
     values: dict[str, Any]
+    #: content of the relay's file; None: canal publishes to no message queue
+    relay: dict[str, Any] | None
     files: tuple[Properties, ...]
     report: Report
     #: not written yet
@@ -87,12 +91,16 @@ def imported(
         values["filter"] = filters
     for path, value in settings.items():
         _put(values, path, value)
+    listener = listener_of(views, report, kept)
+    if listener is not None:
+        values["canal"] = listener
+    relay = relay_of(views, report, kept, str(values["destination"]), settings)
     order = ["preset", *InstanceSettings.model_fields]
     values = {key: values[key] for key in order if key in values}
     read = tuple(each for each in (server, *instances) if each is not None)
     _answer_rest(read, views, report)
     _check(values)
-    return Imported(values, read, report, kept)
+    return Imported(values, relay, read, report, kept)
 
 
 def _sorted(read: Sequence[Properties]) -> tuple[Properties | None, list[Properties]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import yaml
 
@@ -23,14 +24,22 @@ class _Dumper(yaml.SafeDumper):
 def instance_text(found: Imported) -> str:
     """Return the text of the instance file."""
     listed = ", ".join(str(each.file) for each in found.files)
-    lines = [*_comment(f"Imported from {listed}.", "")]
+    lines = list(_comment(f"Imported from {listed}.", ""))
     todo = found.report.left_to_do
     if todo:
         lines += ["#", *_comment("Left to do:", "")]
         for answer in todo:
             lines += _comment(f"- {answer.entry.key} ({answer.entry.place}): {answer.text}.", "  ")
-    body = yaml.dump(found.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
-    return "\n".join([*lines, "", body])
+    return "\n".join([*lines, "", _yaml(found.values)])
+
+
+def relay_text(found: Imported) -> str:
+    """Return the text of the relay's file."""
+    return _yaml(found.relay or {})
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(values), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
 
 
 def _comment(text: str, indent: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,8 +47,11 @@ class Secrets:
         """The files that `write` will make."""
         return list(self._texts)
 
-    def write(self) -> None:
+    def write(self, also: Mapping[Path, str] | None = None) -> None:
         """Write the files that do not exist yet.
+
+        Args:
+            also: files without secrets that are written with them, and their whole texts.
 
         Raises:
             ConfigError: one cannot be written, or was made meanwhile; those made before are removed again.
@@ -56,17 +60,16 @@ class Secrets:
         try:
             if self._texts:
                 self.folder.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            for path, text in self._texts.items():
+            for path, text in {**self._texts, **(also or {})}.items():
                 number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE)
                 made.append(path)
                 with open(number, "w", encoding="utf-8") as file:  # noqa: PTH123 - a file that is open
-                    file.write(f"{text}\n")
+                    file.write(text if text.endswith("\n") else f"{text}\n")
         except OSError as error:
             for path in made:
                 path.unlink(missing_ok=True)
-            raise config_error(
-                str(self.folder), "", "take new files", f"does not ({error.strerror}: {error.filename})"
-            ) from None
+            place = str(error.filename or self.folder)
+            raise config_error(place, "", "be new", f"cannot be written ({error.strerror})") from None
 
 
 def _kept(path: Path) -> ConfigError:

@@ -69,6 +69,11 @@ class Comparison:
     _xa_rows: int = 0
 
     @property
+    def ok(self) -> bool:
+        """Whether something was compared, and nothing differs."""
+        return self.difference is None and self.transactions > 0
+
+    @property
     def wants_ours(self) -> bool:
         """Whether more of our stream can wait."""
         return self._our_changes < WAITING_MAX
@@ -99,7 +104,7 @@ class Comparison:
         if item.place < self._passed:
             self.known["changes that canal delivered again"] += isinstance(item, Change)
             return
-        ends = isinstance(item, Change) and item.sql is not None
+        ends = isinstance(item, Change) and item.sql is not None and not _is_text_of_rows(item)
         if self._first is None:
             self._first, self._first_is_whole = item.place, ends or (isinstance(item, Mark) and item.begins)
         self._passed = item.place
@@ -113,7 +118,7 @@ class Comparison:
         self._advance()
 
     def _take(self, change: Change) -> None:
-        if change.sql is not None and _is_text_of_rows(change):
+        if _is_text_of_rows(change):
             self.known["texts of row changes, which are not delivered here"] += 1
         elif self._in_xa:
             self._xa_rows += 1

@@ -368,7 +368,7 @@ def test_a_secret_s_file_is_not_overwritten(conf):
     (conf.secrets / "example.password").unlink()
     late = import_(conf)
     (conf.secrets / "example.password").write_text("meanwhile")
-    with pytest.raises(ConfigError, match="should take new files, but does not"):
+    with pytest.raises(ConfigError, match="the file should be new, but cannot be written"):
         late.secrets.write()
     assert (conf.secrets / "example.password").read_text() == "meanwhile"
 
