@@ -65,6 +65,7 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host
         settings.destination,
         identity.address,
         identity.owner,
+        canal_address=identity.canal_address,
         prefix=chosen.prefix,
         session_timeout_s=chosen.session_timeout_s,
         login=zookeeper_login(chosen),

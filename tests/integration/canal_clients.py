@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from actors.gateway.canal.login import scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
@@ -85,7 +85,7 @@ class RawClient:
         assert (handshake.type, handshake.version) == (packet_pb2.HANDSHAKE, 1)
         self.seed = packet_pb2.Handshake.FromString(handshake.body).seeds
 
-    def __enter__(self) -> RawClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -100,7 +100,7 @@ class CanalService:
     async def _take(self, client_id: str, holder: str, table_filter: str) -> dict[str, Any]:
         body = {"client_id": client_id, "holder": holder, "filter": table_filter}
         taken: dict[str, Any] = await self._in_thread(
-            lambda: self._requests.answer("subscribe", body, may_disturb=False)
+            lambda: self._requests.subscribe(body, may_disturb=False, finds_session=True)
         )
         return taken
 
