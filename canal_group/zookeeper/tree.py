@@ -1,7 +1,7 @@
 """The ZooKeeper tree of one destination: canal's own layout, plus the epochs and the mark of a stop.
 
     {prefix}/cluster/{host:port}                              ephemeral
-    {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}
+    {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}, see `server_state`
     {prefix}/destinations/{dest}/cluster/{host:port}          ephemeral
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
