@@ -45,8 +45,8 @@ def compare(
 ) -> None:
     """Compare canal's stream of each source with ours, and say where they differ first.
 
-    What is read is acknowledged at both, under a client id that nothing else may use: canal gives each change to
-    one client only. Use an instance of canal, and a server of ours, that were started for this.
+    What is read is acknowledged at both, under a client id that nothing else may use: canal gives each change
+    to one client only. Use an instance of canal, and a server of ours, that were started for this.
     """
     from actors.sink.route import Route
     from actors.sink.sink import Sink

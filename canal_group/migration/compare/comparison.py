@@ -107,12 +107,14 @@ class Comparison:
         ends = isinstance(item, Change) and item.sql is not None and not _is_text_of_rows(item)
         if self._first is None:
             self._first, self._first_is_whole = item.place, ends or (isinstance(item, Mark) and item.begins)
+        if isinstance(item, Mark) and not item.begins:
+            # An end may be where the next transaction begins: what was before it is inside.
+            self._ended = self._passed
         self._passed = item.place
         if isinstance(item, Change):
             self._take(item)
         else:
             self._in_xa = item.xa and item.begins
-            ends = not item.begins
         if ends:
             self._ended = item.place
         self._advance()

@@ -56,6 +56,7 @@ def test_canal_s_own_files_become_one_shard_with_the_defaults(conf):
         "destination": "example",
         "shards": [{"name": "example", "host": "127.0.0.1", "user": "canal", "password_file": secret}],
         "filter": {"black": r"mysql\.slave_.*"},
+        "canal": {"port": 11111},
     }
     loaded = load(conf)
     assert loaded.shards[0].password.get_secret_value() == "canal"
@@ -69,7 +70,8 @@ def test_every_entry_of_canal_s_own_files_has_an_answer(conf):
     found = import_(conf)
     answered = {answer.entry for answer in found.answers}
     assert answered == {entry for file in found.files for entry in file.entries.values()}
-    assert found.report.left_to_do == []
+    # canal admits everybody from everywhere unless told otherwise.
+    assert [answer.entry.key for answer in found.report.left_to_do] == ["canal.ip"]
     places = [(answer.entry.file, answer.entry.line) for answer in found.answers]
     assert places == sorted(places, key=lambda place: (str(conf.files[1]) == place[0], place[1]))
 
@@ -224,6 +226,7 @@ def test_one_instance_that_keeps_every_table_keeps_them_for_all(conf):
 
 def test_sizes_modes_and_failover(conf):
     conf.server(
+        ip="127.0.0.1",
         instance__memory__buffer__size="1024",
         instance__memory__buffer__memunit="2048",
         instance__memory__batch__mode="ITEMSIZE",
@@ -371,6 +374,41 @@ def test_a_secret_s_file_is_not_overwritten(conf):
     with pytest.raises(ConfigError, match="the file should be new, but cannot be written"):
         late.secrets.write()
     assert (conf.secrets / "example.password").read_text() == "meanwhile"
+
+
+DIGEST = "E3619321C1A937C46A0D8BD1DAC39F93B27D4458"
+
+
+def test_canal_s_listener_its_user_and_the_digest_of_its_password(conf):
+    conf.server(port="21111", user="app", passwd=DIGEST.lower(), register__ip="canal-1.example.com")
+    conf.instance()
+    listener = load(conf).canal
+    assert (listener.host, listener.port, listener.advertise) == ("0.0.0.0", 21111, "canal-1.example.com")
+    assert (listener.user, listener.password.get_secret_value()) == ("app", f"*{DIGEST}")
+    assert [kind for kind, _ in said(conf, "canal.passwd")] == [Kind.SETTING]
+    assert DIGEST not in "".join(map(str, import_(conf).answers)).upper()
+
+
+def test_a_listener_that_admits_everybody_stays_on_this_machine(conf):
+    conf.server(ip="10.0.0.7", user="app")
+    conf.instance()
+    assert values(conf)["canal"] == {"port": 11111}
+    assert [kind for kind, _ in said(conf, "canal.ip")] == [Kind.ACT]
+    assert [kind for kind, _ in said(conf, "canal.user")] == [Kind.NOTE]
+
+
+def test_a_digest_that_is_none_is_refused(conf):
+    conf.server(user="app", passwd="secret")
+    conf.instance()
+    assert "`canal.passwd` should be 40 hexadecimal digits" in refusal(conf)
+
+
+@pytest.mark.parametrize("changes", [{"serverMode": "rocketMQ"}, {"withoutNetty": "true"}])
+def test_a_canal_without_a_listener_gets_none(conf, changes):
+    conf.server(**changes)
+    conf.instance()
+    assert "canal" not in values(conf)
+    assert import_(conf).relay is None
 
 
 def test_slave_ids_are_not_taken_over(conf):

@@ -59,6 +59,11 @@ def test_equal_streams_are_equal_to_their_end():
     assert compared(mine, others) == (3, 5, 5, {}, None)
 
 
+def test_canal_s_stream_may_be_another_group_s_with_ends_where_the_next_begins():
+    mine = [item for each in THREE for item in ours(*each)]
+    assert compared(mine, mine) == (3, 5, 5, {}, None)
+
+
 def test_comparing_begins_where_both_streams_are_whole():
     mine = [item for each in THREE for item in ours(*each)]
     others = [item for each in THREE for item in theirs(*each)]
