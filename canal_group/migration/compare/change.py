@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from merge.values.position import file_order
 
 #: number of a binlog file, and offset in it
 Place: TypeAlias = tuple[int, int]
+
+_DML: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,12 @@ class Change:
     def place(self) -> Place:
         """Where it is in the binlog."""
         return file_order(self.file)[1], self.offset
+
+    @property
+    def is_text_of_rows(self) -> bool:
+        """Whether it is the text of row changes, which canal delivers beside them."""
+        first = (self.sql or "").lstrip().partition(" ")[0].upper()
+        return self.event == "QUERY" and not self.length and first in _DML
 
     @property
     def name(self) -> str:

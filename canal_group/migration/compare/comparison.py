@@ -104,7 +104,7 @@ class Comparison:
         if item.place < self._passed:
             self.known["changes that canal delivered again"] += isinstance(item, Change)
             return
-        ends = isinstance(item, Change) and item.sql is not None and not _is_text_of_rows(item)
+        ends = isinstance(item, Change) and item.sql is not None and not item.is_text_of_rows
         if self._first is None:
             self._first, self._first_is_whole = item.place, ends or (isinstance(item, Mark) and item.begins)
         if isinstance(item, Mark) and not item.begins:
@@ -120,7 +120,7 @@ class Comparison:
         self._advance()
 
     def _take(self, change: Change) -> None:
-        if _is_text_of_rows(change):
+        if change.is_text_of_rows:
             self.known["texts of row changes, which are not delivered here"] += 1
         elif self._in_xa:
             self._xa_rows += 1
@@ -225,18 +225,6 @@ def _difference(change: Change, column: str, ours: str, theirs: str) -> Differen
 
 def _is_statement(change: Change | None) -> bool:
     return change is not None and change.sql is not None
-
-
-def _is_text_of_rows(change: Change) -> bool:
-    """Return whether a statement is the text of row changes, which canal delivers beside them."""
-    return change.event == "QUERY" and not change.length and _first_word(change) in _DML
-
-
-_DML: Final = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD"})
-
-
-def _first_word(change: Change) -> str:
-    return (change.sql or "").lstrip().partition(" ")[0].upper()
 
 
 def _text(change: Change | None) -> str:

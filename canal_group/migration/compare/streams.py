@@ -79,7 +79,7 @@ def compare(
 
 def _take(comparison: Comparison, sink: Sink, item: Item) -> None:
     """Feed an item of canal's, under the name that its table has here."""
-    if isinstance(item, Change):
+    if isinstance(item, Change) and not item.is_text_of_rows:
         name = sink.select(item.schema, item.table)
         if name is None:
             comparison.known[_LEFT_OUT] += 1

@@ -83,7 +83,8 @@ def test_two_instances_are_imported_checked_and_served_from_canal_s_cursor_on(sh
         *(word for meta in metas for word in ("--meta", str(meta))),
     )
     file = conf.folder / "shop.yaml"
-    file.write_text(f"{text}gateway: {{port: 0}}\n")
+    assert "\n  port: 11111\n" in text
+    file.write_text(text.replace("port: 11111", "port: 0") + "gateway: {port: 0}\n")
     run("check", "-c", str(file))
     # The transaction that the cursor is inside comes once more: it is at most one for each shard.
     shop.written = {shard: ids[-2:] for shard, ids in shop.written.items()}
