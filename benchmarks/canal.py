@@ -1,10 +1,10 @@
 """canal: how fast a client of canal's protocol drains the backlog of four servers, compared with Flight.
 
 Both read the same backlog in the same run, from an instance that is started anew: `canal` by a client that
-takes the packets' bytes and acknowledges each batch, as a client that decodes lazily does, `flight` by our own
-consumer, which reads typed rows. The clock runs from the moment when the paused servers resume until the last
-row is acknowledged. Transactions have a hundred rows of eleven columns of mixed types (`bulk`), or one row
-(`small`).
+takes the packets' bytes and acknowledges each batch, as a client that decodes lazily does, `flight` by our
+own consumer, which reads typed rows. The clock runs from the moment when the paused servers resume until the
+last row is acknowledged. Transactions have a hundred rows of eleven columns of mixed types (`bulk`), or one
+row (`small`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Print the changes of a merged group with canal-python, a client of canal.
 
     pip install canal-python
-    PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python python examples/canal_client.py 127.0.0.1:11111 shop
+    export PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python
+    python examples/canal_client.py 127.0.0.1:11111 shop
 
-The instance file has `canal: {port: 11111}`, see docs/canal-protocol.md. canal-python's generated code is older than
-protobuf 4, hence the variable.
+The instance file has `canal: {port: 11111}`, see docs/canal-protocol.md. canal-python's generated code is
+older than protobuf 4, hence the variable.
 """
 
 from __future__ import annotations

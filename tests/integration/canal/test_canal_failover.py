@@ -71,13 +71,13 @@ def test_a_standby_server_says_that_it_is_none(shop: Shop):
     with shop.serve(**CANAL) as one, shop.serve(**CANAL) as other:
         eventually(lambda: state_of(one)["active"] or state_of(other)["active"], "one to be active")
         standby = other if state_of(one)["active"] else one
-        with RawClient(standby.canal_address, shop.destination).log_in() as client:
-            with pytest.raises(Refused, match="not the active one"):
-                client.subscribe()
+        client = RawClient(standby.canal_address, shop.destination).log_in()
+        with client, pytest.raises(Refused, match="not the active one"):
+            client.subscribe()
 
 
 def test_a_client_that_keeps_its_running_node_keeps_it(shop: Shop, zookeeper: KazooClient):
-    """As canal's cluster client does: 1. it makes its node, then connects; 2. it leaves; 3. its node stays."""
+    """As canal's cluster client does: 1. it makes its node, and connects; 2. it leaves; 3. its node stays."""
     path = Tree(shop.destination).client_running("1001")
     with shop.serve(**CANAL) as instance:
         state = b'{"active":true,"address":null,"clientId":1001}'
