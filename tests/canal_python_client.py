@@ -11,6 +11,7 @@ import sys
 
 from canal.client import Client
 from canal.protocol import EntryProtocol_pb2 as entry_protocol
+from google.protobuf.message import Message
 
 _STORED = {
     entry_protocol.TRANSACTIONBEGIN: entry_protocol.TransactionBegin,
@@ -25,9 +26,7 @@ def _fields(message):
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.type == field.TYPE_MESSAGE:
-            value = (
-                [_fields(each) for each in value] if field.label == field.LABEL_REPEATED else _fields(value)
-            )
+            value = _fields(value) if isinstance(value, Message) else [_fields(each) for each in value]
         found[field.name] = value
     return found
 
@@ -52,6 +51,8 @@ def main():
     client = Client()
     for line in sys.stdin:
         method, arguments = json.loads(line)
+        # Its texts are bytes.
+        arguments = {k: v.encode() if isinstance(v, str) and k != "host" else v for k, v in arguments.items()}
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 answer = {"value": _plain(getattr(client, method)(**arguments))}

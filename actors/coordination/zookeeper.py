@@ -169,7 +169,7 @@ class ZooKeeperCoordinator:
         return self._release_asked
 
     def active_address(self) -> str:
-        """Return "host:port" of the active server's gateway as it was last seen; empty if none, or unknown."""
+        """Return "host:port" of the active server's gateway as last seen; empty if none, or unknown."""
         return self._active_address
 
     def resign(self) -> None:

@@ -1,7 +1,8 @@
 """What a server's nodes say: where canal's clients connect to it, and where consumers do.
 
-canal's clients read `address` of the running node, and the names of the cluster nodes. Where canal's protocol is
-served, these are its address, and `gateway` says where the gateway is; where it is not, `address` is the gateway's.
+canal's clients read `address` of the running node, and the names of the cluster nodes. Where canal's protocol
+is served, these are its address, and `gateway` says where the gateway is; where it is not, `address` is the
+gateway's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ZooKeeper tree of one destination: canal's own layout, plus the epochs and the mark of a stop.
 
     {prefix}/cluster/{host:port}                              ephemeral
-    {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}, see `server_state`
+    {prefix}/destinations/{dest}/running                      ephemeral  {"active":true,"address":"host:port"}
     {prefix}/destinations/{dest}/cluster/{host:port}          ephemeral
     {prefix}/destinations/{dest}/epoch                        persistent, its version is the server's epoch
     {prefix}/destinations/{dest}/stopped                      persistent, while an operator keeps it stopped
@@ -11,8 +11,8 @@
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 
-The layout follows canal's ZookeeperPathUtils, so that canal's tools can read it. Servers use it, and so do
-consumers that connect by ZooKeeper.
+`server_state` has what a server's nodes say besides. The layout follows canal's ZookeeperPathUtils, so that
+canal's tools can read it. Servers use it, and so do consumers that connect by ZooKeeper.
 """
 
 from __future__ import annotations

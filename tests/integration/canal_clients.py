@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import socket
+import ssl
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+
+from integration.differential import kinds
 
 from actors.gateway.canal.login import scrambled
 from canal_group.canal_protocol import entry_pb2, packet_pb2
@@ -77,9 +82,19 @@ class Refused(Exception):  # noqa: N818  named for what happened
 class RawClient:
     """A connection that sends and receives packets one by one."""
 
-    def __init__(self, address: str, destination: str, client_id: str = "1001") -> None:
+    def __init__(
+        self,
+        address: str,
+        destination: str,
+        client_id: str = "1001",
+        *,
+        tls: ssl.SSLContext | None = None,
+        wait_s: float = ANSWER_S,
+    ) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), timeout=wait_s)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._destination, self._client_id = destination, client_id
         handshake = self.receive()
         assert (handshake.type, handshake.version) == (packet_pb2.HANDSHAKE, 1)
@@ -185,3 +200,71 @@ def inserted_ids(entries: list[entry_pb2.Entry]) -> list[int]:
         if change.eventType == entry_pb2.INSERT
         for row in change.rowDatas
     ]
+
+
+def write_all_types(server: Any, table: str, chance: random.Random, *, mariadb: bool, rows: int) -> None:
+    """Insert, update and delete random rows of a table with a column of every type."""
+    columns = kinds(chance, mariadb=mariadb)
+    names = [f"c{place}" for place in range(len(columns))]
+    definition = ", ".join(f"{name} {kind.sql}" for name, kind in zip(names, columns, strict=True))
+    with contextlib.closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'")
+        cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, n INT, {definition}) CHARSET utf8mb4")
+        for number in range(rows):
+            values = [kind.value(chance) if chance.random() < 0.85 else ("NULL", ()) for kind in columns]
+            parameters = [each for _, several in values for each in several]
+            expressions = ", ".join(expression for expression, _ in values)
+            cursor.execute(f"INSERT INTO {table} VALUES ({number}, 0, {expressions})", parameters)
+        cursor.execute(f"UPDATE {table} SET n = 1")
+        cursor.execute(f"DELETE FROM {table} WHERE id % 2")
+
+
+def images_of(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Return the row changes in canal-python's entries as table, operation, image before, image after."""
+    operations = {1: "INSERT", 2: "UPDATE", 3: "DELETE"}
+    return [
+        (
+            entry["header"]["tableName"],
+            operations[entry["stored"]["eventType"]],
+            _image(row["beforeColumns"]),
+            _image(row["afterColumns"]),
+        )
+        for entry in found
+        if entry["type"] == "ROWDATA" and not entry["stored"]["isDdl"]
+        for row in entry["stored"]["rowDatas"]
+    ]
+
+
+def _image(columns: list[dict[str, Any]]) -> dict[str, str | None] | None:
+    return {each["name"]: None if each["isNull"] else each["value"] for each in columns} or None
+
+
+def images_in(envelope: Any) -> list[tuple[Any, ...]]:
+    """Return the row changes of an envelope in the same shape."""
+    return [
+        (
+            row["table"],
+            row["op"],
+            *(None if row[side] is None else dict(row[side]) for side in ("before", "after")),
+        )
+        for row in envelope.to_pylist()
+        if row["sql"] is None
+    ]
+
+
+def same_over_both(client: CanalPython, consumer: Any, count: int) -> list[tuple[Any, ...]]:
+    """Read so many row changes with both, and check that they are equal."""
+    theirs: list[tuple[Any, ...]] = []
+    ours: list[tuple[Any, ...]] = []
+    until_s = time.monotonic() + ANSWER_S
+    while len(theirs) < count:
+        assert time.monotonic() < until_s, f"{len(theirs)} of {count} row changes came"
+        message = client.get_without_ack(batch_size=1000, timeout=5_000, unit=2)
+        theirs += images_of(message["entries"])
+        client.ack(message_id=message["id"])
+    while len(ours) < count:
+        batch = consumer.get_without_ack(timeout=ANSWER_S)
+        ours += images_in(batch.envelope())
+        consumer.ack(batch.batch_id)
+    assert theirs == ours
+    return theirs
