@@ -522,7 +522,10 @@ CANAL_HOST = (
     "settings: `canal.host` should be a loopback address without `user` and `ssl.client_ca`, but is "
     "'0.0.0.0', open to other machines."
 )
-CANAL_DIGEST = "settings: `canal.password_env` should hold 40 hexadecimal digits after the asterisk, but it holds others."
+CANAL_DIGEST = (
+    "settings: `canal.password_env` should hold 40 hexadecimal digits after the asterisk, "
+    "but it holds others."
+)
 
 
 @pytest.mark.parametrize(
