@@ -20,6 +20,7 @@ TOGETHER = {
         "spark/test_spark_ranges",
     ),
     "mysql": (
+        "canal/test_canal_mysql",
         "examples/test_demo",
         "group/test_group_failover",
         "group/test_mysql_group",

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
+from canal_group.command.compare_command import compare
+from canal_group.command.import_command import import_files
 from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.options.exit_code import ExitCode, exit_code_of
@@ -72,6 +74,8 @@ def main() -> None:
         sys.exit(ExitCode.INTERRUPTED)
 
 
+app.command(name="import")(import_files)
+app.command()(compare)
 app.command()(serve)
 app.command()(stop)
 app.command()(start)

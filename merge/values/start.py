@@ -6,6 +6,7 @@
 - `-2h`: the same, so long before now, in s, m, h or d.
 - `{"shards": ...}`: a group position, as cursors and offsets are written; of a client id only.
 - `binlog.000003:4`: a file and an offset; of a shard only.
+- `binlog.000003:~4711`: the transaction that holds an offset; of a shard only.
 - `0-1-42`, or `3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5`: what follows a GTID set; of a shard only.
 """
 
@@ -22,13 +23,13 @@ from merge.values.position import GroupPosition
 
 _RELATIVE = re.compile(r"-(\d{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_IN_FILE = re.compile(r"([^:]+\.\d+):(\d{1,19})")
+_IN_FILE = re.compile(r"([^:]+\.\d+):(~?)(\d{1,19})")
 _OF_BOTH = (
     "earliest, latest, a time with its zone such as 2026-01-31T12:00:00Z, a time before now such as -2h"
 )
 #: what a text should be that is refused
 CLIENT_STARTS = f"{_OF_BOTH}, or a group position"
-SHARD_STARTS = f"{_OF_BOTH}, a file and offset such as binlog.000003:4, or a GTID set"
+SHARD_STARTS = f"{_OF_BOTH}, a file and offset such as binlog.000003:4 or :~4711, or a GTID set"
 SHARD_STARTS_IN_FILES = "earliest, a time or a file and offset"
 #: bytes before the first event of a file
 _FIRST_OFFSET = 4
@@ -51,6 +52,14 @@ class InFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Holding:
+    """The transaction that holds an offset in a binlog file, or that begins there or after it."""
+
+    file: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class After:
     """What is not in a GTID set."""
 
@@ -59,7 +68,7 @@ class After:
 
 _Word: TypeAlias = Literal["earliest", "latest"]
 Start: TypeAlias = _Word | At | GroupPosition
-ShardStart: TypeAlias = _Word | At | InFile | After
+ShardStart: TypeAlias = _Word | At | InFile | Holding | After
 
 
 def time_of(text: str, now_us: int) -> int | None:
@@ -107,13 +116,13 @@ def parse_shard_start(text: str, now_us: int) -> ShardStart:
         return found
     in_file = _IN_FILE.fullmatch(text)
     if in_file is not None:
-        offset = int(in_file[2])
+        offset = int(in_file[3])
         if offset < _FIRST_OFFSET:
             raise ConfigError(
                 f"{text} is inside the first {_FIRST_OFFSET} bytes of a binlog file.",
                 hint=f"The first event of a file is at offset {_FIRST_OFFSET}.",
             )
-        return InFile(in_file[1], offset)
+        return Holding(in_file[1], offset) if in_file[2] else InFile(in_file[1], offset)
     try:
         gtids = parse_gtid_set(text)
     except CanalGroupError as error:

@@ -25,7 +25,7 @@ from canal_group.demo.database.server_process import ServerMissingError
 from canal_group.demo.database.servers import start_all
 from merge.errors import DataError, PositionPurged, SourceUnfit
 from merge.values.gtid import parse_gtid_set
-from merge.values.start import After, At, InFile
+from merge.values.start import After, At, Holding, InFile
 
 ROWS = 24
 
@@ -127,6 +127,22 @@ def test_an_offset_is_a_start_where_a_transaction_begins(written, source_address
         assert file in told.value.hint
         with pytest.raises(PositionPurged, match="has no binlog file"):
             beginning(InFile("other.000001", 4), address, connection, facts)
+
+
+def test_an_offset_inside_a_transaction_is_a_start_before_it_if_asked_for(written, source_address):
+    with asking(written, source_address) as (address, connection, facts):
+        known, _ = transactions(address, connection, facts)
+        for file, begin, end, _ in (known[len(known) // 2], known[-1]):
+            before = beginning(InFile(file, begin), address, connection, facts)
+            for offset in (begin, begin + 1, end - 1):
+                found = beginning(Holding(file, offset), address, connection, facts)
+                assert (found, found.gtid_set) == (before, before.gtid_set)
+            after = beginning(Holding(file, end), address, connection, facts)
+            assert after == beginning(InFile(file, end), address, connection, facts)
+            with pytest.raises(DataError, match="No transaction of shard s1 begins"):
+                beginning(InFile(file, end - 1), address, connection, facts)
+        with pytest.raises(PositionPurged, match="has no binlog file"):
+            beginning(Holding("other.000001", 4), address, connection, facts)
 
 
 def test_a_gtid_set_is_a_start(written, source_address):

@@ -12,7 +12,7 @@ from actors.parse.server.starts.start import earliest_position, latest_position
 from merge.errors import SourceUnfit
 from merge.values.gtid import MariaDbGtidSet
 from merge.values.position import ANY_SERVER, Position
-from merge.values.start import After, At, InFile, ShardStart
+from merge.values.start import After, At, Holding, InFile, ShardStart
 
 
 def beginning(
@@ -41,6 +41,8 @@ def beginning(
             return Scan(address, connection, facts).at_time(time_us)
         case InFile(file, offset):
             return Scan(address, connection, facts).at_place(file, offset)
+        case Holding(file, offset):
+            return Scan(address, connection, facts).at_place(file, offset, holding=True)
         case After(gtids):
             if not facts.gtids or isinstance(gtids, MariaDbGtidSet) != facts.mariadb:
                 raise SourceUnfit(

@@ -91,8 +91,13 @@ class Scan:
                 before_us = int(chunk.headers["commit_us"][-1]) if len(chunk.headers) else before_us
         return end
 
-    def at_place(self, file: str, offset: int) -> Position:
+    def at_place(self, file: str, offset: int, *, holding: bool = False) -> Position:
         """Return the position at an offset of a file, with the GTIDs before it.
+
+        Args:
+            file: name of the binlog file.
+            offset: bytes from its start.
+            holding: whether the offset may be inside a transaction; the position is then before it.
 
         Raises:
             PositionPurged: the file was purged.
@@ -115,8 +120,11 @@ class Scan:
                 begins = headers["begin_offset"][(headers["flags"] & Flag.BEGIN) != 0]
                 if (begins == offset).any() or last == offset:
                     break
-                if len(begins) and int(begins[-1]) > offset:
-                    raise self._inside(file, offset, last)
+                if (begins > offset).any() or (headers["end_offset"] > offset).any():
+                    if not holding:
+                        raise self._inside(file, offset, last)
+                    offset = max(last, *begins[begins <= offset].tolist(), len(MAGIC))
+                    break
             else:
                 if offset > last and not (stop is not None and offset <= stop.offset):
                     raise self._inside(file, offset, last)

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from merge.errors import CanalGroupError, ConfigError, UsageError
 from merge.values.gtid import parse_gtid_set
 from merge.values.position import GroupPosition, Position
-from merge.values.start import After, At, InFile, is_in_files, parse_shard_start, parse_start, time_of
+from merge.values.start import (
+    After,
+    At,
+    Holding,
+    InFile,
+    is_in_files,
+    parse_shard_start,
+    parse_start,
+    time_of,
+)
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
@@ -47,6 +56,7 @@ def test_a_group_position_is_a_start_of_a_client():
     [
         ("binlog.000003:4", InFile("binlog.000003", 4)),
         ("my.log-bin.1000000:18446744073", InFile("my.log-bin.1000000", 18446744073)),
+        ("binlog.000003:~4711", Holding("binlog.000003", 4711)),
         ("0-1-42,1-2-7", After(parse_gtid_set("0-1-42,1-2-7"))),
         (
             "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5",
@@ -72,6 +82,8 @@ def test_places_of_one_server_are_starts_of_a_shard_only(text, start):
         ("2126-01-31T12:00:00Z", "The start 2126-01-31T12:00:00Z is in the future."),
         ("binlog.000003", "'binlog.000003' is not a start."),
         ("binlog.000003:3", "binlog.000003:3 is inside the first 4 bytes of a binlog file."),
+        ("binlog.000003:~3", "binlog.000003:~3 is inside the first 4 bytes of a binlog file."),
+        ("binlog.000003:~", "'binlog.000003:~' is not a start."),
         ("binlog.000003:x", "'binlog.000003:x' is not a start."),
     ],
 )
@@ -100,6 +112,6 @@ def test_files_know_their_beginning_their_times_and_their_offsets(text):
     assert is_in_files(parse_shard_start(text, NOW))
 
 
-@pytest.mark.parametrize("text", ["latest", "0-1-42"])
+@pytest.mark.parametrize("text", ["latest", "0-1-42", "binlog.000003:~4711"])
 def test_only_a_server_knows_its_end_and_its_gtid_sets(text):
     assert not is_in_files(parse_shard_start(text, NOW))

@@ -1,0 +1,1 @@
+"""Migration: canal's configuration as our settings, and canal's stream compared with ours."""

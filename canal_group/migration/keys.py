@@ -1,0 +1,219 @@
+"""Keys: every key of canal's files, and what is said of it where nothing more is known of its value.
+
+The names are those of canal 1.1.8's canal.properties and instance.properties, of its group-instance.xml, and
+of versions before. A key that is not here is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from conf.sentence import nearest
+
+_NO_NETWORK = "no setting: the system chooses the buffers of a connection"
+_NO_ADMIN = "no setting: there is no admin server; `serve --http` has a page and a REST API for operators"
+_PARSER = "no setting: one compiled parser a shard reads as fast as its processor"
+_HISTORY = "no setting: a schema history is always kept beside the cursors, without a database of its own"
+_OSS = (
+    "no setting: binlogs that only Aliyun's object store has are not read; a shard may read files (`files`)"
+)
+_START = "`shards[].start`: no position is given, so a shard without a cursor begins at its source's end"
+_STANDBY_START = "no setting: a standby is read from where the shard is, not from a position of its own"
+_SSL = "`shards[].ssl`"
+_RELAY = "settings of a relay: see --relay"
+_KAFKA = "passed on to the Kafka client of a relay: see --relay"
+_RABBIT = "`output` of a relay: see --relay"
+_ROCKET = "no setting: there is no relay to RocketMQ"
+_PULSAR = "no setting: there is no relay to Pulsar"
+
+#: key -> what is said of it
+KEYS: Final[dict[str, str]] = {
+    # ---- canal.properties: the server
+    "canal.id": "no setting: servers are told apart by address",
+    "canal.ip": "`canal.host`, where canal's clients connect",
+    "canal.register.ip": "`gateway.advertise`, the address that is published in ZooKeeper",
+    "canal.port": "`canal.port`, where canal's clients connect",
+    "canal.metrics.pull.port": "an option of the command: `serve --http 127.0.0.1:11112`",
+    "canal.user": "`canal.user`",
+    "canal.passwd": "`canal.password_file`",
+    "canal.admin.manager": _NO_ADMIN,
+    "canal.admin.port": _NO_ADMIN,
+    "canal.admin.user": _NO_ADMIN,
+    "canal.admin.passwd": _NO_ADMIN,
+    "canal.admin.register.auto": _NO_ADMIN,
+    "canal.admin.register.cluster": _NO_ADMIN,
+    "canal.admin.register.name": _NO_ADMIN,
+    "canal.zkServers": "`coordination.hosts`",
+    "canal.zookeeper.flush.period": "`cursor.flush_s`",
+    "canal.withoutNetty": "`canal`: without that mapping there is no listener for canal's clients",
+    "canal.serverMode": "`canal` for tcp; for a message queue a relay: see --relay",
+    "canal.file.data.dir": "`cursor.folder`, by default `data`; canal's own meta.dat: see --meta",
+    "canal.file.flush.period": "`cursor.flush_s`; by default a cursor is written before its ack is answered",
+    "canal.instance.memory.buffer.size": "`store.size`",
+    "canal.instance.memory.buffer.memunit": "`store.memunit_bytes`",
+    "canal.instance.memory.batch.mode": "`store.mode`",
+    "canal.instance.memory.rawEntry": "no setting: rows are columns here",
+    "canal.instance.detecting.enable": "no setting: a shard with several `hosts` is always watched",
+    "canal.instance.detecting.sql": "`reader.detecting.sql`",
+    "canal.instance.detecting.interval.time": "`reader.detecting.interval_s`",
+    "canal.instance.detecting.retry.threshold": "`reader.detecting.threshold`",
+    "canal.instance.detecting.heartbeatHaEnable": "`shards[].hosts`: a shard leaves a failed one",
+    "canal.instance.transaction.size": "no setting: transactions of any size are delivered as one",
+    "canal.instance.fallbackIntervalInSeconds": "`reader.fallback_s`, which counts with `start_by: time`",
+    "canal.instance.network.receiveBufferSize": _NO_NETWORK,
+    "canal.instance.network.sendBufferSize": _NO_NETWORK,
+    "canal.instance.network.soTimeout": "`reader.connect_timeout_s`; for silence `reader.read_timeout_s`",
+    "canal.instance.filter.druid.ddl": "no setting: DDL is always parsed",
+    "canal.instance.filter.query.dcl": "`filter.tables[].keep`: `dcl` and `query`",
+    "canal.instance.filter.query.dml": "no setting: the texts of row changes are not delivered",
+    "canal.instance.filter.query.ddl": "`filter.tables[].keep`: `ddl`",
+    "canal.instance.filter.table.error": "no setting: rows of a table that is not known stop their shard",
+    "canal.instance.filter.rows": "`filter.tables[].keep`: `insert`, `update` and `delete`",
+    "canal.instance.filter.transaction.entry": "no setting: canal's clients always get begin and end",
+    "canal.instance.filter.dml.insert": "`filter.tables[].keep`: `insert`",
+    "canal.instance.filter.dml.update": "`filter.tables[].keep`: `update`",
+    "canal.instance.filter.dml.delete": "`filter.tables[].keep`: `delete`",
+    "canal.instance.binlog.format": "no setting: ROW is required, and `canal-group check` says so",
+    "canal.instance.binlog.image": "no setting: every row image is read; columns that it lacks are absent",
+    "canal.instance.get.ddl.isolation": "`batch.ddl_isolation`",
+    "canal.instance.parser.parallel": _PARSER,
+    "canal.instance.parser.parallelThreadSize": _PARSER,
+    "canal.instance.parser.parallelBufferSize": _PARSER,
+    "canal.instance.tsdb.enable": _HISTORY,
+    "canal.instance.tsdb.dir": _HISTORY,
+    "canal.instance.tsdb.url": _HISTORY,
+    "canal.instance.tsdb.dbUsername": _HISTORY,
+    "canal.instance.tsdb.dbPassword": _HISTORY,
+    "canal.instance.tsdb.snapshot.interval": _HISTORY,
+    "canal.instance.tsdb.snapshot.expire": _HISTORY,
+    "canal.instance.tsdb.spring.xml": _HISTORY,
+    "canal.destinations": "`destination` of each instance file; `serve FOLDER` serves all files of a folder",
+    "canal.destinations.expr": "`destination` of each instance file",
+    "canal.conf.dir": "no setting: `serve -c` names the files, or their folder",
+    "canal.auto.scan": "no setting: `serve` always watches its instance files",
+    "canal.auto.scan.interval": "no setting: `serve` always watches its instance files",
+    "canal.auto.reset.latest.pos.mode": "`merge.purged`",
+    "canal.instance.global.mode": "no setting: instances are described by files",
+    "canal.instance.global.lazy": "no setting: an instance starts with its server",
+    "canal.instance.global.manager.address": _NO_ADMIN,
+    "canal.instance.global.spring.xml": "`preset`",
+    "canal.socketChannel": "no setting: connections to sources have one implementation",
+    "canal.aliyun.accessKey": _OSS,
+    "canal.aliyun.secretKey": _OSS,
+    "canal.aliyun.uid": _OSS,
+    # ---- canal.properties: message queues
+    "canal.mq.flatMessage": _RELAY,
+    "canal.mq.canalBatchSize": _RELAY,
+    "canal.mq.canalGetTimeout": _RELAY,
+    "canal.mq.accessChannel": _ROCKET,
+    "canal.mq.database.hash": _RELAY,
+    "canal.mq.send.thread.size": "no setting: one thread of a relay keeps its broker busy",
+    "canal.mq.build.thread.size": "no setting: one thread of a relay keeps its broker busy",
+    "kafka.bootstrap.servers": _RELAY,
+    "kafka.acks": _KAFKA,
+    "kafka.compression.type": _KAFKA,
+    "kafka.batch.size": _KAFKA,
+    "kafka.linger.ms": _KAFKA,
+    "kafka.max.request.size": _KAFKA,
+    "kafka.buffer.memory": _KAFKA,
+    "kafka.max.in.flight.requests.per.connection": _KAFKA,
+    "kafka.retries": _KAFKA,
+    "kafka.kerberos.enable": _KAFKA,
+    "kafka.kerberos.krb5.file": _KAFKA,
+    "kafka.kerberos.jaas.file": _KAFKA,
+    "rocketmq.producer.group": _ROCKET,
+    "rocketmq.enable.message.trace": _ROCKET,
+    "rocketmq.customized.trace.topic": _ROCKET,
+    "rocketmq.namespace": _ROCKET,
+    "rocketmq.namesrv.addr": _ROCKET,
+    "rocketmq.retry.times.when.send.failed": _ROCKET,
+    "rocketmq.vip.channel.enabled": _ROCKET,
+    "rocketmq.tag": _ROCKET,
+    "rabbitmq.host": _RABBIT,
+    "rabbitmq.virtual.host": _RABBIT,
+    "rabbitmq.exchange": _RABBIT,
+    "rabbitmq.username": _RABBIT,
+    "rabbitmq.password": _RABBIT,
+    "rabbitmq.queue": _RABBIT,
+    "rabbitmq.routingKey": _RABBIT,
+    "rabbitmq.deliveryMode": _RABBIT,
+    "pulsarmq.serverUrl": _PULSAR,
+    "pulsarmq.adminServerUrl": _PULSAR,
+    "pulsarmq.roleToken": _PULSAR,
+    "pulsarmq.topicTenantPrefix": _PULSAR,
+    "pulsarmq.listenerName": _PULSAR,
+    "pulsarmq.enableChunking": _PULSAR,
+    "pulsarmq.compressionType": _PULSAR,
+    # ---- instance.properties
+    "canal.instance.mysql.slaveId": "`shards[].server_id`; it is computed unless set",
+    "canal.instance.gtidon": "`shards[].start_by`",
+    "canal.instance.rds.accesskey": _OSS,
+    "canal.instance.rds.secretkey": _OSS,
+    "canal.instance.rds.instanceId": _OSS,
+    "canal.instance.multi.stream.on": "no setting: the streams of PolarDB-X are not read",
+    "canal.instance.dbUsername": "`shards[].user`",
+    "canal.instance.dbPassword": "`shards[].password_file`; it is empty, and so no password is used",
+    "canal.instance.pwdPublicKey": "no setting: it decrypts dbPassword, if `enableDruid` is true",
+    "canal.instance.enableDruid": "no setting: passwords are in files, not encrypted",
+    "canal.instance.connectionCharset": "no setting: texts are decoded by the charset of their column",
+    "canal.instance.connectionCharsetNumber": "no setting: texts are decoded by the charset of their column",
+    "canal.instance.defaultDatabaseName": "no setting: no database is chosen for the connection",
+    "canal.instance.filter.regex": "`filter.white`",
+    "canal.instance.filter.black.regex": "`filter.black`",
+    "canal.instance.filter.field": "`filter.tables[].white_columns`",
+    "canal.instance.filter.black.field": "`filter.tables[].black_columns`",
+    "canal.mq.topic": _RELAY,
+    "canal.mq.dynamicTopic": _RELAY,
+    "canal.mq.partition": _RELAY,
+    "canal.mq.partitionsNum": _RELAY,
+    "canal.mq.partitionHash": _RELAY,
+    "canal.mq.dynamicTopicPartitionNum": _RELAY,
+    "canal.mq.enableDynamicQueuePartition": _RELAY,
+}
+
+#: of each source: `canal.instance.master.`, `canal.instance.standby.`, and with a number in a group's file
+SOURCE_KEYS: Final[dict[str, str]] = {
+    "address": "`shards[].host` and `port`, or `hosts` with a standby; it is empty, and so there is none",
+    "journal.name": _START,
+    "position": _START,
+    "timestamp": _START,
+    "gtid": _START,
+    "sslMode": _SSL,
+    "tlsVersions": "no setting: the system's library chooses the version, TLS 1.2 or later",
+    "trustCertificateKeyStoreType": _SSL,
+    "trustCertificateKeyStoreUrl": "`shards[].ssl.ca`",
+    "trustCertificateKeyStorePassword": "no setting: `ssl.ca` is a file of certificates, without a password",
+    "clientCertificateKeyStoreType": _SSL,
+    "clientCertificateKeyStoreUrl": "`shards[].ssl.cert` and `ssl.key`",
+    "clientCertificateKeyStorePassword": "no setting: `ssl.key` is a file without a password",
+}
+_SOURCE = re.compile(r"canal\.instance\.(?P<role>master|standby)(?P<number>\d*)\.(?P<key>.+)")
+#: settings of one destination in canal.properties
+_OF_DESTINATION = re.compile(
+    r"canal\.instance\.(?P<destination>.+)\.(?P<key>mode|lazy|manager\.address|spring\.xml)"
+)
+#: prefixes of keys that canal passes on
+_PASSED = {"kafka.": _KAFKA, "rocketmq.": _ROCKET, "pulsarmq.": _PULSAR}
+
+
+def meaning(key: str) -> str | None:
+    """Return what is said of a key; None: canal has no such key."""
+    if key in KEYS:
+        return KEYS[key]
+    source = _SOURCE.fullmatch(key)
+    if source is not None and source["key"] in SOURCE_KEYS:
+        own_start = SOURCE_KEYS[source["key"]] == _START and source["role"] == "standby"
+        return _STANDBY_START if own_start else SOURCE_KEYS[source["key"]]
+    one = _OF_DESTINATION.fullmatch(key)
+    if one is not None:
+        return KEYS[f"canal.instance.global.{one['key']}"]
+    return next((said for prefix, said in _PASSED.items() if key.startswith(prefix)), None)
+
+
+def unknown(key: str) -> str:
+    """Return what is said of a key that canal does not have."""
+    known = [*KEYS, *(f"canal.instance.master.{inner}" for inner in SOURCE_KEYS)]
+    found = nearest(key, known)
+    like = f" ({found})" if found.startswith("nearest") else ""
+    return f"canal has no such key{like}; it is left out"

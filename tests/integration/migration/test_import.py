@@ -1,0 +1,101 @@
+"""Two of canal's instances become one group: imported, checked, served, and read from canal's cursor on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from integration.shop import Reading, Shop
+from typer.testing import CliRunner
+from unit.migration.canal_files import Conf
+
+from actors.driver.launch import launch
+from canal_group.command.cli import app
+from canal_group.demo.database.server_process import DatabaseServer
+from conf.load import load_instance
+
+
+@pytest.fixture
+def conf(shop: Shop, tmp_path: Path) -> Conf:
+    """canal's files for the shop, two instances, with cursors in ZooKeeper."""
+    made = Conf(tmp_path / "conf")
+    made.folder.mkdir()
+    made.server(
+        zkServers=shop.zookeeper_hosts,
+        destinations="s0,s1",
+        instance__global__spring__xml="classpath:spring/default-instance.xml",
+        instance__filter__dml__delete="true",
+    )
+    for index, server in enumerate(shop.servers):
+        address = server.address()
+        made.instance(
+            f"s{index}",
+            master__address=f"{address.host}:{address.port}",
+            dbUsername=address.user,
+            dbPassword=address.password,
+            filter__regex=rf"shop_{index}\\..*",
+            filter__field=f"shop_{index}.orders:id/note",
+        )
+    return made
+
+
+def run(*arguments: str) -> str:
+    """Run a command, and return its stdout."""
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def canal_cursor(server: DatabaseServer, which: int) -> dict[str, object]:
+    """Return a cursor of canal, whose client has acknowledged a transaction: its last event begins there."""
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        file = cursor.fetchall()[-1][0]
+        cursor.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+        ends = [(row[1], row[4]) for row in cursor.fetchall() if row[2] == "Xid"]
+    address = server.address()
+    return {
+        "identity": {"slaveId": -1, "sourceAddress": {"address": address.host, "port": address.port}},
+        "postion": {
+            "gtid": "",
+            "included": False,
+            "journalName": file,
+            "position": ends[which][0],
+            "timestamp": 1,
+        },
+    }
+
+
+def test_two_instances_are_imported_checked_and_served_from_canal_s_cursor_on(shop: Shop, conf: Conf) -> None:
+    shop.write_everywhere(4)
+    metas = []
+    for index, server in enumerate(shop.servers):
+        metas.append(conf.folder / f"s{index}.cursor")
+        metas[-1].write_text(json.dumps(canal_cursor(server, -2)))
+    text = run(
+        "import",
+        *map(str, conf.files),
+        "--destination",
+        shop.destination,
+        "--secrets",
+        str(conf.secrets),
+        *(word for meta in metas for word in ("--meta", str(meta))),
+    )
+    file = conf.folder / "shop.yaml"
+    assert "\n  port: 11111\n" in text
+    file.write_text(text.replace("port: 11111", "port: 0") + "gateway: {port: 0}\n")
+    run("check", "-c", str(file))
+    # The transaction that the cursor is inside comes once more: it is at most one for each shard.
+    shop.written = {shard: ids[-2:] for shard, ids in shop.written.items()}
+    with launch(load_instance(file)) as instance, shop.connect(instance) as consumer:
+        shop.write_everywhere(2)
+        shop.servers[0].execute("DELETE FROM shop_0.orders WHERE id = 0")
+        shop.write(0, 1)
+        reading = Reading(consumer)
+        reading.until(shop.rows)
+        reading.check(shop)
+        rows = [row for run in reading.runs for table in run for row in table.to_pylist()]
+        assert {row["op"] for row in rows} == {"INSERT"}, "deletes are filtered"
+        assert {tuple(name for name, _ in row["after"]) for row in rows} == {("id", "note")}
+        assert consumer.get_without_ack(timeout=0.2) is None
