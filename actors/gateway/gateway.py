@@ -207,7 +207,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         index, count = ticket.get("part", (0, 1))
         part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
-            return self._rows.envelope(*key, self._requests.filter_of(*key[:2]), part)
+            return self._rows.envelope(
+                *key, self._requests.filter_of(*key[:2]), part, definitions=bool(ticket.get("definitions"))
+            )
         return self._rows.typed(
             *key,
             str(ticket["table"]),

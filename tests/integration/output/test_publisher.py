@@ -1,0 +1,82 @@
+"""A destination's changes in each output: all of them, in order, under the topics and partitions of the rules."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.output.published import Queue, in_kafka, in_lines, publishing
+from integration.shared_servers import SharedShop
+from integration.zookeeper_fixtures import eventually
+
+from benchmarks._brokers import Broker
+
+
+def said(shop: SharedShop, output: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return settings of a publisher with a client id of its own."""
+    return {
+        "destination": shop.destination,
+        "read": {
+            "gateway": shop.instance.uri,
+            "client_id": f"relay-{uuid.uuid4().hex[:8]}",
+            "filter": r"shop\.orders",
+        },
+        "retry": {"max_s": 1.0},
+        "output": output,
+        **changes,
+    }
+
+
+def topic_of(shop: SharedShop) -> str:
+    return f"t-{uuid.uuid4().hex[:8]}"
+
+
+def check_written(found: list, shop: SharedShop) -> None:
+    """Each shard's inserted ids are there, in order."""
+    for shard, ids in shop.written.items():
+        seen = [int(each.json["data"][0]["id"]) for each in found if each.headers["shard"] == shard]
+        assert seen == ids
+
+
+def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedShop, tmp_path: Path):
+    path = tmp_path / "lines"
+    settings = said(served, {"kind": "lines", "path": str(path)})
+    for _ in range(2):
+        with publishing(settings) as running:
+            before = served.rows
+            served.write_everywhere(5, rows=20)
+            count = served.rows - before
+            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+    found = in_lines(path)
+    check_written(found, served)
+    numbers = [int(each.headers["seq"]) for each in found]
+    assert numbers == sorted(set(numbers))
+
+
+def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: Broker):
+    topic = topic_of(served)
+    settings = said(served, {"kind": "kafka", "servers": kafka.hosts}, route={"topic": topic})
+    for _ in range(2):
+        with publishing(settings) as running:
+            before = served.rows
+            served.write_everywhere(5, rows=20)
+            count = served.rows - before
+            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+    found = in_kafka(kafka, topic)
+    check_written(found, served)
+    numbers = [int(each.headers["seq"]) for each in found]
+    assert numbers == sorted(set(numbers))
+
+
+def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: Broker):
+    queue = Queue(rabbit, topic_of(served))
+    settings = said(served, {"kind": "rabbitmq", "port": rabbit.port}, route={"topic": queue.name})
+    for _ in range(2):
+        with publishing(settings) as running:
+            before = served.rows
+            served.write_everywhere(5, rows=20)
+            count = served.rows - before
+            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+    check_written(queue.take(), served)
