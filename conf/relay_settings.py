@@ -143,7 +143,7 @@ class RelaySettings(Settings):
     destination: Name
     read: ReadSettings
     #: the form of messages
-    format: Literal["flat", "debezium", "arrow"] = "flat"
+    format: Literal["flat", "protobuf", "debezium", "arrow"] = "flat"
     route: RouteSettings = RouteSettings()
     batch: BatchSettings = BatchSettings()
     retry: RetrySettings = RetrySettings()

@@ -22,6 +22,7 @@ from actors.transport.row_ticket import RowTicket
 from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.assemble import BatchRows, ShardRows
+from merge.rows.canal.entries import entries
 from merge.rows.envelope import envelope
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName
@@ -131,6 +132,25 @@ class BatchReader:
         TableFilter.of_reader(table_filter)  # refused whether or not a shard has to be asked
         wanted = Wanted(table_filter=table_filter)
         return envelope(self._rows((client_id, epoch, batch_id), wanted, part), definitions=definitions)
+
+    def canal(
+        self,
+        client_id: str,
+        epoch: int,
+        batch_id: int,
+        table_filter: str,
+        *,
+        rows_max: int = 0,
+        part: Part = WHOLE,
+    ) -> pa.Table:
+        """Return canal's entries of what the filter wants, of a part; see `merge.rows.canal.entries`.
+
+        Raises:
+            ConfigError: the filter cannot be used.
+        """
+        TableFilter.of_reader(table_filter)
+        rows = self._rows((client_id, epoch, batch_id), Wanted(table_filter=table_filter), part)
+        return entries(rows, rows_max=rows_max)
 
     def typed(
         self,

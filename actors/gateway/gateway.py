@@ -28,7 +28,7 @@ from actors.admission.access import Grant, Grants
 from actors.admission.audit_log import AuditLog
 from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.admission.gateway_tls import GatewayTls
-from actors.admission.request_values import client_id, whole
+from actors.admission.request_values import client_id, whole, whole_or_none
 from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.delivery_lease import DeliveryLease
@@ -210,6 +210,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
             return self._rows.envelope(
                 *key, self._requests.filter_of(*key[:2]), part, definitions=bool(ticket.get("definitions"))
             )
+        if ticket["format"] == "canal":
+            rows_max = whole_or_none(ticket, "rows_max") or 0
+            return self._rows.canal(*key, self._requests.filter_of(*key[:2]), rows_max=rows_max, part=part)
         return self._rows.typed(
             *key,
             str(ticket["table"]),

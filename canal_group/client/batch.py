@@ -47,6 +47,20 @@ class Batch:
             self._envelopes[definitions] = self._read_rows(self.batch_id, format="envelope", **said)
         return self._envelopes[definitions]
 
+    def canal_entries(self, *, rows_max: int = 0) -> pa.Table:
+        """Return all changes in merged order as canal's entries, `merge.rows.canal.entries.ENTRIES`.
+
+        Each row of the table is one entry: the column `entry` has the message that
+        `canal_group.canal_protocol.entry_pb2.Entry` reads, the other columns say what is in it.
+
+        Args:
+            rows_max: row changes of one entry, for consumers that route each row by itself; 0: any number.
+
+        Raises:
+            RolledBack: the batch was rolled back in the meantime.
+        """
+        return self._read_rows(self.batch_id, format="canal", rows_max=rows_max)
+
     def table(self, name: str, *, before: bool = False) -> pa.Table:
         """Return one table's changes in merged order, as its own typed columns and `_op _shard _seq ...`.
 

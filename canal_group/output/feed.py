@@ -40,7 +40,8 @@ class Feed:
 
     Args:
         consumer: subscribed; the feed alone gets and acknowledges its batches.
-        make: makes messages of changes; called on a thread of its own.
+        read: reads the changes of a batch; it and `make` are called on a thread of their own.
+        make: makes messages of changes.
         rows_max: limit on the changes of a batch.
         bytes_max: limit on their bytes.
         by_position: whether to read offset ranges.
@@ -49,13 +50,14 @@ class Feed:
     def __init__(
         self,
         consumer: Consumer,
+        read: Callable[[Batch], pa.Table],
         make: Callable[[pa.Table], Messages],
         *,
         rows_max: int,
         bytes_max: int,
         by_position: bool,
     ) -> None:
-        self._consumer, self._make = consumer, make
+        self._consumer, self._rows_of, self._make = consumer, read, make
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._by_position = by_position
         self._position = GroupPosition()
@@ -106,7 +108,7 @@ class Feed:
         batch = self._next_batch()
         if batch is None:
             return None
-        rows = batch.envelope(definitions=True).unify_dictionaries().combine_chunks()
+        rows = self._rows_of(batch).unify_dictionaries().combine_chunks()
         for place, field in enumerate(rows.schema):
             if field.type == MAP:
                 rows = rows.set_column(place, field, tidy(rows.column(place)))

@@ -105,6 +105,7 @@ class Publisher:
     def _publish(self, consumer: Consumer) -> None:
         feed = Feed(
             consumer,
+            self._format.read,
             self._messages,
             rows_max=self._settings.batch.rows_max,
             bytes_max=self._settings.batch.bytes_max,
@@ -172,7 +173,7 @@ class Publisher:
             ) from error
 
     def _messages(self, rows: pa.Table) -> Messages:
-        return self._format(rows, self._router.routes(rows))
+        return self._format.make(rows, self._router.routes(rows))
 
     def _pause(self, error: CanalGroupError) -> None:
         pause_s = self._backoff.pause_s()

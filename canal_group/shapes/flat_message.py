@@ -16,12 +16,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from canal_group.shapes.changed import changed
-from canal_group.shapes.jdbc_type import jdbc_type
 from canal_group.shapes.json_text import NULL, booleans, compose, name_lists, numbers, objects, quoted
+from canal_group.shapes.maps import value_of
+
+#: columns whose bits an integer of numpy holds
+_BITS_MAX = 62
 
 
 def flat_messages(rows: pa.Table, made_ms: int) -> Any:
@@ -39,7 +43,8 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
     deleted = pc.equal(column["op"], "DELETE")
     updated = pc.equal(column["op"], "UPDATE")
     before, after = column["before"], column["after"]
-    data = pc.if_else(deleted, objects(before), objects(after))
+    images = _chosen(deleted, before, after)
+    data = objects(images)
     old = objects(changed(before, after)) if pc.any(updated).as_py() else pa.nulls(len(rows), pa.utf8())
     return compose(
         {
@@ -49,11 +54,11 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
             "gtid": quoted(column["gtid"]),
             "id": numbers(column["seq"]),
             "isDdl": booleans(statement),
-            "mysqlType": _of_definition(column["definition"], _mysql_types),
+            "mysqlType": _mysql_types(column["definition"]),
             "old": _listed(old, updated),
             "pkNames": pc.if_else(statement, NULL, name_lists(column["key"])),
             "sql": quoted(pc.fill_null(column["sql"], "")),
-            "sqlType": _of_definition(column["definition"], _sql_types),
+            "sqlType": _sql_types(column["definition"], images),
             "table": quoted(column["table"]),
             "ts": pa.repeat(str(made_ms), len(rows)),
             "type": quoted(column["op"]),
@@ -61,20 +66,70 @@ def flat_messages(rows: pa.Table, made_ms: int) -> Any:
     )
 
 
+def _chosen(deleted: Any, before: Any, after: Any) -> Any:
+    """Return the before image of a delete, else the after image."""
+    is_deleted = deleted.to_numpy(zero_copy_only=False)
+    if not is_deleted.any():
+        return after
+    places = np.arange(len(after))
+    both = pa.concat_arrays([after, before])
+    return both.take(pa.array(np.where(is_deleted, places + len(after), places)))
+
+
 def _listed(texts: Any, valid: Any) -> Any:
     return pc.if_else(valid, pc.binary_join_element_wise("[", texts, "]", ""), NULL)
 
 
-def _of_definition(definitions: Any, told: Any) -> Any:
-    """Return what `told` makes of each definition; null where there is none."""
-    texts = [told(json.loads(text)) for text in definitions.dictionary.to_pylist()]
+def _mysql_types(definitions: Any) -> Any:
+    """Return the members `mysqlType`; null for statements."""
+    texts = [_object({name: kind for name, kind, *_ in _columns(text)}) for text in _known(definitions)]
     return pc.fill_null(pa.array(texts, pa.utf8()).take(definitions.indices), NULL)
 
 
-def _mysql_types(columns: list[tuple[str, str]]) -> str:
-    return json.dumps(dict(columns), ensure_ascii=False, separators=(",", ":"))
+def _sql_types(definitions: Any, rows: Any) -> Any:
+    """Return the members `sqlType`, each by its row's values: see `merge.rows.canal.jdbc`.
+
+    Args:
+        definitions: (n,) DictionaryArray.
+        rows: (n,) maps, the rows after the change or before a delete.
+    """
+    texts: list[str] = []
+    places = np.full(len(definitions), -1, np.int64)
+    codes = pc.fill_null(definitions.indices, -1).to_numpy()
+    for code, said in enumerate(_known(definitions)):
+        columns = _columns(said)
+        chosen = np.flatnonzero(codes == code)
+        wide = _wide(columns, chosen, rows)
+        distinct, inverse = np.unique(wide, return_inverse=True)
+        places[chosen] = inverse + len(texts)
+        for bits in distinct.tolist():
+            texts.append(
+                _object({each[0]: each[3] if bits >> place & 1 else each[2] for place, each in enumerate(columns)})
+            )
+    return pc.fill_null(pa.array(texts, pa.utf8()).take(pa.array(places, mask=places < 0)), NULL)
 
 
-def _sql_types(columns: list[tuple[str, str]]) -> str:
-    numbered = {name: jdbc_type(kind) for name, kind in columns}
-    return json.dumps(numbered, ensure_ascii=False, separators=(",", ":"))
+def _wide(columns: list[Any], chosen: Any, rows: Any) -> Any:
+    """Return for each chosen row which columns have a value above `number_max`: a bit for each column."""
+    bits = np.zeros(len(chosen), object if len(columns) > _BITS_MAX else np.int64)
+    for place, (name, *_, number_max) in enumerate(columns):
+        if number_max is None or not len(chosen):
+            continue
+        values = value_of(rows, name).take(pa.array(chosen)).cast(pa.decimal128(20, 0))
+        above = pc.fill_null(pc.greater(values, pa.scalar(number_max, pa.decimal128(20, 0))), False)
+        bits[above.to_numpy(zero_copy_only=False)] |= 1 << place
+    return bits
+
+
+def _known(definitions: Any) -> list[str]:
+    known: list[str] = definitions.dictionary.to_pylist()
+    return known
+
+
+def _columns(text: str) -> list[Any]:
+    columns: list[Any] = json.loads(text)
+    return columns
+
+
+def _object(members: dict[str, Any]) -> str:
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":"))

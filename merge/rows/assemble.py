@@ -173,14 +173,26 @@ class Places:
             "commit_us": lambda: pa.array(np.repeat(headers["commit_us"], counts)),
             "key_us": lambda: pa.array(np.repeat(headers["key_us"], counts)),
             "late": lambda: pa.array(np.repeat((headers["flags"] & Flag.LATE) != 0, counts)),
-            "gtid": lambda: repeated(_gtids(headers, self.batch.names), counts),
+            "gtid": lambda: repeated(gtids(headers, self.batch.names), counts),
             "file": lambda: repeated(
                 pa.array(self.batch.names, pa.utf8()).take(pa.array(headers["file"])), counts
             ),
             "pos": lambda: pa.array(np.repeat(headers["begin_offset"], counts)),
-            "row": lambda: pa.array(ascending(runs.seq - self._seq_of_row_zero[runs.rank], counts)),
+            "row": lambda: pa.array(ascending(self.ordinals(runs.seq, runs.rank), counts)),
         }
         return {name: made() for name, made in make.items() if name in names}
+
+    def ordinals(self, seq: Int64s, rank: Int64s) -> Int64s:
+        """Return the ordinals of row changes in their transactions, given their numbers and headers."""
+        ordinals: Int64s = seq - self._seq_of_row_zero[rank]
+        return ordinals
+
+    @property
+    def bounds(self) -> Int64s:
+        """The number of each header's first row change, and that after the last one's; (h + 1,)."""
+        order = self.batch.order
+        changes = np.cumsum(order["row_end"] - order["row_begin"], dtype=np.int64)
+        return np.concatenate(([self.batch.first_sequence], self.batch.first_sequence + changes))
 
 
 def images(rows: pa.Table, side: str) -> Any:
@@ -197,7 +209,8 @@ def _ranks_of(order: Headers, shard: int) -> tuple[int, Int64s]:
     return int(sequences[0]) if len(ranks) else 0, ranks
 
 
-def _gtids(headers: Headers, names: Sequence[str]) -> Any:
+def gtids(headers: Headers, names: Sequence[str]) -> Any:
+    """Return the GTID of each header's transaction as (h,) utf8; empty where it has none."""
     known = headers["gtid_number"] != 0
     prefixes = [f"{name}{':' if len(name) >= UUID_CHARS else '-'}" for name in names]
     sources = pa.array(prefixes, pa.utf8()).take(pa.array(np.where(known, headers["gtid_source"], 0)))

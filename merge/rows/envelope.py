@@ -8,7 +8,8 @@ columns of the row after the change, for a delete of the row before it: an UPDAT
 old one in `before`.
 
 On request a column more says how the table was defined: `definition`, a dictionary of JSON texts
-`[[column, mysql_type], ...]`, null for a statement.
+`[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for
+a statement.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from merge.rows.absent import Absent, absent_in
 from merge.rows.assemble import BatchRows, Places, Runs, images
+from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
 from merge.rows.typed import OPS
@@ -132,10 +134,13 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
 
 
 def _definition(columns: pa.StructType, count: int) -> Any:
-    said = [[column.name, (column.metadata or {}).get(MYSQL_TYPE, b"").decode()] for column in columns]
-    return pa.DictionaryArray.from_arrays(
-        pa.array(np.zeros(count, np.int32)), pa.array([json.dumps(said, ensure_ascii=False)], pa.utf8())
-    )
+    said = []
+    for column in columns:
+        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
+        jdbc = jdbc_type(mysql_type, column.type)
+        said.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
+    said_text = json.dumps(said, ensure_ascii=False)
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([said_text], pa.utf8()))
 
 
 def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np.uint8]) -> Absent:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from canal_group.client.batch import Batch
 from canal_group.output.headers import headers_of
 from canal_group.output.messages import Messages
 from canal_group.output.routing.router import Routes
@@ -16,16 +18,30 @@ from canal_group.output.routing.router import Routes
 GROUP_ROWS_MAX = 1_000
 
 
-class Format(Protocol):
+class Make(Protocol):
     """Makes messages of changes."""
 
     def __call__(self, rows: pa.Table, routes: Routes) -> Messages:
         """Return the messages of n changes, in their order.
 
         Args:
-            rows: (n,) Table of `merge.rows.envelope.ENVELOPE` and `definition`, with tidy maps in one chunk.
+            rows: (n,) what the format's `read` returned, with tidy maps in one chunk.
             routes: where they go.
         """
+
+
+def read_envelope(batch: Batch) -> pa.Table:
+    """Return a batch's changes: (n,) Table of `merge.rows.envelope.ENVELOPE` and `definition`."""
+    return batch.envelope(definitions=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format."""
+
+    make: Make
+    #: what it reads of a batch: at least what `read_envelope` returns
+    read: Callable[[Batch], pa.Table] = read_envelope
 
 
 def one_each(rows: pa.Table, routes: Routes, values: Any, keys: Any = None) -> Messages:
