@@ -1,4 +1,4 @@
-"""Back-off: growing pauses between attempts, half of each random, so that publishers do not retry together."""
+"""Back-off: growing pauses between attempts, half of each random, so that publishers spread."""
 
 from __future__ import annotations
 

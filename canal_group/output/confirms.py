@@ -1,4 +1,4 @@
-"""Confirms: how many messages are on their way, and what went wrong, shared by a publisher and a connection."""
+"""Confirms: how many messages are on their way, and what went wrong, between publisher and connection."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     seq         number of the change in the merged stream
     shard       name of the shard
-    position    file:pos:row: the binlog file, where the transaction begins in it, the ordinal in the transaction
+    position    file:pos:row: the binlog file, where the transaction begins in it, the ordinal in that
     key_us      key in the merged order, microseconds since 1970 UTC
     moved_from  partition of the row's earlier changes, if an update chose another one
     rows        of a message that holds several changes: how many; the others are the first change's

@@ -1,4 +1,4 @@
-"""The publisher: get a batch, publish it, acknowledge it when the output has confirmed it; roll back if not."""
+"""The publisher: get a batch, publish it, acknowledge it when the output has confirmed it, else roll back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Publisher:
 
         Raises:
             FencedError: another publisher of the same name took over.
-            DataError: an operator must act: the output refuses a message, or a source has purged the position.
+            DataError: the output refuses a message, or a source has purged the position.
             UsageError: a setting, a token or a position is wrong.
         """
         consumer = self._subscribed()

@@ -24,8 +24,8 @@ from merge.values.position import GroupPosition
 class Sink(Protocol):
     """A target of messages, used by one thread.
 
-    Every method raises SinkUnavailable (wait and open again), SinkRefused (an operator must act) or FencedError
-    (another publisher of the same name was opened since).
+    Every method raises SinkUnavailable (wait and open again), SinkRefused (an operator must act) or
+    FencedError (another publisher of the same name was opened since).
     """
 
     #: whether it keeps the position together with the messages
@@ -59,4 +59,4 @@ class Sink(Protocol):
         """Return when all that was written since the last `confirm` lasts, with the position after it."""
 
     def close(self) -> None:
-        """Disconnect and drop what was not confirmed; the last call before another `open`, and never raises."""
+        """Disconnect and drop what was not confirmed; never raises. Another `open` may follow."""

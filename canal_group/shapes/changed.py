@@ -35,7 +35,7 @@ def changed(before: Any, after: Any) -> Any:
 
 def _is_aligned(before: Any, after: Any) -> bool:
     """Return whether both sides have the same columns in the same places, as images of full rows do."""
-    return before.offsets.equals(after.offsets) and before.keys.equals(after.keys)
+    return bool(before.offsets.equals(after.offsets) and before.keys.equals(after.keys))
 
 
 def _aligned(before: Any, after: Any) -> NDArray[np.bool_]:

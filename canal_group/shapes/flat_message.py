@@ -102,11 +102,15 @@ def _sql_types(definitions: Any, rows: Any) -> Any:
         wide = _wide(columns, chosen, rows)
         distinct, inverse = np.unique(wide, return_inverse=True)
         places[chosen] = inverse + len(texts)
-        for bits in distinct.tolist():
-            texts.append(
-                _object({each[0]: each[3] if bits >> place & 1 else each[2] for place, each in enumerate(columns)})
-            )
+        texts += [_object(_jdbc_types(columns, bits)) for bits in distinct.tolist()]
     return pc.fill_null(pa.array(texts, pa.utf8()).take(pa.array(places, mask=places < 0)), NULL)
+
+
+def _jdbc_types(columns: list[Any], wide: int) -> dict[str, int]:
+    return {
+        name: wider if wide >> place & 1 else number
+        for place, (name, _, number, wider, _) in enumerate(columns)
+    }
 
 
 def _wide(columns: list[Any], chosen: Any, rows: Any) -> Any:

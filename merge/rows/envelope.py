@@ -140,7 +140,9 @@ def _definition(columns: pa.StructType, count: int) -> Any:
         jdbc = jdbc_type(mysql_type, column.type)
         said.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
     said_text = json.dumps(said, ensure_ascii=False)
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([said_text], pa.utf8()))
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array([said_text], pa.utf8())
+    )
 
 
 def _absent_keys(absent: dict[str, Absent], keys: Sequence[int], ops: NDArray[np.uint8]) -> Absent:

@@ -37,7 +37,7 @@ class PartitionRule:
         if not expression or not columns:
             raise ConfigError(
                 f"{text!r} in partition_hash has an empty part.",
-                hint=r"Expected shop\.orders:id^buyer, shop\.orders:$pk$, or shop\.orders for the table's name.",
+                hint=r"Expected shop\.orders:id^buyer, shop\.orders:$pk$, or shop\.orders to hash the name.",
                 setting="partition_hash",
             )
         chosen = None if said.lower() == _PRIMARY_KEY else columns

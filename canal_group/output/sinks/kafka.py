@@ -68,7 +68,7 @@ _FENCED = frozenset(
 )
 #: what no retry mends -> what an operator can do
 _REFUSALS = {
-    KafkaError.MSG_SIZE_TOO_LARGE: "Raise `message.max.bytes` in output.options, and max.message.bytes of the topic.",
+    KafkaError.MSG_SIZE_TOO_LARGE: "Raise output.message_bytes_max, and max.message.bytes of the topic.",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Grant WRITE and DESCRIBE on the topic.",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Grant WRITE and DESCRIBE on the transactional id.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Grant IDEMPOTENT_WRITE on the cluster.",
@@ -79,7 +79,7 @@ _REFUSALS = {
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or let the brokers create topics.",  # noqa: SLF001
     KafkaError._AUTHENTICATION: "Check output.username and the password.",  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: "Check output.username and the password.",
-    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower output.transaction_timeout_s: it is above the brokers' bound.",
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower output.transaction_timeout_s.",
 }
 
 #: librdkafka repeats what it fails at each second: what matters of it comes back as the error of a call

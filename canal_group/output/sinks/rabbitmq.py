@@ -1,7 +1,7 @@
 """RabbitMQ: persistent messages with publisher confirms, at least once.
 
-The topic is the routing key, as in canal, or with `partition_keys` topic.partition, so that each partition can
-have a queue of its own. A message that reaches no queue is an error. After a failure the last batches are
+The topic is the routing key, as in canal, or with `partition_keys` topic.partition, so that each partition
+can have a queue of its own. A message that reaches no queue is an error. After a failure the last batches are
 published again: their message ids and headers say which changes they hold.
 
 One connection, used by a thread of its own: confirms arrive while more messages are sent.
@@ -20,8 +20,8 @@ import pika
 import pika.exceptions
 from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
-from canal_group.output.messages import Messages
 from canal_group.output.confirms import Confirms
+from canal_group.output.messages import Messages
 from conf.secret import Owner, read_secret
 from conf.value import AnchoredPath, Count, Host, Port, Seconds, Settings, Text, unfit
 from merge.errors import CanalGroupError, SinkRefused, SinkUnavailable

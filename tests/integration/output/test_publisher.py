@@ -1,4 +1,4 @@
-"""A destination's changes in each output: all of them, in order, under the topics and partitions of the rules."""
+"""A destination's changes in each output: all of them, in order, where the rules say."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import pytest
-from integration.output.published import Queue, in_kafka, in_lines, publishing
+from integration.output.published import Queue, Running, in_kafka, in_lines, publishing
 from integration.shared_servers import SharedShop
+from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 from benchmarks._brokers import Broker
@@ -33,6 +33,14 @@ def topic_of(shop: SharedShop) -> str:
     return f"t-{uuid.uuid4().hex[:8]}"
 
 
+def write(shop: SharedShop, running: Running, transactions: int = 5) -> None:
+    """Write to both shards and wait until that is published."""
+    before = shop.rows
+    shop.write_everywhere(transactions, rows=20)
+    count = shop.rows - before
+    eventually(lambda: running.publisher.published >= count, "the rows to be published", within_s=DEADLINE_S)
+
+
 def check_written(found: list, shop: SharedShop) -> None:
     """Each shard's inserted ids are there, in order."""
     for shard, ids in shop.written.items():
@@ -45,10 +53,7 @@ def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedSho
     settings = said(served, {"kind": "lines", "path": str(path)})
     for _ in range(2):
         with publishing(settings) as running:
-            before = served.rows
-            served.write_everywhere(5, rows=20)
-            count = served.rows - before
-            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+            write(served, running)
     found = in_lines(path)
     check_written(found, served)
     numbers = [int(each.headers["seq"]) for each in found]
@@ -60,10 +65,7 @@ def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: 
     settings = said(served, {"kind": "kafka", "servers": kafka.hosts}, route={"topic": topic})
     for _ in range(2):
         with publishing(settings) as running:
-            before = served.rows
-            served.write_everywhere(5, rows=20)
-            count = served.rows - before
-            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+            write(served, running)
     found = in_kafka(kafka, topic)
     check_written(found, served)
     numbers = [int(each.headers["seq"]) for each in found]
@@ -75,8 +77,5 @@ def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: B
     settings = said(served, {"kind": "rabbitmq", "port": rabbit.port}, route={"topic": queue.name})
     for _ in range(2):
         with publishing(settings) as running:
-            before = served.rows
-            served.write_everywhere(5, rows=20)
-            count = served.rows - before
-            eventually(lambda: running.publisher.published >= count, "the rows to be published")
+            write(served, running)
     check_written(queue.take(), served)
