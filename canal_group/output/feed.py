@@ -18,9 +18,8 @@ import pyarrow as pa
 from canal_group.client.batch import Batch
 from canal_group.client.consumer import Consumer
 from canal_group.output.messages import Messages
-from canal_group.shapes.maps import tidy
+from canal_group.shapes.maps import tidied
 from merge.errors import CanalGroupError
-from merge.rows.envelope import MAP
 from merge.values.position import GroupPosition
 
 #: how long one request for changes waits, seconds: a publisher that is told to stop does so within this time
@@ -108,11 +107,7 @@ class Feed:
         batch = self._next_batch()
         if batch is None:
             return None
-        rows = self._rows_of(batch).unify_dictionaries().combine_chunks()
-        for place, field in enumerate(rows.schema):
-            if field.type == MAP:
-                rows = rows.set_column(place, field, tidy(rows.column(place)))
-        return Piece(batch, self._make(rows))
+        return Piece(batch, self._make(tidied(self._rows_of(batch))))
 
     def _next_batch(self) -> Batch | None:
         if not self._by_position:

@@ -30,6 +30,15 @@ def tidy(maps: Any) -> Any:
     return array.take(pa.array(np.arange(len(array))))
 
 
+def tidied(rows: pa.Table) -> pa.Table:
+    """Return a table in one chunk, whose maps are tidy."""
+    rows = rows.unify_dictionaries().combine_chunks()
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_map(field.type):
+            rows = rows.set_column(place, field, tidy(rows.column(place)))
+    return rows
+
+
 def value_of(maps: Any, name: str) -> Any:
     """Return the value of a column by name, whatever its case, in each of (n,) maps: utf8, null if missing.
 
