@@ -34,9 +34,11 @@ class Relay:
     def __init__(self, folder: Path, values: dict[str, Any]) -> None:
         self._file, self._log = folder / "relay.yaml", folder / "relay.log"
         self._file.write_text(yaml.safe_dump(values))
+        self._others: list[subprocess.Popen[bytes]] = []
         self.start()
 
     def start(self) -> None:
+        self._begin = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             command = [*PROGRAM, "relay", "-c", str(self._file)]
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -49,14 +51,28 @@ class Relay:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
 
+    def replace(self) -> subprocess.Popen[bytes]:
+        """Start another one beside this one, which is returned."""
+        self._others.append(self.process)
+        self.start()
+        return self._others[-1]
+
     @property
     def said(self) -> str:
         return self._log.read_text()
 
+    def publishes(self) -> bool:
+        """Whether a relay is active that was started last, or since."""
+        with self._log.open("rb") as log:
+            log.seek(self._begin)
+            return b"publishing" in log.read()
+
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.kill()
+        for process in (self.process, *self._others):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait()
 
 
 class Writer:
@@ -86,7 +102,7 @@ class Writer:
         name, ids = f"s{shard}", list[int]()
         connection = self._shop.servers[shard].connect(f"shop_{shard}")
         with contextlib.closing(connection), connection.cursor() as cursor:
-            while not self._stop.wait(0.01):
+            while not self._stop.wait(0.05):
                 count = chance.randint(1, 20)
                 first = len(ids) + shard * 1_000_000
                 fresh = list(range(first, first + count))
@@ -157,16 +173,12 @@ class Faults:
         self._zookeeper.start()
 
     def _freeze_relay(self) -> None:
-        """Freeze the relay until another one has taken over: it must end by itself."""
-        frozen = self._relay.process
-        frozen.send_signal(signal.SIGSTOP)
-        before = self._relay.said.count("publishing")
-        self._relay.start()
-        eventually(
-            lambda: self._relay.said.count("publishing") > before, "the take-over", within_s=RECOVERED_S
-        )
+        """Freeze the relay until another one has taken over: it ends, or stands by."""
+        eventually(self._relay.publishes, "the relay", within_s=RECOVERED_S)
+        self._relay.process.send_signal(signal.SIGSTOP)
+        frozen = self._relay.replace()
+        eventually(self._relay.publishes, "the take-over", within_s=RECOVERED_S)
         frozen.send_signal(signal.SIGCONT)
-        assert frozen.wait(RECOVERED_S) != 0, "a relay that was replaced ends with an error"
 
     def _kill(self, pid_of: Callable[[dict[str, Any]], int]) -> None:
         found: list[int] = []
