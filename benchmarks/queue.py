@@ -26,7 +26,7 @@ from canal_group.output.messages import Messages
 from canal_group.output.publisher import Publisher
 from canal_group.output.routing.router import Router
 from canal_group.shapes.maps import tidied
-from conf.relay_settings import build_relay
+from conf.relay.relay_settings import build_relay
 
 #: messages to each broker
 _KAFKA, _RABBIT = 1_000_000, 60_000
@@ -45,7 +45,7 @@ def measure(size: float) -> dict[str, Any]:
         with instance(made, store={"size": "128MiB"}) as running:
             sample = _sample(running.uri)
             with KafkaBroker() as broker:
-                output = {"kind": "kafka", "servers": broker.hosts}
+                output: dict[str, Any] = {"kind": "kafka", "servers": broker.hosts}
                 to_kafka = _relayed(running.uri, output, min(kafka, backlog.rows))
                 plain_kafka = _plain_kafka(broker, sample, kafka)
             with RabbitBroker() as broker:

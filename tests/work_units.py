@@ -8,7 +8,7 @@ from xdist.scheduler import LoadFileScheduling
 
 #: folders with the longest tests, longest first
 LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
-#: files of a unit, by an expensive resource that they share: a JVM with Spark, message brokers, a data folder of MySQL
+#: files of a unit, by an expensive resource that they share: Spark in a JVM, brokers, a data folder of MySQL
 TOGETHER = {
     "spark": (
         "examples/test_documents",

@@ -29,7 +29,7 @@ def relay(
     from canal_group.malloc_tuning import tune_malloc
     from canal_group.output.kinds import settings_of
     from canal_group.output.publisher import Publisher
-    from conf.relay_settings import load_relay
+    from conf.relay.relay_settings import load_relay
 
     tune_malloc()
     with log_options.logged(log_format, log_level):

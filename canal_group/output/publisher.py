@@ -19,7 +19,7 @@ from canal_group.output.kinds import sink_of
 from canal_group.output.messages import Messages
 from canal_group.output.routing.router import Router
 from canal_group.output.sink import Sink
-from conf.relay_settings import RelaySettings
+from conf.relay.relay_settings import RelaySettings
 from merge.errors import (
     AckOutOfOrder,
     CanalGroupError,

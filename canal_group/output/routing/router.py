@@ -65,7 +65,7 @@ class TableRoute:
 
 
 class Router:
-    """Rules of topics and partitions, as `conf.relay_settings.RouteSettings` explains them.
+    """Rules of topics and partitions, as `conf.relay.relay_settings.RouteSettings` explains them.
 
     Raises:
         ConfigError: a rule is none.

@@ -194,7 +194,7 @@ class Kafka:
             if lacking:
                 said = [header for header in said if header[1] is not None]
             self._produce(topic, value, key, partition, said)
-        self._producer.poll(0)
+        self._trying(lambda: self._producer.poll(0))
         self._check_delivered()
 
     def flush(self) -> None:
@@ -202,7 +202,7 @@ class Kafka:
         deadline_s = time.monotonic() + self._settings.silence_s
         left = len(self._producer)
         while left:
-            now = self._producer.flush(_SLICE_S)
+            now = self._trying(lambda: self._producer.flush(_SLICE_S))
             if now < left:
                 deadline_s = time.monotonic() + self._settings.silence_s
             left = now
@@ -232,13 +232,12 @@ class Kafka:
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        producer.purge()
-        if self._is_in_transaction:
-            self._is_in_transaction = False
-            # If we are fenced, or no broker answers, it ends when the id is opened again.
-            with contextlib.suppress(KafkaException):
+        # If we are fenced, or no broker answers, a transaction ends when the id is opened again.
+        is_open, self._is_in_transaction = self._is_in_transaction, False
+        with contextlib.suppress(KafkaException):
+            producer.purge()
+            if is_open:
                 producer.abort_transaction(_SLICE_S)
-        producer.poll(0)
 
     # ---- inside
 
@@ -275,7 +274,7 @@ class Kafka:
             except BufferError:
                 # librdkafka's queue is full: it is sending.
                 deadline_s = deadline_s or time.monotonic() + self._settings.silence_s
-                self._producer.poll(_SLICE_S)
+                self._trying(lambda: self._producer.poll(_SLICE_S))
                 self._check_delivered()
                 if time.monotonic() > deadline_s:
                     raise self._silent("takes no messages") from None

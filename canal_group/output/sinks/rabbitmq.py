@@ -121,6 +121,7 @@ class Rabbit:
         )
         self._thread.start()
         self._confirms.wait_open(self._settings.silence_s, self._silent("does not answer"))
+        return None
 
     def write(self, messages: Messages) -> None:
         """Hand messages to the connection's thread; wait while as many as the bound are not confirmed."""

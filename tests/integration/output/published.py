@@ -19,7 +19,7 @@ from integration.shop import DEADLINE_S
 from benchmarks._brokers import Broker
 from canal_group.output.kinds import settings_of
 from canal_group.output.publisher import Publisher
-from conf.relay_settings import RelaySettings, build_relay
+from conf.relay.relay_settings import RelaySettings, build_relay
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ def test_readers_of_kafka_see_each_change_once(
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
     output = {"kind": "kafka", "servers": kafka.hosts, "silence_s": 5.0, "transaction_timeout_s": 10.0}
     with closing(Relay(tmp_path, relay_values(served, output, topic))) as relay:
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
         writer = Writer(served, seed)
         faults = Faults(seed, served, relay, kafka, one_zookeeper)
         try:
@@ -62,6 +63,7 @@ def test_readers_of_rabbitmq_see_each_change(
     queues = [Queue(rabbit, f"{topic}.{partition}") for partition in range(PARTITIONS)]
     output = {"kind": "rabbitmq", "port": rabbit.port, "partition_keys": True, "silence_s": 5.0}
     with closing(Relay(tmp_path, relay_values(served, output, topic))) as relay:
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
         writer = Writer(served, seed)
         faults = Faults(seed, served, relay, rabbit, one_zookeeper)
         try:

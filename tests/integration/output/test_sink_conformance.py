@@ -144,7 +144,7 @@ class TestRabbit(SinkConformance):
     def target(self, rabbit: Broker) -> Target:
         return RabbitTarget(rabbit)
 
-    def test_a_message_that_reaches_no_queue_is_refused(self, target: Target, sink: Sink):
+    def test_a_message_that_reaches_no_queue_is_refused(self, sink: Sink):
         sink.open()
         with pytest.raises(SinkRefused, match="no queue for the routing key nowhere"):
             publish(sink, "nowhere", range(2))
