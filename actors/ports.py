@@ -156,6 +156,13 @@ class Coordinator(Protocol):
     def keep_consumer(self, client_id: str, holder: str) -> None:
         """Keep the running node of a consumer that an earlier server leased to, unless it is kept already."""
 
+    def session_keeping(self, client_id: str) -> str:
+        """Return the session of a consumer that made its running node itself; empty: there is no such node.
+
+        Raises:
+            CoordinatorUnavailable: it is not known.
+        """
+
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:
         """Return the last holder if it is known to be gone: `session` now keeps the node that it kept.
 

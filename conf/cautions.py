@@ -15,6 +15,9 @@ def cautions(instance: InstanceSettings) -> list[str]:
             f"gateway.host is '{gateway.host}' without gateway.ssl: rows and tokens cross the network "
             "unencrypted."
         )
+    canal = instance.canal
+    if canal is not None and canal.ssl is None and not is_loopback(canal.host):
+        found.append(f"canal.host is '{canal.host}' without canal.ssl: rows cross the network unencrypted.")
     if coordination.kind == "zookeeper":
         away = [host for host in coordination.hosts.split(",") if not _here(host)]
         if coordination.user is not None and coordination.ssl is None and away:

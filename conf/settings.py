@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from conf.canal_settings import CanalSettings
 from conf.gateway_settings import GatewaySettings
 from conf.server_settings import CoordinationSettings, CursorSettings, RaySettings
 from conf.shard_add_settings import ShardAddSettings
@@ -46,6 +47,8 @@ class InstanceSettings(Settings):
     coordination: CoordinationSettings
     cursor: CursorSettings
     gateway: GatewaySettings = GatewaySettings()
+    #: None: canal's protocol is not served
+    canal: CanalSettings | None = None
     ray: RaySettings = RaySettings()
 
     @model_validator(mode="after")

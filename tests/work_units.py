@@ -25,6 +25,7 @@ TOGETHER = {
         "output/test_sink_conformance",
     ),
     "mysql": (
+        "canal/test_canal_mysql",
         "examples/test_demo",
         "group/test_group_failover",
         "group/test_mysql_group",

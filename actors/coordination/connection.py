@@ -188,10 +188,10 @@ class Connection:
         except NoNodeError as error:
             raise self._unavailable(f"parents of {path} are being removed") from error
 
-    def register(self, path: str) -> bool:
+    def register(self, path: str, data: bytes = b"") -> bool:
         """Create an ephemeral node; return False if there is one already, or no parent."""
         try:
-            self._wait(lambda: self._client.create_async(path, b"", ephemeral=True))
+            self._wait(lambda: self._client.create_async(path, data, ephemeral=True))
         except (NodeExistsError, NoNodeError):
             return False
         return True

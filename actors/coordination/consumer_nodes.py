@@ -70,6 +70,15 @@ class ConsumerNodes:
         last = self._last(client_id)
         return last if last is not None and last.session not in {"", session} else None
 
+    def session_keeping(self, client_id: str) -> str:
+        """Return the session whose node `running` is, if neither this server nor another one made it."""
+        found = self._connection.get(self._tree.client_running(client_id))
+        if found is None or found[1].ephemeralOwner == self._connection.session_id:
+            return ""
+        last = self._last(client_id)
+        made_by_server = last is not None and parsed(found[0]).get("address") == last.holder
+        return "" if made_by_server else hex(found[1].ephemeralOwner)
+
     def keep(self, server_epoch: int, client_id: str, holder: str) -> None:
         """Create the running node of a holder whose server is gone, unless there is one."""
         running = self._tree.client_running(client_id)

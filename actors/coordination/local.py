@@ -170,6 +170,10 @@ class LocalCoordinator:
     def keep_consumer(self, client_id: str, holder: str) -> None:
         """Do nothing: without ZooKeeper a consumer has no running node."""
 
+    def session_keeping(self, client_id: str) -> str:  # noqa: ARG002  the port's signature
+        """Return nothing: there are no nodes."""
+        return ""
+
     def gone_consumer(self, client_id: str, session: str) -> ConsumerLease | None:  # noqa: ARG002
         """Refuse: without ZooKeeper no consumer can keep a node.
 

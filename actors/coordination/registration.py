@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from actors.coordination.connection import Connection
 from canal_group.zookeeper.tree import Tree
 
@@ -12,13 +16,17 @@ class Registration:
     Args:
         connection: its session owns the nodes.
         tree: paths of the destination.
-        address: "host:port" of the server.
+        address: "host:port" of the server, by which canal's clients find it.
+        state: what its nodes say besides.
     """
 
-    def __init__(self, connection: Connection, tree: Tree, address: str) -> None:
+    def __init__(
+        self, connection: Connection, tree: Tree, address: str, state: Mapping[str, Any] | None = None
+    ) -> None:
         self._connection = connection
         self._tree = tree
         self._address = address
+        self._data = json.dumps(state, separators=(",", ":")).encode() if state else b""
         #: (session id, path) of every node that this server owns
         self._registered: set[tuple[int, str]] = set()
 
@@ -36,6 +44,6 @@ class Registration:
             if (session_id, node) in self._registered:
                 continue
             self._connection.ensure(parent)
-            if self._connection.register(node):
+            if self._connection.register(node, self._data):
                 self._registered = {mine for mine in self._registered if mine[0] == session_id}
                 self._registered.add((session_id, node))

@@ -24,6 +24,7 @@ from actors.coordination.registration import Registration
 from actors.ports import ConsumerLease, Host, Thread
 from actors.process.host import OS_HOST
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.server_state import gateway_of, registered_server, running_server
 from canal_group.zookeeper.stop_mark import StopMark
 from canal_group.zookeeper.tree import Tree
 from merge.errors import CanalGroupError, CoordinatorUnavailable, UsageError
@@ -52,9 +53,10 @@ class ZooKeeperCoordinator:
     Args:
         hosts: "host:port,host:port" of the ZooKeeper servers, optionally followed by a chroot.
         destination: name of the destination.
-        address: "host:port" of this server, as canal's tools show it.
+        address: "host:port" of this server's gateway.
         owner: a token that is the same for all restarts of one server. A new incarnation takes over from the
             old one at once, without waiting for its session to expire.
+        canal_address: "host:port" where it serves canal's protocol; empty: nowhere.
         prefix: root of canal's tree.
         session_timeout_s: seconds of silence after which ZooKeeper lets another server win. ZooKeeper bounds
             it to between 2 and 20 of its ticks, and its decision counts.
@@ -78,6 +80,7 @@ class ZooKeeperCoordinator:
         address: str,
         owner: str,
         *,
+        canal_address: str = "",
         prefix: str = "/otter/canal",
         session_timeout_s: float = 10.0,
         margin_s: float | None = None,
@@ -90,6 +93,7 @@ class ZooKeeperCoordinator:
         self._tree = Tree(destination, prefix)
         self._destination = destination
         self._address = address
+        self._state = running_server(address, canal_address)
         self._owner = owner
         self._margin_s = margin_s
         self._connect_timeout_s = connect_timeout_s
@@ -113,7 +117,9 @@ class ZooKeeperCoordinator:
             hosts, self._tree, session_timeout_s, self._on_change, self._on_lost, login, make_client
         )
         self._consumers = ConsumerNodes(self.connection)
-        self._registration = Registration(self.connection, self._tree, address)
+        self._registration = Registration(
+            self.connection, self._tree, *registered_server(address, canal_address)
+        )
 
     # ---- the server
 
@@ -163,7 +169,7 @@ class ZooKeeperCoordinator:
         return self._release_asked
 
     def active_address(self) -> str:
-        """Return "host:port" of the active server as it was last seen; empty if none, or unknown."""
+        """Return "host:port" of the active server's gateway as last seen; empty if none, or unknown."""
         return self._active_address
 
     def resign(self) -> None:
@@ -229,6 +235,16 @@ class ZooKeeperCoordinator:
         """
         return self._consumers.gone(client_id, session)
 
+    def session_keeping(self, client_id: str) -> str:
+        """Return the session that keeps a client id's running node, if a consumer made the node itself.
+
+        canal's clients do, and do not tell it. Empty: there is no such node.
+
+        Raises:
+            CoordinatorUnavailable: ZooKeeper did not answer.
+        """
+        return self._consumers.session_keeping(client_id)
+
     def release_consumer(self, client_id: str, session: str = "") -> None:
         """Remove the running node if this server, or the consumer's `session`, owns it; its epoch stays.
 
@@ -263,7 +279,7 @@ class ZooKeeperCoordinator:
         session_id = connection.session_id
         self._look_at_stop_mark()
         running = connection.stat(tree.running, watch=True)
-        self._active_address = str(parsed(connection.read(tree.running) or b"").get("address", ""))
+        self._active_address = gateway_of(connection.read(tree.running) or b"")
         if self._stop_mark is not None:
             return None
         found = connection.get(tree.epoch)
@@ -281,8 +297,7 @@ class ZooKeeperCoordinator:
             if running.ephemeralOwner != session_id:
                 self._refuse_to_oust_successor(epoch_stat.version)
             transaction.delete(tree.running)
-        state = {"active": True, "address": self._address}
-        transaction.create(tree.running, to_json(state), ephemeral=True)
+        transaction.create(tree.running, to_json(self._state), ephemeral=True)
         # The expected version guards everything read above: a server that won meanwhile has changed it.
         claim = {"address": self._address, "owner": self._owner, "session": hex(session_id)}
         transaction.set_data(tree.epoch, to_json(claim), version=epoch_stat.version)

@@ -15,7 +15,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 from actors.coordination.embedded import EmbeddedZooKeeper
 from actors.driver.actor_registry import ActorRegistry
 from actors.driver.zookeepers import ZooKeepers
-from actors.gateway.address import GatewayAddress
+from actors.gateway.address import Addresses, GatewayAddress
 from conf.settings import InstanceSettings
 
 _log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ class Instance:
     """A launched instance. A context manager: leaving it ends its actors, in good order."""
 
     settings: InstanceSettings
-    #: of the gateway
-    address: GatewayAddress
+    #: of the gateway, and of canal's protocol
+    addresses: Addresses
     group: ActorHandle
     gateway: ActorHandle
     #: what the names of the shards' actors begin with; the shard's name follows
@@ -48,6 +48,16 @@ class Instance:
     def uri(self) -> str:
         """Where others reach the gateway: "grpc://host:port", "grpc+tls://" with TLS."""
         return self.address.uri
+
+    @property
+    def address(self) -> GatewayAddress:
+        """The address of the gateway."""
+        return self.addresses.gateway
+
+    @property
+    def canal_address(self) -> str:
+        """Where canal's clients connect: "host:port"; empty if its protocol is not served."""
+        return "" if self.addresses.canal is None else self.addresses.canal.advertised
 
     def ask_state(self) -> ObjectRef[dict[str, Any]]:
         """Ask the group for its state, which says whether this instance's server is the active one."""
@@ -75,7 +85,7 @@ class Instance:
         self.actor_registry.close()
         for actor in (self.gateway, self.group, *self.actor_registry.actors):
             ray.kill(actor, no_restart=True)
-        self.address.close()
+        self.addresses.close()
         remove_placement_group(self.places)
         if self.zookeeper is not None:
             self.zookeepers.give_back(self.zookeeper)

@@ -6,7 +6,7 @@ All actors of an instance belong to the driver that launched them: they end with
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ from actors.driver import local_ray
 from actors.driver.actor_registry import ActorRegistry
 from actors.driver.instance import Instance
 from actors.driver.zookeepers import ZooKeepers
-from actors.gateway.address import GatewayAddress
+from actors.gateway.address import Addresses, GatewayAddress, ReservedAddress
+from actors.gateway.canal.login import CanalLogin
+from actors.gateway.canal.wiring import CanalLimits, CanalWiring
 from actors.gateway.gateway import Gateway, GatewayWiring
 from actors.group import wiring
 from actors.group.group import GroupActor
@@ -107,13 +109,14 @@ def launch(
         ConfigError: the gateway's port is taken, its certificate cannot be used, or Ray cannot be reached.
         ServerUnavailable: Ray did not start the gateway in time.
     """
-    tls = wiring.gateway_tls(settings)
-    address = GatewayAddress(settings.gateway)
+    tls, canal_tls = wiring.gateway_tls(settings), wiring.canal_tls(settings)
+    addresses = Addresses(settings)
     try:
         owns_ray = join_ray(settings, forward=log is not None)
     except BaseException:
-        address.close()
+        addresses.close()
         raise
+    address = addresses.gateway
     started_by = ZooKeepers() if zookeepers is None else zookeepers
     zookeeper, places = None, None
     begun: list[ActorHandle] = []
@@ -124,6 +127,7 @@ def launch(
             address=address.advertised,
             owner=uuid.uuid4().hex,
             zookeeper_hosts=_zookeeper_hosts(settings, zookeeper),
+            canal_address="" if addresses.canal is None else addresses.canal.advertised,
         )
         names = _ActorNames(settings.destination)
         level = LogLevel.INFO if log is None else log
@@ -143,7 +147,8 @@ def launch(
         begun += shards.values()
         group = _actor(GroupActor, names.group, _GROUP | here, settings, identity, names.shards, of_group)
         begun.append(group)
-        door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log)
+        canal = canal_wiring(settings, addresses.canal, canal_tls)
+        door = replace(gateway_wiring(settings, address, tls), audit_log=audit_log, canal=canal)
         known = [shard.name for shard in settings.shards]
         gateway = _actor(
             Gateway, names.gateway, _GATEWAY | here, door, names.group, names.shards, known, of_group
@@ -153,7 +158,7 @@ def launch(
         # Not before: until it listens, another account of the machine could, and be shown the token.
         address.publish_operator_token()
     except BaseException:
-        address.close()
+        addresses.close()
         for actor in begun:
             ray.kill(actor, no_restart=True)
         if places is not None:
@@ -165,7 +170,7 @@ def launch(
         raise
     return Instance(
         settings=settings,
-        address=address,
+        addresses=addresses,
         group=group,
         gateway=gateway,
         shard_actors=names.shards,
@@ -190,6 +195,28 @@ def gateway_wiring(
         lease_s=settings.consumer.lease_s,
         connections=wiring.connection_limits(settings),
         calls_max=settings.gateway.calls_max,
+    )
+
+
+def canal_wiring(
+    settings: InstanceSettings, address: ReservedAddress | None, tls: GatewayTls | None
+) -> CanalWiring | None:
+    """Return what an instance's server of canal's protocol is made of; None: it has none."""
+    canal = settings.canal
+    if canal is None or address is None:
+        return None
+    password = canal.password
+    login = None
+    if canal.user is not None and password is not None:
+        login = CanalLogin.of(canal.user, password.get_secret_value())
+    return CanalWiring(
+        canal.host,
+        address.port,
+        settings.destination,
+        settings.consumer.lease_s,
+        login,
+        tls,
+        CanalLimits(**{each.name: getattr(canal, each.name) for each in fields(CanalLimits)}),
     )
 
 

@@ -1,4 +1,4 @@
-"""The address of a gateway: where it listens, and the address under which others reach it.
+"""The addresses of a gateway: where it listens, and the addresses under which others reach it.
 
 The port is chosen before the gateway's process starts and reserved until the instance ends. So a restarted
 gateway has the address that consumers know, and no other process takes the port in between. A socket that is
@@ -13,15 +13,49 @@ import socket
 from typing import Self
 
 from canal_group.gateway.operator_token import OperatorToken
+from conf.canal_settings import CanalSettings
 from conf.gateway_settings import GatewaySettings
 from conf.reach import is_every_address
+from conf.settings import InstanceSettings
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
 
-class GatewayAddress:
-    """The address of one gateway; a context manager, which leaves the port to others.
+class ReservedAddress:
+    """The reserved address of a listener; a context manager, which leaves the port to others.
+
+    Args:
+        settings: where it listens.
+        whom: names it in errors, as the subject of a sentence.
+        key: the settings that name it.
+
+    Raises:
+        ConfigError: it cannot listen there.
+    """
+
+    def __init__(self, settings: GatewaySettings | CanalSettings, whom: str, key: str) -> None:
+        self._listen_host = settings.host
+        self._socket = _bound(settings.host, settings.port, whom, key)
+        #: the port
+        self.port: int = self._socket.getsockname()[1]
+        host = settings.advertise or settings.host
+        #: "host:port" by which others reach it; one that listens on all addresses goes by the machine's name
+        self.advertised = f"{_in_uri(socket.gethostname() if is_every_address(host) else host)}:{self.port}"
+
+    def close(self) -> None:
+        """Release the port."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class GatewayAddress(ReservedAddress):
+    """The address of one gateway.
 
     If the settings name no clients, it has an operator token. Commands of this user find the token by the
     address once it is published.
@@ -34,13 +68,8 @@ class GatewayAddress:
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
+        super().__init__(settings, "The gateway", "gateway")
         self._scheme = "grpc" if settings.ssl is None else "grpc+tls"
-        self._listen_host = _in_uri(settings.host)
-        self._socket = _bound(settings.host, settings.port)
-        self._port: int = self._socket.getsockname()[1]
-        host = settings.advertise or settings.host
-        #: "host:port" by which others reach it; one that listens on all addresses goes by the machine's name
-        self.advertised = f"{_in_uri(socket.gethostname() if is_every_address(host) else host)}:{self._port}"
         self._token = None if settings.names_who else OperatorToken(*self._socket.getsockname()[:2])
 
     @property
@@ -51,7 +80,7 @@ class GatewayAddress:
     @property
     def location(self) -> str:
         """Where the gateway listens, for Flight."""
-        return f"{self._scheme}://{self._listen_host}:{self._port}"
+        return f"{self._scheme}://{_in_uri(self._listen_host)}:{self.port}"
 
     @property
     def operator_token(self) -> str | None:
@@ -71,20 +100,42 @@ class GatewayAddress:
         """Release the port."""
         if self._token is not None:
             self._token.close()
-        self._socket.close()
+        super().close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class Addresses:
+    """The addresses of an instance.
+
+    Args:
+        settings: of the instance.
+
+    Raises:
+        ConfigError: one of its listeners cannot listen.
+    """
+
+    def __init__(self, settings: InstanceSettings) -> None:
+        self.gateway = GatewayAddress(settings.gateway)
+        #: of canal's protocol; None: it is not served
+        self.canal: ReservedAddress | None = None
+        if settings.canal is not None:
+            try:
+                self.canal = ReservedAddress(settings.canal, "canal's protocol", "canal")
+            except ConfigError:
+                self.gateway.close()
+                raise
+
+    def close(self) -> None:
+        """Release the ports."""
+        self.gateway.close()
+        if self.canal is not None:
+            self.canal.close()
 
 
 def _in_uri(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(host: str, port: int, whom: str, key: str) -> socket.socket:
     kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     # As Flight's own listener does: a port in TIME_WAIT is free, and so is one that is kept.
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -93,7 +144,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         kept.close()
         raise ConfigError(
-            f"The gateway cannot listen on {host}:{port}: {error.strerror}.",
-            hint="Stop what listens there, or set gateway.port (0: a free one).",
+            f"{whom} cannot listen on {host}:{port}: {error.strerror}.",
+            hint=f"Stop what listens there, or set {key}.port (0: a free one).",
         ) from error
     return kept

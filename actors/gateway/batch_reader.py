@@ -22,7 +22,7 @@ from actors.transport.row_ticket import RowTicket
 from merge.delivery.ledger import Batch
 from merge.errors import CanalGroupError, UsageError
 from merge.rows.assemble import BatchRows, ShardRows
-from merge.rows.canal.entries import entries
+from merge.rows.canal.entries import entries, messages
 from merge.rows.envelope import envelope
 from merge.rows.table_filter import TableFilter
 from merge.values.chunk import TableName
@@ -30,6 +30,8 @@ from merge.values.header import Flag, Headers
 
 #: batches whose headers are cached, so that reading their rows needs no request to the group
 PLANS_MAX = 128
+#: field of canal's Messages that has an entry
+MESSAGES_ENTRY = 2
 #: shards that are asked for rows at once
 FETCHES_MAX = 32
 
@@ -151,6 +153,17 @@ class BatchReader:
         TableFilter.of_reader(table_filter)
         rows = self._rows((client_id, epoch, batch_id), Wanted(table_filter=table_filter), part)
         return entries(rows, rows_max=rows_max)
+
+    def messages(
+        self, client_id: str, epoch: int, batch_id: int, table_filter: str
+    ) -> tuple[memoryview, int]:
+        """Return canal's entries as fields of canal's Messages, and how many there are.
+
+        Raises:
+            ConfigError: the filter cannot be used.
+        """
+        wanted = Wanted(table_filter=table_filter)
+        return messages(self._rows((client_id, epoch, batch_id), wanted, WHOLE), {}, MESSAGES_ENTRY)
 
     def typed(
         self,

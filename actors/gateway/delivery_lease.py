@@ -34,6 +34,11 @@ class DeliveryLease:
         self._asked_at_s, self._answer = clock_s(), ask()
         self._heard = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether rows may be sent now, as far as it is known without asking."""
+        return self._heard and clock_s() < self._until_s
+
     def check(self) -> None:
         """Check that rows may be sent now; ask the group again if the lease has expired.
 

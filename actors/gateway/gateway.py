@@ -31,6 +31,9 @@ from actors.admission.gateway_tls import GatewayTls
 from actors.admission.request_values import client_id, whole, whole_or_none
 from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_of
 from actors.gateway.batch_reader import BatchReader, Part
+from actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
+from actors.gateway.canal.server import CanalServer
+from actors.gateway.canal.wiring import CanalWiring
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
 from actors.gateway.group_handle import GroupHandle
@@ -71,6 +74,8 @@ class GatewayWiring:
     calls_max: int = CALLS_MAX
     #: where changes are logged; None: nowhere
     audit_log: Path | None = None
+    #: canal's protocol beside it; None: it is not served
+    canal: CanalWiring | None = None
 
 
 class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is untyped
@@ -93,9 +98,11 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._rows = BatchReader(actors.rows_at, lambda *key: self._group.call("plan", *key), joined)
         self._requests = Requests(wiring.destination, wiring.lease_s, self._group, operator, self._rows)
         self._audit_log = None if wiring.audit_log is None else AuditLog(wiring.audit_log)
-        self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS})
+        self._counters = GatewayCounters({*self._requests.names, "shared_memory", ROWS, *CANAL_PACKETS})
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
+        if wiring.canal is not None:
+            self._canal = CanalServer(wiring.canal, self._group, self._requests, self._rows, self._counters)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
         tokens = TokenMiddleware(wiring.grants, wiring.calls_max)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import Future
 from typing import Any
 
@@ -48,6 +49,12 @@ class GroupHandle:
             CanalGroupError: the group's error, or ServerUnavailable.
         """
         return _answer(self._loop.run(self._rpc.ask(method, *arguments, **named)), CALL_TIMEOUT_S + wait_s)
+
+    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
+        """Call a method as `call` does, without blocking the loop of the caller."""
+        asked = asyncio.wrap_future(self._loop.run(self._rpc.ask(method, *arguments, **named)))
+        with translated("The group"):
+            return await asyncio.wait_for(asked, CALL_TIMEOUT_S + wait_s)
 
     def status(self) -> dict[str, Any]:
         """Return the group's state as a JSON object; if it is unavailable, with an error."""

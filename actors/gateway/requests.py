@@ -73,7 +73,7 @@ class Requests:
         self._lock = threading.Lock()
         #: those that may roll other clients back, if their caller's grant says so
         self._disturbing: dict[str, Callable[[dict[str, Any], bool], Any]] = {
-            "subscribe": self._subscribe,
+            "subscribe": lambda body, may_disturb: self.subscribe(body, may_disturb=may_disturb),
             "offset_range": self._offset_range,
         }
         self._answers: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -123,7 +123,16 @@ class Requests:
                 return table_filter
         raise ServerUnavailable(f"The group does not know client {client_id} yet.", retry_after_s=0.2)
 
-    def _subscribe(self, body: dict[str, Any], may_disturb: bool) -> dict[str, Any]:
+    def subscribe(
+        self, body: dict[str, Any], *, may_disturb: bool, finds_session: bool = False
+    ) -> dict[str, Any]:
+        """Make a consumer the active one; raises as `answer`.
+
+        Args:
+            body: what its request says.
+            may_disturb: whether other clients may be rolled back for it.
+            finds_session: whether it may keep its running node itself and not tell its session.
+        """
         table_filter = str(body.get("filter", ""))
         TableFilter.of_reader(table_filter)
         resume = body.get("resume")
@@ -139,6 +148,7 @@ class Requests:
                 resume,
                 may_disturb=may_disturb,
                 start=self._start_of(body),
+                finds_session=finds_session,
             )
         except ServerUnavailable as error:
             raise self._explained(error) from error

@@ -55,6 +55,7 @@ class GroupCalls:
         may_disturb: bool = True,
         start: GroupPosition | None = None,
         move: bool = False,
+        finds_session: bool = False,
     ) -> tuple[int, GroupPosition]:
         """Make `holder` the active consumer of a client id; return its epoch and cursor.
 
@@ -67,6 +68,7 @@ class GroupCalls:
             may_disturb: whether other clients may be rolled back for it.
             start: where a client id without a cursor begins; None: where the merged log begins.
             move: whether a cursor is moved to `start` too.
+            finds_session: whether it may keep the running node itself by a session that it does not tell.
 
         Raises:
             AccessDenied: other clients would be rolled back, and may not be.
@@ -77,9 +79,11 @@ class GroupCalls:
         async with self._locks[client_id]:
             group = self._candidate.serving()
             group.check_active()
+            if finds_session:
+                session = await group.leases.session_keeping(client_id)
             if session:
                 await _let_go_consumer_gone(group, client_id, session)
-            group.leases.want(client_id, holder, session)
+            group.leases.want(client_id, holder, session, told=not finds_session)
             try:
                 answer: tuple[int, GroupPosition] = await group.ask(
                     lambda call: ev.SubscribeRequested(

@@ -24,8 +24,9 @@ class Leases:
         self._coordinator = coordinator
         #: ZooKeeper sessions of the consumers that keep their running nodes themselves, by client id
         self._sessions: dict[str, str] = {}
-        #: sessions of pending subscriptions, by (client_id, holder)
-        self._wanted: dict[tuple[str, str], str] = {}
+        #: sessions of pending subscriptions, and whether their nodes are removed with them, by
+        #: (client_id, holder)
+        self._wanted: dict[tuple[str, str], tuple[str, bool]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def restore(self, client_ids: Sequence[str]) -> dict[str, ConsumerLease]:
@@ -42,9 +43,21 @@ class Leases:
                 await self._host.blocking(self._coordinator.keep_consumer, lease.client_id, lease.holder)
         return leases
 
-    def want(self, client_id: str, holder: str, session: str) -> None:
-        """Note the session of a consumer that is about to subscribe; empty: we keep its node."""
-        self._wanted[client_id, holder] = session
+    async def session_keeping(self, client_id: str) -> str:
+        """Return the session of a consumer that made its running node itself; empty: there is none."""
+        return await self._host.blocking(self._coordinator.session_keeping, client_id)
+
+    def want(self, client_id: str, holder: str, session: str, *, told: bool = True) -> None:
+        """Note the session of a consumer that is about to subscribe; empty: we keep its node.
+
+        Args:
+            client_id: the client id.
+            holder: the consumer.
+            session: its session.
+            told: whether it told the session. If it was found, the consumer does not know of us, and may have
+                made another node by the time that it is released: then that is not removed.
+        """
+        self._wanted[client_id, holder] = session, told
 
     def want_no_more(self, client_id: str, holder: str) -> None:
         """Remove that note: the subscription is answered."""
@@ -52,10 +65,10 @@ class Leases:
 
     async def take(self, client_id: str, holder: str) -> ConsumerLease:
         """Make `holder` the consumer; raises as `Coordinator.lease_consumer`."""
-        session = self._wanted.get((client_id, holder), "")
+        session, told = self._wanted.get((client_id, holder), ("", True))
         async with self._locks[client_id]:
             lease = await self._host.blocking(self._coordinator.lease_consumer, client_id, holder, session)
-        self._sessions[client_id] = session
+        self._sessions[client_id] = session if told else ""
         return lease
 
     def give_up(self, client_id: str) -> str:

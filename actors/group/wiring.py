@@ -21,6 +21,7 @@ from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
 from canal_group.zookeeper.login import ZooKeeperLogin
+from conf.gateway_settings import GatewaySslSettings
 from conf.server_settings import (
     EmbeddedSettings,
     FileCursorSettings,
@@ -50,6 +51,8 @@ class ServerIdentity:
     owner: str
     #: hosts of ZooKeeper, also of an embedded one; empty with local coordination
     zookeeper_hosts: str
+    #: "host:port" where canal's clients connect; empty: nowhere
+    canal_address: str = ""
 
 
 def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host) -> Coordinator:
@@ -62,6 +65,7 @@ def coordinator(settings: InstanceSettings, identity: ServerIdentity, host: Host
         settings.destination,
         identity.address,
         identity.owner,
+        canal_address=identity.canal_address,
         prefix=chosen.prefix,
         session_timeout_s=chosen.session_timeout_s,
         login=zookeeper_login(chosen),
@@ -183,10 +187,22 @@ def gateway_tls(settings: InstanceSettings) -> GatewayTls | None:
     Raises:
         ConfigError: its files cannot be used.
     """
-    ssl = settings.gateway.ssl
+    return _tls(settings.gateway.ssl, "gateway.ssl")
+
+
+def canal_tls(settings: InstanceSettings) -> GatewayTls | None:
+    """Return the TLS files of canal's protocol; None if it has none, or is not served.
+
+    Raises:
+        ConfigError: its files cannot be used.
+    """
+    return None if settings.canal is None else _tls(settings.canal.ssl, "canal.ssl")
+
+
+def _tls(ssl: GatewaySslSettings | None, key: str) -> GatewayTls | None:
     if ssl is None:
         return None
-    tls = GatewayTls(ssl.cert, ssl.key, ssl.client_ca)
+    tls = GatewayTls(ssl.cert, ssl.key, ssl.client_ca, key)
     tls.check()
     return tls
 

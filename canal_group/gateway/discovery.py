@@ -27,6 +27,7 @@ from kazoo.security import make_digest_acl
 
 from canal_group.gateway.gateway_uri import is_place
 from canal_group.zookeeper.login import NOBODY, ZooKeeperLogin
+from canal_group.zookeeper.server_state import gateway_of
 from canal_group.zookeeper.tree import Tree
 from merge.errors import ConfigError, ConsumerActive, CoordinatorUnavailable, ServerUnavailable
 
@@ -93,14 +94,14 @@ class Directory:
             ServerUnavailable: a registered gateway is not a valid address; no connection is opened.
         """
         found = self._read(self._tree.running)
-        address = _address(found) if found is not None else ""
+        address = gateway_of(found) if found is not None else ""
         if address:
             return [self._gateway(address)]
         try:
             servers = self._ask(lambda: self._client.get_children_async(self._tree.clusters[1]))
         except NoNodeError:
             servers = []
-        return [self._gateway(server) for server in sorted(servers)]
+        return [self._gateway(server) for server in sorted(map(self._registered, servers))]
 
     def take(self, client_id: str, holder: str) -> str:
         """Take the client id's running node, or keep it if it is ours.
@@ -144,6 +145,10 @@ class Directory:
         self._client.close()
 
     # ---- inside
+
+    def _registered(self, server: str) -> str:
+        """Return where the gateway of a registered server is."""
+        return gateway_of(self._read(f"{self._tree.clusters[1]}/{server}") or b"", server)
 
     def _gateway(self, address: str) -> str:
         if not is_place(address):

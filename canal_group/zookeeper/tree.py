@@ -11,8 +11,8 @@
     {prefix}/destinations/{dest}/{client}/running             ephemeral
     {prefix}/destinations/{dest}/{client}/epoch               persistent, its version is the consumer's epoch
 
-The layout follows canal's ZookeeperPathUtils, so that canal's tools can read it. Servers use it, and so do
-consumers that connect by ZooKeeper.
+`server_state` has what a server's nodes say besides. The layout follows canal's ZookeeperPathUtils, so that
+canal's tools can read it. Servers use it, and so do consumers that connect by ZooKeeper.
 """
 
 from __future__ import annotations

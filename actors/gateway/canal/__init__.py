@@ -1,0 +1,1 @@
+"""canal's protocol: a TCP server for canal's own clients, in the gateway's process."""

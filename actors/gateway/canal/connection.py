@@ -1,0 +1,335 @@
+"""A connection of canal's protocol: login, subscription, batches, until one of both ends leaves.
+
+The protocol has no answer to an acknowledgement or a rollback. If one is refused, the client is told by an
+Ack with an error, which it reads instead of the answer to its next get, and the connection ends. It ends as
+well when another consumer has taken over the client id, when no group is active here, and after anything that
+is no packet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from actors.gateway.canal import packets
+from actors.gateway.canal.login import new_seed
+from actors.gateway.canal.service import CanalService
+from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
+from actors.gateway.canal.subscription import Entries, Subscription
+from actors.transport.flight_errors import refusal
+from canal_group.canal_protocol.packet_pb2 import ClientAck, ClientRollback, Get, Sub, Unsub
+from merge.delivery.ledger import Batch
+from merge.errors import (
+    CanalGroupError,
+    FencedError,
+    NotSubscribed,
+    RetryableError,
+    RolledBack,
+    ServerUnavailable,
+    UsageError,
+)
+
+_log = logging.getLogger(__name__)
+
+#: bytes of a login's packet
+LOGIN_BYTES_MAX: Final = 4 << 10
+#: packets that were received and are not answered yet
+PACKETS_MAX: Final = 4
+#: rows of a batch for which no number is said
+FETCH_ROWS: Final = 1_000
+#: how long the group is asked to wait for rows at once; in between acknowledgements are taken
+_SLICE_S: Final = 0.5
+#: how long a get without a limit waits at most, before it is answered without a batch
+_GET_S_MAX: Final = 30.0
+#: how long a get goes on while the group or a shard is unavailable
+AWAY_S: Final = 3.0
+#: pause before the group is asked again that refused a get, or whose batch was rolled back
+_AGAIN_S: Final = 0.05
+
+
+class CanalConnection:
+    """One connection; `run` returns when it has ended.
+
+    Args:
+        service: the server that it belongs to.
+        stream: its packets.
+    """
+
+    def __init__(self, service: CanalService, stream: PacketStream) -> None:
+        self._service, self._stream = service, stream
+        #: packets that came, and an error that ends the connection
+        self._inbox: asyncio.Queue[bytes | Exception] = asyncio.Queue(PACKETS_MAX)
+        #: a packet that was looked at and is next
+        self._next: packets.Request | None = None
+        self._subscription: Subscription | None = None
+
+    async def run(self, logged_in: Callable[[], None]) -> None:
+        """Serve the client until the connection ends.
+
+        Args:
+            logged_in: called when the client has shown who it is.
+        """
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await self._login()
+            logged_in()
+            tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_lease())]
+            while True:
+                await self._answer(await self._request())
+        except PeerGone:
+            self._stream.abort()
+        except Exception as error:  # noqa: BLE001  whatever it is, the client sees a sentence
+            await self._refuse(refusal(error, "The packet"))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self._release()
+
+    async def _refuse(self, error: CanalGroupError) -> None:
+        _log.info("connection=%s ends: %s", self._stream.peer, error)
+        await self._stream.end(packets.ack(packets.FAILED, str(error)))
+
+    # ---- login
+
+    async def _login(self) -> None:
+        seed = new_seed()
+        await self._stream.send(packets.handshake(seed))
+        try:
+            async with asyncio.timeout(self._service.limits.login_s):
+                shown = packets.read_login(await self._stream.receive(LOGIN_BYTES_MAX))
+        except TimeoutError as error:
+            raise PeerGone from error
+        if self._service.login is not None:
+            self._service.login.check(shown, seed)
+        await self._stream.send(packets.ack())
+
+    # ---- packets
+
+    async def _receive(self) -> None:
+        """Put packets into the inbox until the connection ends."""
+        try:
+            while True:
+                await self._inbox.put(await self._stream.receive(self._service.limits.frame_bytes_max))
+        except (PeerGone, UsageError) as error:
+            await self._inbox.put(error)
+
+    async def _request(self) -> packets.Request:
+        """Return the next packet.
+
+        Raises:
+            PeerGone: none came for too long, or the connection ended.
+            UsageError: it is no packet.
+        """
+        if self._next is not None:
+            found, self._next = self._next, None
+            return found
+        try:
+            async with asyncio.timeout(self._service.limits.idle_s):
+                return _read(await self._inbox.get())
+        except TimeoutError as error:
+            raise UsageError(
+                f"The connection was idle for {self._service.limits.idle_s:g} s.", hint="Connect again."
+            ) from error
+
+    async def _answer(self, request: packets.Request) -> None:
+        name, began_s, failed = type(request).__name__.lower(), time.monotonic(), ""
+        try:
+            missing = [word for word in ("destination", "client_id") if not getattr(request, word)]
+            if missing:
+                await self._stream.send(packets.ack(packets.INCOMPLETE, f"{missing[0]} is missing."))
+                failed = "UsageError"
+            elif isinstance(request, ClientAck) and request.batch_id == 0:
+                await self._stream.send(packets.ack(packets.NO_BATCH, "The id of the batch is missing."))
+                failed = "UsageError"
+            else:
+                await self._served(request)
+        except CanalGroupError as error:
+            failed = type(error).__name__
+            raise
+        finally:
+            self._service.counted(name, time.monotonic() - began_s, failed)
+
+    async def _served(self, request: packets.Request) -> None:
+        match request:
+            case Sub():
+                await self._subscribe(request)
+            case Unsub():
+                await self._unsubscribe(request)
+            case Get():
+                await self._get(request)
+            case ClientAck():
+                await self._ack(request)
+            case ClientRollback():
+                await self._rollback(request)
+
+    # ---- subscription
+
+    async def _subscribe(self, request: Sub) -> None:
+        try:
+            await self._open(request, request.filter)
+        except CanalGroupError as error:
+            # As canal's: the client may try again, or ask for something else.
+            await self._stream.send(packets.ack(packets.FAILED, str(error)))
+        else:
+            await self._stream.send(packets.ack())
+
+    async def _unsubscribe(self, request: Unsub) -> None:
+        try:
+            subscription = await self._subscribed(request)
+            await subscription.unsubscribe()
+            self._subscription = None
+        except NotSubscribed:
+            pass
+        except CanalGroupError as error:
+            await self._stream.send(packets.ack(packets.FAILED, str(error)))
+            return
+        await self._stream.send(packets.ack())
+
+    async def _open(self, request: packets.Request, table_filter: str) -> Subscription:
+        """Become the consumer of a client id, with a filter.
+
+        Raises:
+            CanalGroupError: the group refuses it.
+        """
+        if self._subscription is not None and self._subscription.client_id != request.client_id:
+            raise UsageError(
+                f"This connection reads as client {self._subscription.client_id}.",
+                hint="Open another connection for another client id.",
+            )
+        self._service.check(request.destination)
+        self._subscription = await self._service.subscribe(request.client_id, self._stream.peer, table_filter)
+        return self._subscription
+
+    async def _subscribed(self, request: packets.Request) -> Subscription:
+        """Return the subscription that a packet is for: a client that was subscribed before need not say so.
+
+        Raises:
+            NotSubscribed: the client id has no subscription.
+            CanalGroupError: the group refuses it.
+        """
+        self._service.check(request.destination)
+        found = self._subscription
+        if found is not None and found.client_id == request.client_id:
+            return found
+        return await self._open(request, await self._service.filter_of(request.client_id))
+
+    async def _keep_lease(self) -> None:
+        """Renew the lease as long as the connection stands."""
+        every_s, heard_s = self._service.touch_every_s, time.monotonic()
+        while True:
+            await asyncio.sleep(every_s)
+            subscription = self._subscription
+            if subscription is None:
+                heard_s = time.monotonic()
+                continue
+            try:
+                await subscription.touch()
+                heard_s = time.monotonic()
+            except RetryableError as error:
+                if time.monotonic() - heard_s < self._service.lease_s:
+                    continue
+                await self._inbox.put(error)
+            except CanalGroupError as error:
+                if subscription is self._subscription:
+                    await self._inbox.put(error)
+
+    async def _release(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            with contextlib.suppress(CanalGroupError):
+                await subscription.release()
+        self._service.released(self._stream.peer)
+
+    # ---- batches
+
+    async def _get(self, request: Get) -> None:
+        try:
+            subscription = await self._subscribed(request)
+        except NotSubscribed as error:
+            await self._stream.send(packets.ack(packets.FAILED, str(error)))
+            return
+        waits_s = packets.timeout_s(request)
+        until_s = time.monotonic() + (_GET_S_MAX if waits_s is None else min(waits_s, _GET_S_MAX))
+        rows_max = request.fetch_size if request.fetch_size > 0 else FETCH_ROWS
+        away_until_s = 0.0
+        while True:
+            left_s = max(0.0, until_s - time.monotonic())
+            try:
+                if await self._sent_batch(subscription, rows_max, min(left_s, _SLICE_S), request):
+                    return
+                away_until_s = 0.0
+            except (FencedError, RolledBack):
+                raise
+            except RetryableError as error:
+                if isinstance(error, ServerUnavailable):
+                    away_until_s = away_until_s or time.monotonic() + AWAY_S
+                    if time.monotonic() > away_until_s:
+                        raise
+                await asyncio.sleep(min(error.retry_after_s, _SLICE_S))
+            if time.monotonic() >= until_s and not away_until_s:
+                await self._stream.send(packets.no_messages())
+                return
+            await self._take_acks()
+
+    async def _sent_batch(
+        self, subscription: Subscription, rows_max: int, wait_s: float, request: Get
+    ) -> bool:
+        """Send the next batch; return whether there was one."""
+        batch = await subscription.get(rows_max, wait_s)
+        if batch is None:
+            return False
+        async with self._service.unsent.hold(subscription.size_of(batch)):
+            try:
+                entries = await subscription.entries(batch)
+            except RolledBack:
+                await asyncio.sleep(_AGAIN_S)
+                return False  # The client has not seen it: it gets the next one.
+            if not entries.count:
+                await subscription.skip(batch)
+                return False
+            subscription.delivered(batch)
+            await self._send_batch(batch, entries)
+        if request.auto_ack:
+            await subscription.ack(batch.batch_id)
+        return True
+
+    async def _send_batch(self, batch: Batch, entries: Entries) -> None:
+        await self._stream.send(packets.messages_head(batch.batch_id, len(entries.body)))
+        for begin in range(0, len(entries.body), PART_BYTES):
+            if not entries.lease.holds:
+                await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
+            await self._stream.send(entries.body[begin : begin + PART_BYTES])
+        self._service.sent(batch.rows, len(entries.body))
+
+    async def _take_acks(self) -> None:
+        """Take acknowledgements that came while a get waits; raise if the connection ended."""
+        while self._next is None and not self._inbox.empty():
+            request = _read(self._inbox.get_nowait())
+            if isinstance(request, ClientAck):
+                await self._answer(request)
+            else:
+                self._next = request
+
+    async def _ack(self, request: ClientAck) -> None:
+        if request.batch_id < 0:
+            return
+        await (await self._subscribed(request)).ack(request.batch_id)
+
+    async def _rollback(self, request: ClientRollback) -> None:
+        if request.batch_id < 0:
+            return
+        if self._subscription is None:
+            # canal's clients do this before they subscribe, and then get all that is not acknowledged.
+            self._service.check(request.destination)
+            return
+        await (await self._subscribed(request)).rollback(request.batch_id or None)
+
+
+def _read(item: bytes | Exception) -> packets.Request:
+    if isinstance(item, Exception):
+        raise item
+    return packets.read_request(item)

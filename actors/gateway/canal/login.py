@@ -1,0 +1,82 @@
+"""Login of canal's clients: a password, scrambled with a seed as by MySQL 4.1."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from hashlib import sha1
+from hmac import compare_digest
+from typing import Final, Self
+
+from canal_group.canal_protocol.packet_pb2 import ClientAuth
+from merge.errors import AccessDenied
+
+SEED_BYTES: Final = 8
+_DIGEST_BYTES: Final = 20
+#: in front of a digest that stands for its password
+_DIGEST_MARK: Final = "*"
+
+
+def new_seed() -> bytes:
+    """Return a seed that nobody can foresee, without zeros."""
+    return bytes(byte % 255 + 1 for byte in os.urandom(SEED_BYTES))
+
+
+def scrambled(password: bytes, seed: bytes) -> bytes:
+    """Return what a client sends of a password, before it is written in hexadecimal digits."""
+    once = _sha1(password)
+    return _xor(once, _sha1(seed + _sha1(once)))
+
+
+@dataclass(frozen=True, slots=True)
+class CanalLogin:
+    """The one user whose clients are admitted."""
+
+    user: str
+    #: the password, hashed twice: who knows it can check a login, and not log in
+    digest: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, user: str, secret: str) -> Self:
+        """Return the login of a user, by a password, or by "*" and its digest in hexadecimal digits."""
+        if secret.startswith(_DIGEST_MARK):
+            return cls(user, bytes.fromhex(secret.removeprefix(_DIGEST_MARK)))
+        return cls(user, _sha1(_sha1(secret.encode())))
+
+    def check(self, shown: ClientAuth, seed: bytes) -> None:
+        """Check a client's login.
+
+        Raises:
+            AccessDenied: the user or the password is wrong, or the password is not scrambled.
+        """
+        answer = _unhex(shown.password)
+        if answer is None:
+            raise AccessDenied(
+                f"The login of {shown.username!r} is refused: its password is not scrambled with the seed of"
+                " the handshake.",
+                hint="Use a client that scrambles it, as canal's Java client does since 1.1.3.",
+            )
+        once = _xor(answer, _sha1(seed + self.digest))
+        known = compare_digest(_sha1(once), self.digest)
+        if not (compare_digest(shown.username.encode(), self.user.encode()) and known):
+            raise AccessDenied(
+                f"The login of {shown.username!r} is refused: user or password is wrong.",
+                hint="Compare them with canal.user and its password in the server's instance file.",
+            )
+
+
+def _unhex(text: bytes) -> bytes | None:
+    """Return the bytes of a scrambled password; None: it is none."""
+    try:
+        answer = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        return None
+    return answer if len(answer) == _DIGEST_BYTES else None
+
+
+def _sha1(data: bytes) -> bytes:
+    return sha1(data, usedforsecurity=False).digest()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))

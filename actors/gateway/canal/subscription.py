@@ -1,0 +1,204 @@
+"""A subscription: what one connection of canal's protocol reads under one client id.
+
+It calls the group as a consumer of Flight does, under an epoch of its own. Two things differ:
+
+- A batch of which the filter leaves nothing is not answered: canal has no empty batches, and its clients need
+  not acknowledge one. It is acknowledged here as soon as it is the oldest outstanding one.
+- A rollback of what was rolled back already is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from actors.gateway.batch_reader import BatchReader
+from actors.gateway.delivery_lease import DeliveryLease
+from merge.delivery.ledger import Batch, epoch_of
+from merge.errors import RetryableError, RolledBack, UnknownBatch
+
+#: bytes of a batch's entries for each byte of its rows: an estimate, before they are made
+_ENTRY_BYTES = 4
+#: bytes that a batch's entries have at least, in that estimate
+_BATCH_BYTES = 64 << 10
+
+
+class GroupCalls(Protocol):
+    """Calls the group."""
+
+    async def ask(self, method: str, *arguments: Any, wait_s: float = 0.0, **named: Any) -> Any:
+        """Call a method of `actors.group.group.GroupActor` and return its answer.
+
+        Raises:
+            CanalGroupError: the group's error, or ServerUnavailable.
+        """
+
+    def delivery_lease(self, client_id: str, epoch: int, batch_id: int) -> DeliveryLease:
+        """Return a delivery lease for the rows of an outstanding batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a batch, as its packet has them."""
+
+    body: memoryview
+    count: int
+    #: allows to send them
+    lease: DeliveryLease
+
+
+@dataclass(slots=True)
+class _Delivered:
+    batch_id: int
+    #: whether the client was not told of it
+    silent: bool
+
+
+class Subscription:
+    """One client id on one connection; its methods run on one loop.
+
+    Args:
+        group: whom to ask.
+        rows: reads the rows of batches.
+        threads: where entries are made.
+        client_id: under which it reads.
+        epoch: of the consumer that this connection is.
+        table_filter: the tables that are wanted.
+    """
+
+    def __init__(
+        self,
+        group: GroupCalls,
+        rows: BatchReader,
+        threads: Executor,
+        client_id: str,
+        epoch: int,
+        table_filter: str,
+    ) -> None:
+        self._group, self._rows, self._threads = group, rows, threads
+        self.client_id, self.epoch = client_id, epoch
+        self._filter = table_filter
+        #: outstanding, the oldest first
+        self._delivered: deque[_Delivered] = deque()
+        self._seen_id = 0
+
+    async def get(self, rows_max: int, wait_s: float) -> Batch | None:
+        """Return the next batch, which is outstanding from now on; None if there is none in time.
+
+        Raises:
+            RolledBack: batches that the client has were lost, and come again.
+            CanalGroupError: the group refuses.
+        """
+        try:
+            batch: Batch | None = await self._ask("get", rows_max, wait_s, self._seen_id, wait_s=wait_s)
+        except RolledBack:
+            if any(not each.silent for each in self._delivered):
+                raise
+            # The client knows of none of them.
+            self._delivered.clear()
+            return None
+        if batch is None:
+            return None
+        self._check_same_server(batch)
+        self._rows.remember(self.client_id, self.epoch, batch)
+        self._seen_id = batch.batch_id
+        return batch
+
+    def _check_same_server(self, batch: Batch) -> None:
+        others = [each for each in self._delivered if epoch_of(each.batch_id) != batch.server_epoch]
+        if any(not each.silent for each in others):
+            raise RolledBack(
+                "Another server was elected: the batches that are not acknowledged are delivered again, from"
+                f" batch {others[0].batch_id} on.",
+                hint="Discard them, and connect again.",
+                batch_id=others[0].batch_id,
+            )
+        for each in others:
+            self._delivered.remove(each)
+
+    def size_of(self, batch: Batch) -> int:
+        """Return how many bytes the entries of a batch may have, before they are made."""
+        return _BATCH_BYTES + _ENTRY_BYTES * int(batch.headers["bytes"].sum())
+
+    async def entries(self, batch: Batch) -> Entries:
+        """Return the entries of an outstanding batch.
+
+        Raises:
+            CanalGroupError: the batch was rolled back, or its rows cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._entries, batch.batch_id)
+
+    def _entries(self, batch_id: int) -> Entries:
+        key = self.client_id, self.epoch, batch_id
+        lease = self._group.delivery_lease(*key)
+        body, count = self._rows.messages(*key, self._filter)
+        lease.check()
+        return Entries(body, count, lease)
+
+    def delivered(self, batch: Batch) -> None:
+        """Note that the client has a batch."""
+        self._delivered.append(_Delivered(batch.batch_id, silent=False))
+
+    async def skip(self, batch: Batch) -> None:
+        """Note that the client is not told of a batch: there is nothing for it in it."""
+        self._delivered.append(_Delivered(batch.batch_id, silent=True))
+        await self._acknowledge_silent()
+
+    async def ack(self, batch_id: int) -> None:
+        """Acknowledge the oldest batch that the client has.
+
+        Raises:
+            CanalGroupError: the group refuses.
+        """
+        await self._ack(batch_id)
+        while self._delivered and self._delivered[0].batch_id <= batch_id:
+            self._delivered.popleft()
+        await self._acknowledge_silent()
+
+    async def rollback(self, batch_id: int | None) -> None:
+        """Take back a batch and every later one; None: all.
+
+        Raises:
+            CanalGroupError: the group refuses.
+        """
+        try:
+            await self._ask("rollback", batch_id)
+        except RolledBack:
+            if batch_id is None:
+                raise
+        kept = [each for each in self._delivered if batch_id is not None and each.batch_id < batch_id]
+        self._delivered = deque(kept)
+        self._rows.forget(self.client_id, self.epoch)
+
+    async def touch(self) -> None:
+        """Renew the lease: the connection stands."""
+        await self._ask("touch")
+
+    async def unsubscribe(self) -> None:
+        """End the subscription and remove its cursor."""
+        await self._ask("unsubscribe")
+
+    async def release(self) -> None:
+        """Let another consumer have the client id; the cursor stays."""
+        self._rows.forget(self.client_id, self.epoch)
+        await self._ask("release")
+
+    async def _acknowledge_silent(self) -> None:
+        while self._delivered and self._delivered[0].silent:
+            try:
+                await self._ack(self._delivered[0].batch_id)
+            except RetryableError:
+                return  # With the next one.
+            except (RolledBack, UnknownBatch):
+                pass  # It comes again; or an answer was lost, and it is acknowledged.
+            self._delivered.popleft()
+
+    async def _ack(self, batch_id: int) -> None:
+        await self._ask("ack", batch_id)
+        self._rows.forget(self.client_id, self.epoch, batch_id)
+
+    async def _ask(self, method: str, *arguments: Any, wait_s: float = 0.0) -> Any:
+        return await self._group.ask(method, self.client_id, self.epoch, *arguments, wait_s=wait_s)
