@@ -42,7 +42,7 @@ def measure(size: float) -> dict[str, Any]:
     kafka, rabbit = (max(_BATCH_ROWS, int(count * size)) for count in (_KAFKA, _RABBIT))
     with servers() as made:
         backlog = fill(made, "bulk", max(kafka, rabbit) // SHARDS // BULK_ROWS)
-        with instance(made, store={"size": "128MiB"}) as running:
+        with instance(made, store={"size": 1 << 17}) as running:
             sample = _sample(running.uri)
             with KafkaBroker() as broker:
                 output: dict[str, Any] = {"kind": "kafka", "servers": broker.hosts}

@@ -164,6 +164,7 @@ class SinkConformance:
         sink.close()
         sink.close()
 
+    @pytest.mark.soak
     def test_an_output_that_is_away_is_unavailable_and_comes_back_with_what_it_had(
         self, target: Target, sink: Sink
     ):

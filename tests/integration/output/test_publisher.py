@@ -6,12 +6,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from integration.output.published import Queue, Running, in_kafka, in_lines, publishing
+from integration.output.published import Published, Queue, Running, in_kafka, in_lines, publishing
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
 
 from benchmarks._brokers import Broker
+from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
+from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
 
 
 def said(shop: SharedShop, output: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -79,3 +81,44 @@ def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: B
         with publishing(settings) as running:
             write(served, running)
     check_written(queue.take(), served)
+
+
+def test_packets_of_canal_have_an_entry_for_each_change(served: SharedShop, kafka: Broker):
+    topic = topic_of(served)
+    output = {"kind": "kafka", "servers": kafka.hosts}
+    served.write(0, 1)  # the table is known
+    settings = said(served, output, route={"topic": topic}, format="protobuf")
+    with publishing(settings) as running:
+        served.write_everywhere(2, rows=10)
+        served.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
+        served.servers[0].execute("UPDATE shop_0.orders SET extra = 7 WHERE id = 0")
+
+        def rows() -> list[tuple[str, dict[str, str]]]:
+            return entries_of(in_kafka(kafka, topic))
+
+        eventually(
+            lambda: running.publisher.published and any(kind == "UPDATE" for kind, _ in rows()),
+            "the update",
+            within_s=DEADLINE_S,
+        )
+    found = rows()
+    assert sorted(int(row["id"]) for kind, row in found if kind == "INSERT") == sorted(
+        each for ids in served.written.values() for each in ids
+    )
+    assert [kind for kind, _ in found if kind not in {"INSERT", "UPDATE"}] == ["ALTER"]
+    assert [row["extra"] for kind, row in found if kind == "UPDATE"] == ["7"]
+
+
+def entries_of(found: list[Published]) -> list[tuple[str, dict[str, str]]]:
+    """Return event type and row of each entry, as canal's clients decode them."""
+    rows = []
+    for each in found:
+        packet = Packet.FromString(each.value)
+        assert packet.type == PacketType.MESSAGES
+        messages = Messages.FromString(packet.body).messages
+        assert len(messages) == int(each.headers["rows"])
+        for message in messages:
+            change = RowChange.FromString(Entry.FromString(message).storeValue)
+            row = change.rowDatas[0].afterColumns if change.rowDatas else []
+            rows.append((EventType.Name(change.eventType), {column.name: column.value for column in row}))
+    return rows
