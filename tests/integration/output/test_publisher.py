@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
 from integration.output.published import Published, Queue, Running, in_kafka, in_lines, publishing
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
@@ -14,6 +17,8 @@ from integration.zookeeper_fixtures import eventually
 from benchmarks._brokers import Broker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def said(shop: SharedShop, output: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -122,3 +127,35 @@ def entries_of(found: list[Published]) -> list[tuple[str, dict[str, str]]]:
             row = change.rowDatas[0].afterColumns if change.rowDatas else []
             rows.append((EventType.Name(change.eventType), {column.name: column.value for column in row}))
     return rows
+
+
+@pytest.mark.soak
+def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker, rabbit: Broker):
+    queue = Queue(rabbit, topic_of(served))
+    targets = {
+        "from_kafka.py": ("--servers", kafka.hosts, "--topic", queue.name),
+        "from_rabbitmq.py": ("--port", str(rabbit.port), "--queue", queue.name),
+    }
+    outputs = {
+        "from_kafka.py": {"kind": "kafka", "servers": kafka.hosts},
+        "from_rabbitmq.py": {"kind": "rabbitmq", "port": rabbit.port},
+    }
+    settings = [said(served, output, route={"topic": queue.name}) for output in outputs.values()]
+    with publishing(settings[0]) as one, publishing(settings[1]) as other:
+        served.write_everywhere(2, rows=5)
+        eventually(
+            lambda: min(one.publisher.published, other.publisher.published) >= served.rows,
+            "the rows to be published",
+            within_s=DEADLINE_S,
+        )
+    for name, options in targets.items():
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / name), *options, "--idle", "5"],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=True,
+        )
+        lines = done.stdout.splitlines()
+        assert len(lines) == served.rows, done.stderr
+        assert all("INSERT" in line for line in lines)
