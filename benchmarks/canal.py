@@ -104,7 +104,9 @@ class _Client:
 
     def get(self, timeout: int = 10_000) -> bytearray:
         """Return the answer to a get."""
-        self._send(packet_pb2.GET, packet_pb2.Get(**_CLIENT, fetch_size=_FETCH_ROWS, timeout=timeout, unit=2))
+        get = packet_pb2.Get(fetch_size=_FETCH_ROWS, timeout=timeout, unit=2)
+        get.destination, get.client_id = DESTINATION, _CLIENT["client_id"]
+        self._send(packet_pb2.GET, get)
         return self._receive()
 
     def ack(self, batch_id: int) -> None:

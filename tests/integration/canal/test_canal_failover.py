@@ -12,6 +12,7 @@ from integration.shop import DEADLINE_S, Shop
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
 
+import canal_group
 from canal_group.zookeeper.tree import Tree
 
 CANAL = {"canal": {"port": 0}}
@@ -39,7 +40,9 @@ def test_clients_of_both_protocols_find_the_next_server(shop: Shop, zookeeper: K
             lambda: set(zookeeper.get_children(tree.clusters[1])) == {one.canal_address, other.canal_address},
             "both servers to be registered",
         )
-        with shop.connect(first, client_id="ours", zookeeper=shop.zookeeper_hosts, uri=None) as ours:
+        with canal_group.connect(
+            zookeeper=shop.zookeeper_hosts, destination=shop.destination, client_id="ours"
+        ) as ours:
             with canal_python() as theirs:
                 theirs.open(said["address"], shop.destination)
                 shop.write(0, 2)
@@ -64,7 +67,7 @@ def test_clients_of_both_protocols_find_the_next_server(shop: Shop, zookeeper: K
                 assert kept["id"] > 0
             batch = ours.get_without_ack(timeout=DEADLINE_S)
             assert batch is not None
-            assert batch.envelope().num_rows > 0
+            assert batch.envelope().num_rows > 0, "our own consumer has found the other gateway"
 
 
 def test_a_standby_server_says_that_it_is_none(shop: Shop):

@@ -77,7 +77,9 @@ def test_a_digest_stands_for_its_password_and_tls_encrypts(served: SharedShop, t
     options = {"user": "canal", "password_file": str(digest)}
     options |= {"ssl": {"cert": str(pair.cert), "key": str(pair.key)}}
     coordination = {"kind": "local"}
-    with served.serve(canal={"port": 0, **options}, coordination=coordination, preset="memory") as instance:
+    with served.serve(
+        canal={"port": 0, **options}, coordination=coordination, cursor={"kind": "memory"}
+    ) as instance:
         tls = ssl.create_default_context(cafile=authority.ca)
         with RawClient(instance.canal_address, served.destination, tls=tls) as client:
             client.log_in("canal", PASSWORD)

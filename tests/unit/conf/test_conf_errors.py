@@ -516,3 +516,44 @@ def test_a_gateway_that_others_can_reach_needs_a_token(host, monkeypatch):
     assert str(caught.value) == sentence
     values["gateway"]["token_env"] = "TOKEN"
     assert build_instance(values).gateway.token.get_secret_value() == "t0ken"
+
+
+CANAL_HOST = (
+    "settings: `canal.host` should be a loopback address without `user` and `ssl.client_ca`, but is "
+    "'0.0.0.0', open to other machines."
+)
+CANAL_DIGEST = (
+    "settings: `canal.password_env` should hold 40 hexadecimal digits after the asterisk, "
+    "but it holds others."
+)
+
+
+@pytest.mark.parametrize(
+    ("canal", "sentence"),
+    [
+        ({"host": "0.0.0.0"}, CANAL_HOST),
+        (
+            {"user": "canal"},
+            "settings: `canal.password_env` should be given with `user`, but is missing.",
+        ),
+        (
+            {"password_env": "PASSWORD"},
+            "settings: `canal.user` should be given with `password_env`, but is missing.",
+        ),
+        (
+            {"user": "canal", "password_env": "DIGEST"},
+            CANAL_DIGEST,
+        ),
+    ],
+)
+def test_canals_protocol_is_open_to_this_machine_or_asks_for_a_password(canal, sentence, monkeypatch):
+    monkeypatch.setenv("PASSWORD", "pw")
+    monkeypatch.setenv("DIGEST", "*00ff")
+    shards = [{"name": "s", "host": "h", "user": "u"}]
+    values = {"preset": "memory", "destination": "d", "shards": shards, "canal": canal}
+    with pytest.raises(ConfigError) as caught:
+        build_instance(values)
+    assert str(caught.value) == sentence
+    built = build_instance({**values, "canal": {"host": "0.0.0.0", "user": "c", "password_env": "PASSWORD"}})
+    assert built.canal.password.get_secret_value() == "pw"
+    assert "pw" not in repr(built)
