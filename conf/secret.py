@@ -30,6 +30,8 @@ class Owner(Enum):
     COORDINATION = auto()
     #: clients of the gateway
     GATEWAY = auto()
+    #: queues that changes are published to, and the gateway that they are read from
+    OUTPUT = auto()
 
 
 EVERY_OWNER = frozenset(Owner)

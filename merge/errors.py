@@ -14,6 +14,7 @@
     │   ├── CoordinatorUnavailable  ZooKeeper
     │   ├── ShardUnavailable        a shard actor
     │   ├── ServerUnavailable       the gateway, or the group actor that it calls
+    │   ├── SinkUnavailable         a queue that changes are published to
     │   └── ConsumerActive          another consumer holds this client id
     ├── FencedError         stop, never retry: somebody newer owns this
     └── DataError           the operator
@@ -23,6 +24,7 @@
         ├── UnsupportedEvent    bytes this version does not decode
         ├── SchemaMismatch      tables that cannot become one
         │   └── SchemaGrown         rows with a column that their reader's schema lacks
+        ├── SinkRefused         a queue does not take a message, or not from us
         └── SourceUnfit         a source that fails the preflight
 
 A refused call changes nothing. An error carries fields besides its text. It can be pickled and sent over the
@@ -136,6 +138,10 @@ class ServerUnavailable(RetryableError):
     """The gateway, or the group that it calls, is down, restarting or on standby."""
 
 
+class SinkUnavailable(RetryableError):
+    """A queue that changes are published to does not answer, or has not confirmed them in time."""
+
+
 class ConsumerActive(RetryableError):
     """Another consumer holds this client id; `holder` names it."""
 
@@ -178,6 +184,13 @@ class SchemaGrown(SchemaMismatch):
     """Rows have a column that their reader's schema lacks; a reader that starts again can have it.
 
     Fields: `table`, `column`.
+    """
+
+
+class SinkRefused(DataError):
+    """A queue does not take what is published; `hint` says what to change.
+
+    Fields where known: `topic`.
     """
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what only tests need, where Debian has packages of it: Chromium for the page, and Prometheus for alerts and the
-# board. What cannot be had is named, and its tests are skipped by name.
+# Gets what only tests need, where Debian has packages of it: Chromium for the page, Prometheus for alerts and the board, and
+# the message brokers. What cannot be had is named, and its tests are skipped by name.
 #
 # Prometheus's package would start a server, so its programs are unpacked into a folder of ours instead.
 set -euo pipefail
@@ -41,6 +41,7 @@ get_prometheus() {
     rm -rf "$folder"
 }
 
+scripts/get-brokers.sh
 if has_browser && has_prometheus; then exit; fi
 if ! command -v apt-get >/dev/null; then
     say "the tests of page, alerts and board are skipped: there is no apt-get here"

@@ -8,7 +8,7 @@ from xdist.scheduler import LoadFileScheduling
 
 #: folders with the longest tests, longest first
 LONG = ("chaos", "integration", "simulation", "property", "exhaustive")
-#: files of a unit, by an expensive resource that they share: a JVM with Spark, a data folder of MySQL
+#: files of a unit, by an expensive resource that they share: Spark in a JVM, brokers, a data folder of MySQL
 TOGETHER = {
     "spark": (
         "examples/test_documents",
@@ -18,6 +18,11 @@ TOGETHER = {
         "spark/test_spark_faults",
         "spark/test_spark_formats",
         "spark/test_spark_ranges",
+    ),
+    "brokers": (
+        "output/test_output_faults",
+        "output/test_publisher",
+        "output/test_sink_conformance",
     ),
     "mysql": (
         "canal/test_canal_mysql",

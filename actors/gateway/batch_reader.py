@@ -115,7 +115,14 @@ class BatchReader:
                 self._plans.pop(key, None)
 
     def envelope(
-        self, client_id: str, epoch: int, batch_id: int, table_filter: str, part: Part = WHOLE
+        self,
+        client_id: str,
+        epoch: int,
+        batch_id: int,
+        table_filter: str,
+        part: Part = WHOLE,
+        *,
+        definitions: bool = False,
     ) -> pa.Table:
         """Return all tables' changes that the filter wants, of a part; see `merge.rows.envelope`.
 
@@ -126,7 +133,7 @@ class BatchReader:
         """
         TableFilter.of_reader(table_filter)  # refused whether or not a shard has to be asked
         wanted = Wanted(table_filter=table_filter)
-        return envelope(self._rows((client_id, epoch, batch_id), wanted, part))
+        return envelope(self._rows((client_id, epoch, batch_id), wanted, part), definitions=definitions)
 
     def canal(
         self,

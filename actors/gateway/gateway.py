@@ -214,7 +214,9 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         index, count = ticket.get("part", (0, 1))
         part = Part(int(index), int(count))
         if ticket["format"] == "envelope":
-            return self._rows.envelope(*key, self._requests.filter_of(*key[:2]), part)
+            return self._rows.envelope(
+                *key, self._requests.filter_of(*key[:2]), part, definitions=bool(ticket.get("definitions"))
+            )
         if ticket["format"] == "canal":
             rows_max = whole_or_none(ticket, "rows_max") or 0
             return self._rows.canal(*key, self._requests.filter_of(*key[:2]), rows_max=rows_max, part=part)

@@ -27,20 +27,25 @@ class Batch:
         self.end = GroupPosition.from_json(value["end"])
         #: of an offset range: a digest of its transactions and their order; empty if it has no rows
         self.order = str(value.get("order", ""))
-        self._envelope: pa.Table | None = None
+        #: with and without definitions
+        self._envelopes: dict[bool, pa.Table] = {}
 
     def __repr__(self) -> str:
         return f"Batch(batch_id={self.batch_id}, rows={self.rows})"
 
-    def envelope(self) -> pa.Table:
+    def envelope(self, *, definitions: bool = False) -> pa.Table:
         """Return the changes of all tables in merged order, as `merge.rows.envelope.ENVELOPE` (text maps).
+
+        Args:
+            definitions: add `definition`, the types of the table's columns, see `merge.rows.envelope`.
 
         Raises:
             RolledBack: the batch was rolled back in the meantime.
         """
-        if self._envelope is None:
-            self._envelope = self._read_rows(self.batch_id, format="envelope")
-        return self._envelope
+        if definitions not in self._envelopes:
+            said = {"definitions": True} if definitions else {}
+            self._envelopes[definitions] = self._read_rows(self.batch_id, format="envelope", **said)
+        return self._envelopes[definitions]
 
     def canal_entries(self, *, rows_max: int = 0) -> pa.Table:
         """Return all changes in merged order as canal's entries, `merge.rows.canal.entries.ENTRIES`.

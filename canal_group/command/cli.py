@@ -35,6 +35,7 @@ from canal_group.command.options.login_options import (
     zookeeper_login,
 )
 from canal_group.command.position_command import position
+from canal_group.command.relay_command import relay
 from canal_group.command.rewind_command import rewind
 from canal_group.command.serve_command import serve
 from canal_group.command.switch_command import start, stop
@@ -80,6 +81,7 @@ app.command()(serve)
 app.command()(stop)
 app.command()(start)
 app.command()(position)
+app.command()(relay)
 app.command()(rewind)
 app.command()(top)
 app.command()(trace)

@@ -28,6 +28,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from canal_group.shapes.changed import changed
+from canal_group.shapes.debezium import DEBEZIUM, debezium_columns, is_change
+from canal_group.shapes.maps import tidy
 from merge.errors import ConfigError, SchemaGrown, SchemaMismatch
 from merge.rows.envelope import ENVELOPE, MAP
 from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
@@ -51,24 +54,6 @@ CHANGE = _required(
     ("_pos", pa.int64()),
     ("_row", pa.int64()),
     ("_seq", pa.int64()),
-)
-_SOURCE = pa.struct(
-    [
-        ("connector", pa.utf8()),
-        ("name", pa.utf8()),
-        ("ts_ms", pa.int64()),
-        ("ts_us", pa.int64()),
-        ("db", pa.utf8()),
-        ("table", pa.utf8()),
-        ("gtid", pa.utf8()),
-        ("file", pa.utf8()),
-        ("pos", pa.int64()),
-        ("row", pa.int64()),
-        ("sequence", pa.int64()),
-    ]
-)
-DEBEZIUM = pa.schema(
-    [("before", MAP), ("after", MAP), ("source", _SOURCE), ("op", pa.utf8()), ("ts_ms", pa.int64())]
 )
 CANAL = pa.schema(
     [
@@ -279,32 +264,8 @@ def _envelope(rows: pa.Table) -> tuple[dict[str, Any], int]:
 
 
 def _debezium(rows: pa.Table) -> tuple[dict[str, Any], int]:
-    changes = rows.filter(pc.is_in(rows.column("op"), _OPS)).combine_chunks()
-    column = {name: changes.column(name) for name in changes.schema.names}
-    millis = pc.divide(column["commit_us"], 1000)
-    source = {
-        "connector": pa.repeat("mysql", len(changes)),
-        "name": column["shard"],
-        "ts_ms": millis,
-        "ts_us": column["commit_us"],
-        "db": column["schema"],
-        "table": column["table"],
-        "gtid": column["gtid"],
-        "file": column["file"],
-        "pos": column["pos"],
-        "row": column["row"],
-        "sequence": column["seq"],
-    }
-    structs = pa.StructArray.from_arrays([_array(values) for values in source.values()], fields=list(_SOURCE))
-    op = pa.array(["c", "u", "d"]).take(pc.index_in(column["op"], _OPS))
-    found = {
-        "before": column["before"],
-        "after": column["after"],
-        "source": structs,
-        "op": op,
-        "ts_ms": millis,
-    }
-    return found, len(changes)
+    changes = rows.filter(is_change(rows))
+    return debezium_columns(changes), len(changes)
 
 
 def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
@@ -327,7 +288,9 @@ def _canal(rows: pa.Table) -> tuple[dict[str, Any], int]:
         "ts": millis,
         "sql": pc.coalesce(column["sql"], pa.scalar("")),
         "data": _listed(data, pc.is_valid(data)),
-        "old": _listed(_changed(column["before"], column["after"]), pc.equal(column["op"], "UPDATE")),
+        "old": _listed(
+            changed(tidy(column["before"]), tidy(column["after"])), pc.equal(column["op"], "UPDATE")
+        ),
     }
     return found, len(rows)
 
@@ -347,35 +310,6 @@ def _listed(values: Any, valid: Any) -> Any:
         type=pa.list_(pa.field("element", MAP)),
         mask=pa.array(~chosen),
     )
-
-
-def _changed(before: Any, after: Any) -> Any:
-    """Return the entries of each map `before` that differ in `after`: canal's `old`."""
-    rows_before, rows_after = _row_of_entries(before), _row_of_entries(after)
-    known = pa.table(
-        {"row": rows_after, "key": after.keys, "now": after.items, "is": np.ones(len(rows_after))}
-    )
-    olds = pa.table(
-        {"row": rows_before, "key": before.keys, "was": before.items, "place": np.arange(len(rows_before))}
-    )
-    joined = olds.join(known, keys=["row", "key"], join_type="left outer").sort_by("place")
-    same = pc.or_(
-        pc.fill_null(pc.equal(joined.column("was"), joined.column("now")), False),
-        pc.and_(
-            pc.and_(pc.is_null(joined.column("was")), pc.is_null(joined.column("now"))),
-            pc.is_valid(joined.column("is")),
-        ),
-    )
-    kept = pc.invert(same).combine_chunks().to_numpy(zero_copy_only=False)
-    sizes = np.bincount(rows_before[kept], minlength=len(before))
-    offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-    places = pa.array(np.flatnonzero(kept))
-    return pa.MapArray.from_arrays(pa.array(offsets), before.keys.take(places), before.items.take(places))
-
-
-def _row_of_entries(maps: Any) -> Any:
-    offsets = maps.offsets.to_numpy()
-    return np.repeat(np.arange(len(maps)), np.diff(offsets))
 
 
 def encoded(values: pa.ChunkedArray) -> Any:

@@ -6,6 +6,10 @@ column whose value is not known (see `merge.rows.absent`) is not in the map. A c
 as canal calls it, if `before` has another value of it or does not have it. `key` holds the primary key's
 columns of the row after the change, for a delete of the row before it: an UPDATE that changes the key has the
 old one in `before`.
+
+On request a column more says how the table was defined: `definition`, a dictionary of JSON texts
+`[[column, mysql_type, jdbc, wider, number_max], ...]`, the last three as in `merge.rows.canal.jdbc`; null for
+a statement.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from numpy.typing import NDArray
 
 from merge.rows.absent import Absent, absent_in
 from merge.rows.assemble import BatchRows, Places, Runs, images
+from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
 from merge.rows.typed import OPS
@@ -53,6 +58,9 @@ ENVELOPE = pa.schema(
 _BODY = pa.schema(
     [ENVELOPE.field(name) for name in ("schema", "table", "op", "key", "before", "after", "sql")]
 )
+#: on request
+DEFINITION = pa.field("definition", pa.dictionary(pa.int32(), pa.utf8()))
+_DEFINED = _BODY.append(DEFINITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +72,12 @@ class _Part:
     body: pa.Table
 
 
-def envelope(batch: BatchRows) -> Any:
+def envelope(batch: BatchRows, *, definitions: bool = False) -> Any:
     """Return all row changes and statements of a batch in merged order.
 
     Args:
         batch: a batch's headers, and the rows that are wanted: shards leave out what a filter does not name.
+        definitions: whether to add `DEFINITION`.
 
     Returns:
         (n,) Table of `ENVELOPE`.
@@ -76,11 +85,13 @@ def envelope(batch: BatchRows) -> Any:
     places = Places(batch)
     parts = list(_parts(places))
     runs = Runs.in_merged_order([part.runs for part in parts])
-    together = pa.concat_tables([_BODY.empty_table(), *(part.body for part in parts)])
+    schema = ENVELOPE.append(DEFINITION) if definitions else ENVELOPE
+    wanted = [name for name in _DEFINED.names if name in schema.names]
+    together = pa.concat_tables([_DEFINED.empty_table(), *(part.body for part in parts)]).select(wanted)
     body = Ranges(runs.first, runs.length).table(together)
-    columns = places.columns(runs) | {name: body.column(name) for name in _BODY.names}
+    columns = places.columns(runs) | {name: body.column(name) for name in wanted}
     columns["shard"] = columns["shard"].cast(pa.utf8())
-    return pa.table([columns[name] for name in ENVELOPE.names], schema=ENVELOPE)
+    return pa.table([columns[name] for name in schema.names], schema=schema)
 
 
 def _parts(places: Places) -> Iterator[_Part]:
@@ -116,8 +127,21 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
             _maps(columns, texts["before"], valid["before"], absent["before"]),
             _maps(columns, texts["after"], valid["after"], absent["after"]),
             pa.nulls(len(rows), pa.utf8()),
+            _definition(rows.schema.field("after").type, len(rows)),
         ],
-        schema=_BODY,
+        schema=_DEFINED,
+    )
+
+
+def _definition(columns: pa.StructType, count: int) -> Any:
+    said = []
+    for column in columns:
+        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
+        jdbc = jdbc_type(mysql_type, column.type)
+        said.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
+    said_text = json.dumps(said, ensure_ascii=False)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array([said_text], pa.utf8())
     )
 
 
@@ -134,8 +158,9 @@ def _statements(statements: pa.Table) -> pa.Table:
         "key": _maps([], [], ~none),
         "before": _maps([], [], none),
         "after": _maps([], [], none),
+        DEFINITION.name: pa.nulls(count, DEFINITION.type),
     }
-    return pa.table([columns[name] for name in _BODY.names], schema=_BODY)
+    return pa.table([columns[name] for name in _DEFINED.names], schema=_DEFINED)
 
 
 def _texts(image: Any) -> list[Any]:

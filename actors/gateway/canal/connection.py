@@ -13,6 +13,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from actors.gateway.canal import packets
@@ -41,6 +42,8 @@ LOGIN_BYTES_MAX: Final = 4 << 10
 PACKETS_MAX: Final = 4
 #: rows of a batch for which no number is said
 FETCH_ROWS: Final = 1_000
+#: rows of a batch after which the next one is prefetched, if it was at least half of what was asked for
+PREFETCH_ROWS: Final = 256
 #: how long the group is asked to wait for rows at once; in between acknowledgements are taken
 _SLICE_S: Final = 0.5
 #: how long a get without a limit waits at most, before it is answered without a batch
@@ -49,6 +52,16 @@ _GET_S_MAX: Final = 30.0
 AWAY_S: Final = 3.0
 #: pause before the group is asked again that refused a get, or whose batch was rolled back
 _AGAIN_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A batch that can be sent."""
+
+    batch: Batch
+    entries: Entries
+    #: bytes that are held for it
+    size: int
 
 
 class CanalConnection:
@@ -66,6 +79,8 @@ class CanalConnection:
         #: a packet that was looked at and is next
         self._next: packets.Request | None = None
         self._subscription: Subscription | None = None
+        #: the next batch, prefetched while the client reads the last one
+        self._ahead: asyncio.Task[_Ready | None] | None = None
 
     async def run(self, logged_in: Callable[[], None]) -> None:
         """Serve the client until the connection ends.
@@ -201,6 +216,7 @@ class CanalConnection:
                 hint="Open another connection for another client id.",
             )
         self._service.check(request.destination)
+        await self._drop_ahead()
         self._subscription = await self._service.subscribe(request.client_id, self._stream.peer, table_filter)
         return self._subscription
 
@@ -239,6 +255,7 @@ class CanalConnection:
 
     async def _release(self) -> None:
         subscription, self._subscription = self._subscription, None
+        await self._drop_ahead()
         if subscription is not None:
             with contextlib.suppress(CanalGroupError):
                 await subscription.release()
@@ -279,29 +296,69 @@ class CanalConnection:
         self, subscription: Subscription, rows_max: int, wait_s: float, request: Get
     ) -> bool:
         """Send the next batch; return whether there was one."""
-        batch = await subscription.get(rows_max, wait_s)
-        if batch is None:
+        ahead, self._ahead = self._ahead, None
+        ready = await (ahead if ahead is not None else self._ready(subscription, rows_max, wait_s))
+        if ready is None:
             return False
-        async with self._service.unsent.hold(subscription.size_of(batch)):
-            try:
-                entries = await subscription.entries(batch)
-            except RolledBack:
-                await asyncio.sleep(_AGAIN_S)
-                return False  # The client has not seen it: it gets the next one.
+        batch, entries = ready.batch, ready.entries
+        try:
+            if not entries.lease.holds:
+                await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
             if not entries.count:
                 await subscription.skip(batch)
                 return False
             subscription.delivered(batch)
+            # While the client reads this one.
+            if batch.rows >= max(PREFETCH_ROWS, rows_max // 2) and self._service.unsent.has_room:
+                self._ahead = asyncio.create_task(self._ready(subscription, rows_max, 0.0))
             await self._send_batch(batch, entries)
+        except RolledBack:
+            await asyncio.sleep(_AGAIN_S)
+            return False  # The client has not seen it: it gets the next one.
+        finally:
+            self._service.unsent.give_back(ready.size)
         if request.auto_ack:
             await subscription.ack(batch.batch_id)
         return True
+
+    async def _ready(self, subscription: Subscription, rows_max: int, wait_s: float) -> _Ready | None:
+        """Return the next batch with its entries, whose bytes are held; None if there is none in time."""
+        batch = await subscription.get(rows_max, wait_s)
+        if batch is None:
+            return None
+        size = subscription.size_of(batch)
+        await self._service.unsent.take(size)
+        try:
+            return _Ready(batch, await subscription.entries(batch), size)
+        except RolledBack:
+            self._service.unsent.give_back(size)
+            await asyncio.sleep(_AGAIN_S)
+            return None
+        except BaseException:
+            self._service.unsent.give_back(size)
+            raise
+
+    async def _drop_ahead(self) -> None:
+        """Forget the batch that was prefetched; whoever calls this rolls it back."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            with contextlib.suppress(CanalGroupError):
+                ready = await ahead
+                if ready is not None:
+                    self._service.unsent.give_back(ready.size)
 
     async def _send_batch(self, batch: Batch, entries: Entries) -> None:
         await self._stream.send(packets.messages_head(batch.batch_id, len(entries.body)))
         for begin in range(0, len(entries.body), PART_BYTES):
             if not entries.lease.holds:
-                await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._service.threads, entries.lease.check
+                    )
+                except CanalGroupError as error:
+                    # Half of a packet is sent: nothing can follow it.
+                    self._stream.abort()
+                    raise PeerGone from error
             await self._stream.send(entries.body[begin : begin + PART_BYTES])
         self._service.sent(batch.rows, len(entries.body))
 
@@ -326,7 +383,9 @@ class CanalConnection:
             # canal's clients do this before they subscribe, and then get all that is not acknowledged.
             self._service.check(request.destination)
             return
-        await (await self._subscribed(request)).rollback(request.batch_id or None)
+        subscription = await self._subscribed(request)
+        await self._drop_ahead()
+        await subscription.rollback(request.batch_id or None)
 
 
 def _read(item: bytes | Exception) -> packets.Request:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 
 class UnsentBytes:
@@ -27,16 +25,13 @@ class UnsentBytes:
         """Bytes of the answers that are not sent."""
         return self._held
 
-    @asynccontextmanager
-    async def hold(self, size: int) -> AsyncIterator[None]:
-        """Hold so many bytes for the length of a `with`, as soon as there is room."""
-        await self._take(size)
-        try:
-            yield
-        finally:
-            self._give_back(size)
+    @property
+    def has_room(self) -> bool:
+        """Whether three quarters of the bytes are free: answers that nobody has asked for may be made."""
+        return not self._waiting and self._held * 4 < self._bytes_max
 
-    async def _take(self, size: int) -> None:
+    async def take(self, size: int) -> None:
+        """Hold so many bytes, as soon as there is room; `give_back` has to follow."""
         if not self._waiting and self._fits(size):
             self._held += size
             return
@@ -46,13 +41,14 @@ class UnsentBytes:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._give_back(size)
+                self.give_back(size)
             else:
                 self._waiting.remove((size, turn))
                 self._admit()
             raise
 
-    def _give_back(self, size: int) -> None:
+    def give_back(self, size: int) -> None:
+        """Hold so many bytes no more."""
         self._held -= size
         self._admit()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from merge.rows.absent import absent_in
 from merge.rows.assemble import images
-from merge.rows.canal.jdbc import jdbc_type
+from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.canal.wire import number, text
 from merge.rows.native.canal import Rows
 from merge.rows.text import text as text_of
@@ -54,7 +54,7 @@ def _columns(rows: pa.Table, side: str) -> Iterator[Column]:
         wide = _EVERY if jdbc.number_max is None else _above(values, jdbc.number_max)
         missing = _EVERY if absent is None else np.ascontiguousarray(absent[:, place]).view(np.uint8)
         ends, data, valid = _text(text_of(values, mysql_type))
-        yield head, wide_head, text(10, _plain(mysql_type)), ends, data, valid, wide, missing
+        yield head, wide_head, text(10, plain_type(mysql_type)), ends, data, valid, wide, missing
 
 
 def _above(values: Any, number_max: int) -> _Bytes:
@@ -74,8 +74,3 @@ def _text(values: Any) -> tuple[NDArray[np.int32], _Bytes, _Bytes]:
     if not values.null_count:
         return ends, found, _EVERY
     return ends, found, values.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
-
-
-def _plain(mysql_type: str) -> str:
-    """Return a column's type without the comment that ours has for geometries."""
-    return mysql_type.partition(" /*")[0]

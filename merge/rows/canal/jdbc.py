@@ -89,3 +89,8 @@ def jdbc_type(mysql_type: str, kind: Any) -> JdbcType:
     if word == "mediumint":
         return JdbcType(number)  # An INTEGER holds all of its values.
     return JdbcType(number, _WIDER[number], _SIGNED_MAX[kind.bit_width])
+
+
+def plain_type(mysql_type: str) -> str:
+    """Return a column's type without the comment that ours has for geometries."""
+    return mysql_type.partition(" /*")[0]

@@ -205,6 +205,25 @@ def test_a_transaction_without_wanted_rows_has_no_entries(served: SharedShop, ra
     assert kinds == [2, 1, 2, 3], "the statement, and one transaction"
 
 
+def test_the_next_batch_is_prefetched_and_taken_back_with_a_rollback(served: SharedShop, raw: RawClient):
+    """Batches so large that the next one is made while the client reads, and a rollback in between."""
+    served.write(0, 6, rows=300)
+    seen: list[int] = []
+    first_id, entries = raw.get(300)
+    raw.rollback(first_id)
+    raw.ack(-1)
+    again_id, again = raw.get(300)
+    assert (inserted_ids(again), again_id > first_id) == (inserted_ids(entries), True)
+    raw.ack(again_id)
+    seen += inserted_ids(again)
+    while len(seen) < 1_800:
+        batch_id, entries = raw.get(300)
+        seen += inserted_ids(entries)
+        raw.ack(batch_id)
+    assert seen == served.written["s0"]
+    assert raw.get(timeout=-1) == (-1, [])
+
+
 def test_an_automatic_ack_follows_the_answer(served: SharedShop, raw: RawClient):
     served.write(0, 1)
     batch_id, entries = raw.get(auto_ack=True)

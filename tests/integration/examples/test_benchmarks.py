@@ -126,3 +126,12 @@ def test_default_metadata_is_measured_beside_full():
     require(Engine.MARIADB)
     result = measured("metadata", "--size", "0.02")
     assert all(result[name]["ratio_to_full"] > 0 for name in ("bulk", "small"))
+
+
+@pytest.mark.soak
+def test_relays_to_queues_are_measured_beside_plain_producers():
+    require(Engine.MARIADB)
+    result = measured("queue", "--size", "0.1")
+    for broker in ("kafka", "rabbitmq"):
+        assert result[broker]["messages_per_s"] > 0
+        assert result[broker]["plain_per_s"] > 0

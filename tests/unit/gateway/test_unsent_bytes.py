@@ -13,9 +13,10 @@ def test_answers_wait_in_order_until_there_is_room():
         free = {name: asyncio.Event() for name in "abcd"}
 
         async def hold(name: str, size: int) -> None:
-            async with unsent.hold(size):
-                seen.append(name)
-                await free[name].wait()
+            await unsent.take(size)
+            seen.append(name)
+            await free[name].wait()
+            unsent.give_back(size)
 
         tasks = {
             name: asyncio.create_task(hold(name, size))

@@ -1,0 +1,1 @@
+"""Output: publish a destination's changes to message queues and files, batch by batch, in order."""

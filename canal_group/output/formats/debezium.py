@@ -1,0 +1,42 @@
+"""Debezium's envelope as JSON, without schema; the message's key holds the primary key. No statements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from canal_group.output.formats.format import one_each
+from canal_group.output.messages import Messages
+from canal_group.output.routing.router import Routes
+from canal_group.shapes.debezium import debezium_columns, is_change
+from canal_group.shapes.json_text import NULL, compose, numbers, objects, quoted
+
+
+def debezium(rows: pa.Table, routes: Routes) -> Messages:
+    """Return an envelope for each change of a row."""
+    chosen = np.flatnonzero(is_change(rows).to_numpy(zero_copy_only=False))
+    if len(chosen) < len(rows):
+        rows = rows.take(pa.array(chosen)).combine_chunks()
+        routes = Routes(
+            routes.topics, routes.topic[chosen], routes.partition[chosen], routes.moved_from[chosen]
+        )
+    found = debezium_columns(rows)
+    source = found["source"]
+    members = {
+        field.name: (quoted if pa.types.is_string(field.type) else numbers)(source.field(field.name))
+        for field in source.type
+    }
+    values = compose(
+        {
+            "before": objects(found["before"]),
+            "after": objects(found["after"]),
+            "source": compose(members),
+            "op": quoted(found["op"]),
+            "ts_ms": numbers(found["ts_ms"]),
+        }
+    )
+    keys = objects(rows.column("key").combine_chunks())
+    # A table without a primary key has no key to compact by.
+    keys = pc.if_else(pc.is_in(keys, pa.array(["{}", NULL])), pa.scalar(None, pa.utf8()), keys)
+    return one_each(rows, routes, values, keys)

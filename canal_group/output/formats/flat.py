@@ -1,0 +1,17 @@
+"""canal's flat message, see `canal_group.shapes.flat_message`."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+
+from canal_group.output.formats.format import one_each
+from canal_group.output.messages import Messages
+from canal_group.output.routing.router import Routes
+from canal_group.shapes.flat_message import flat_messages
+
+
+def flat(rows: pa.Table, routes: Routes) -> Messages:
+    """Return a flat message for each change and statement."""
+    return one_each(rows, routes, flat_messages(rows, time.time_ns() // 1_000_000))

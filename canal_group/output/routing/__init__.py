@@ -1,0 +1,1 @@
+"""Routing: the topic and the partition of each change, by canal's rules."""

@@ -1,0 +1,261 @@
+"""RabbitMQ: persistent messages with publisher confirms, at least once.
+
+The topic is the routing key, as in canal, or with `partition_keys` topic.partition, so that each partition
+can have a queue of its own. A message that reaches no queue is an error. After a failure the last batches are
+published again: their message ids and headers say which changes they hold.
+
+One connection, used by a thread of its own: confirms arrive while more messages are sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import pika
+import pika.exceptions
+from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
+
+from canal_group.output.confirms import Confirms
+from canal_group.output.messages import Messages
+from conf.secret import Owner, read_secret
+from conf.value import AnchoredPath, Count, Host, Port, Seconds, Settings, Text, unfit
+from merge.errors import CanalGroupError, SinkRefused, SinkUnavailable
+from merge.values.position import GroupPosition
+
+#: messages that are handed to the connection's thread at once
+_HANDED = 256
+#: how long the connection's thread may take to end, seconds
+_END_S = 5.0
+_PERSISTENT = 2
+
+# It logs each failed attempt with a traceback; what matters of it is the error of a call.
+logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
+
+
+class RabbitSettings(Settings):
+    """A RabbitMQ server. The password appears in no repr, dump or error."""
+
+    kind: Literal["rabbitmq"] = "rabbitmq"
+    host: Host = "127.0.0.1"
+    port: Port = 5672
+    virtual_host: Text = "/"
+    #: exchange that messages are published to; empty: the default one, where the routing key names the queue
+    exchange: str = ""
+    #: whether the routing key is topic.partition instead of topic
+    partition_keys: bool = False
+    #: login; None: guest, which RabbitMQ admits from its own machine only
+    username: Text | None = None
+    password_env: str | None = None
+    password_file: AnchoredPath | None = None
+    #: authorities that sign the server's certificate; None: no TLS
+    ca: AnchoredPath | None = None
+    #: messages that are sent and not confirmed
+    in_flight_max: Count = 10_000
+    #: how long the server may be silent before the publisher connects again
+    silence_s: Seconds = 30.0
+
+    _password: SecretStr | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _login(self, info: ValidationInfo) -> RabbitSettings:
+        self._password = read_secret(Owner.OUTPUT, "password", self.password_env, self.password_file, info)
+        if (self.username is None) != (self._password is None):
+            missing = "username" if self.username is None else "password_env"
+            raise unfit("be given together with the login's other part", key=missing, found="is missing")
+        return self
+
+    def parameters(self) -> pika.ConnectionParameters:
+        """Return how to connect."""
+        login = (
+            pika.PlainCredentials("guest", "guest")
+            if self.username is None or self._password is None
+            else pika.PlainCredentials(
+                self.username, self._password.get_secret_value(), erase_on_connect=True
+            )
+        )
+        tls = None
+        if self.ca is not None:
+            tls = pika.SSLOptions(ssl.create_default_context(cafile=str(self.ca)), self.host)
+        return pika.ConnectionParameters(
+            host=self.host,
+            port=self.port,
+            virtual_host=self.virtual_host,
+            credentials=login,
+            ssl_options=tls,
+            heartbeat=max(2, int(self.silence_s)),
+            socket_timeout=self.silence_s,
+            stack_timeout=self.silence_s,
+            blocked_connection_timeout=self.silence_s,
+        )
+
+
+class Rabbit:
+    """A channel with confirms; see the module and `canal_group.output.sink`."""
+
+    keeps_position: ClassVar[bool] = False
+
+    def __init__(self, settings: RabbitSettings, name: str) -> None:
+        self._settings, self._name = settings, name
+        self._connection: Any = None
+        self._channel: Any = None
+        self._thread: threading.Thread | None = None
+        self._confirms = Confirms()
+
+    def open(self) -> GroupPosition | None:
+        """Connect, and check that the exchange is there."""
+        self.close()
+        self._confirms = Confirms()
+        self._connection = pika.SelectConnection(
+            self._settings.parameters(),
+            on_open_callback=self._connected,
+            on_open_error_callback=lambda _, error: self._confirms.fail(self._failure(error)),
+            on_close_callback=lambda _, error: self._confirms.fail(self._failure(error)),
+        )
+        self._thread = threading.Thread(
+            target=_run, args=(self._connection, self._confirms), name="rabbitmq", daemon=True
+        )
+        self._thread.start()
+        self._confirms.wait_open(self._settings.silence_s, self._silent("does not answer"))
+        return None
+
+    def write(self, messages: Messages) -> None:
+        """Hand messages to the connection's thread; wait while as many as the bound are not confirmed."""
+        made = self._made(messages)
+        for begin in range(0, len(made), _HANDED):
+            part = made[begin : begin + _HANDED]
+            self._confirms.reserve(
+                len(part),
+                self._settings.in_flight_max,
+                self._settings.silence_s,
+                self._silent("confirms nothing"),
+            )
+            self._call(partial(self._publish, part))
+
+    def flush(self) -> None:
+        """Return when the server has confirmed all messages."""
+        self._confirms.wait_all(self._settings.silence_s, self._silent("confirms nothing"))
+
+    def confirm(self, position: GroupPosition) -> None:
+        """Do nothing: what is flushed lasts, and the position is the cursor."""
+
+    def close(self) -> None:
+        """Disconnect."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._call(self._leave)
+        thread.join(_END_S)
+
+    # ---- on the thread of the caller
+
+    def _made(self, messages: Messages) -> list[tuple[str, Any, pika.BasicProperties]]:
+        """Return routing key, body and properties of each message."""
+        names = list(messages.headers)
+        columns = [messages.headers[name].to_pylist() for name in names]
+        kind = "application/json" if str(messages.value.type) == "string" else "application/octet-stream"
+        made = []
+        each = zip(
+            messages.topic.tolist(),
+            messages.partition.tolist(),
+            messages.value.to_pylist(),
+            *columns,
+            strict=True,
+        )
+        for topic, partition, value, *texts in each:
+            headers = {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+            key = messages.topics[topic]
+            properties = pika.BasicProperties(
+                content_type=kind,
+                delivery_mode=_PERSISTENT,
+                headers={**headers, "partition": partition},
+                message_id=f"{headers['shard']}/{headers['position']}",
+            )
+            made.append((f"{key}.{partition}" if self._settings.partition_keys else key, value, properties))
+        return made
+
+    def _call(self, call: Callable[[], None]) -> None:
+        """Let the connection's thread do something."""
+        self._connection.ioloop.add_callback_threadsafe(call)
+
+    def _failure(self, error: Exception) -> CanalGroupError:
+        where = f"RabbitMQ at {self._settings.host}:{self._settings.port}"
+        if isinstance(error, pika.exceptions.ProbableAuthenticationError):
+            return SinkRefused(f"{where} refuses the login.", hint="Check output.username and the password.")
+        if isinstance(error, pika.exceptions.ProbableAccessDeniedError):
+            return SinkRefused(
+                f"{where} refuses access to the virtual host {self._settings.virtual_host}.",
+                hint="Create it, and set the user's permissions.",
+            )
+        if isinstance(error, pika.exceptions.ChannelClosedByBroker):
+            return SinkRefused(
+                f"{where} refuses: {error.reply_text}.",
+                hint="Declare the exchange, and set the user's permissions.",
+            )
+        text = str(error) or type(error).__name__
+        return SinkUnavailable(f"{where} failed ({text}).", retry_after_s=1.0)
+
+    def _silent(self, what: str) -> SinkUnavailable:
+        settings = self._settings
+        return SinkUnavailable(f"RabbitMQ at {settings.host}:{settings.port} {what}.", retry_after_s=1.0)
+
+    # ---- on the connection's thread
+
+    def _connected(self, connection: Any) -> None:
+        connection.channel(on_open_callback=self._channel_opened)
+
+    def _channel_opened(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(lambda _, error: self._confirms.fail(self._failure(error)))
+        channel.add_on_return_callback(self._returned)
+        channel.confirm_delivery(self._confirms.answered, callback=self._confirming)
+
+    def _confirming(self, _: Any) -> None:
+        if not self._settings.exchange:
+            self._confirms.opened()
+            return
+        self._channel.exchange_declare(
+            self._settings.exchange, passive=True, callback=lambda _: self._confirms.opened()
+        )
+
+    def _returned(self, _channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        self._confirms.fail(
+            SinkRefused(
+                f"RabbitMQ has no queue for the routing key {method.routing_key}.",
+                hint="Bind a queue to it, or change route.topic and route.dynamic_topic.",
+                topic=method.routing_key,
+            )
+        )
+
+    def _publish(self, part: list[tuple[str, Any, pika.BasicProperties]]) -> None:
+        if self._confirms.has_failed:
+            return
+        try:
+            for key, value, properties in part:
+                self._channel.basic_publish(self._settings.exchange, key, value, properties, mandatory=True)
+        except pika.exceptions.AMQPError as error:
+            self._confirms.fail(self._failure(error))
+
+    def _leave(self) -> None:
+        if self._connection.is_open:
+            self._connection.close()
+        else:
+            self._connection.ioloop.stop()
+
+
+def _run(connection: Any, confirms: Confirms) -> None:
+    connection.add_on_close_callback(lambda *_: connection.ioloop.stop())
+    connection.add_on_open_error_callback(lambda *_: connection.ioloop.stop(), remove_default=False)
+    try:
+        connection.ioloop.start()
+    except OSError as error:
+        confirms.fail(SinkUnavailable(f"The connection to RabbitMQ failed ({error}).", retry_after_s=1.0))
+    finally:
+        connection.ioloop.close()
+
+
+SETTINGS, SINK = RabbitSettings, Rabbit

@@ -1,0 +1,1 @@
+"""Relay: what `canal-group relay` is told."""

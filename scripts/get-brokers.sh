@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Unpacks the message brokers that tests publish to; nothing is installed and no server is started:
+#
+#     .cache/kafka      Apache Kafka's jars, resolved by Maven, 43 MB
+#     .cache/rabbitmq   Debian's RabbitMQ and Erlang, 60 MB
+#
+# What cannot be had is named, and its tests are skipped by name. A folder is whole or not there.
+set -euo pipefail
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly cache=$PWD/.cache
+readonly kafka=org.apache.kafka:kafka_2.13:4.1.0
+
+say() { printf 'brokers: %s\n' "$*" >&2; }
+
+get_kafka() {
+    local group artifact version
+    IFS=: read -r group artifact version <<<"$kafka"
+    if ! command -v mvn >/dev/null; then
+        say "the tests of Kafka are skipped: install maven for them"
+        return
+    fi
+    say "getting $kafka"
+    cat >"$work/pom.xml" <<POM
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>canal-group</groupId>
+  <artifactId>kafka-for-tests</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency><groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version></dependency>
+  </dependencies>
+</project>
+POM
+    if mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$work/kafka" >"$work/mvn.log" 2>&1; then
+        keep "$work/kafka" kafka
+    else
+        say "the tests of Kafka are skipped: Maven does not get it ($(grep -m 1 ERROR "$work/mvn.log" | cut -c 1-200))"
+    fi
+}
+
+# apt resolves against a machine that has nothing but what a Python has, so that the closure is the same everywhere.
+get_rabbitmq() {
+    local packages deb
+    if ! command -v apt-get >/dev/null; then
+        say "the tests of RabbitMQ are skipped: there is no apt-get here"
+        return
+    fi
+    packages=$(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+        --no-enhances rabbitmq-server 2>/dev/null | grep -E '^(erlang-[a-z0-9-]+|rabbitmq-server)$' | sort -u || true)
+    say "getting rabbitmq-server"
+    # shellcheck disable=SC2086
+    if [ -z "$packages" ] || ! (mkdir "$work/debs" && cd "$work/debs" && apt-get download -qq $packages >/dev/null 2>&1); then
+        say "the tests of RabbitMQ are skipped: its packages cannot be had"
+        return
+    fi
+    for deb in "$work"/debs/*.deb; do dpkg -x "$deb" "$work/rabbitmq"; done
+    rm -rf "$work/rabbitmq/usr/share"
+    # Erlang's scripts name the folder where they are installed.
+    find "$work/rabbitmq/usr/lib/erlang" -name erl -type f -exec \
+        sed -i "s#ROOTDIR=/usr/lib/erlang#ROOTDIR=$cache/rabbitmq/usr/lib/erlang#" {} +
+    keep "$work/rabbitmq" rabbitmq
+}
+
+keep() {
+    mkdir -p "$cache"
+    rm -rf "${cache:?}/$2"
+    mv "$1" "$cache/$2"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[ -d "$cache/kafka" ] || get_kafka
+[ -d "$cache/rabbitmq" ] || get_rabbitmq

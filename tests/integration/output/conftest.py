@@ -1,0 +1,42 @@
+"""Brokers that all tests of outputs share, and publishers of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks._brokers import Broker, BrokerMissingError, KafkaBroker, RabbitBroker
+
+
+def _running(broker: Broker) -> Iterator[Broker]:
+    try:
+        broker.start()
+    except BrokerMissingError as error:
+        pytest.skip(str(error))
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def one_kafka() -> Iterator[Broker]:
+    yield from _running(KafkaBroker())
+
+
+@pytest.fixture(scope="session")
+def one_rabbit() -> Iterator[Broker]:
+    yield from _running(RabbitBroker())
+
+
+@pytest.fixture
+def kafka(one_kafka: Broker) -> Broker:
+    """A Kafka that tests share; who kills it need not start it again."""
+    one_kafka.start()
+    return one_kafka
+
+
+@pytest.fixture
+def rabbit(one_rabbit: Broker) -> Broker:
+    """A RabbitMQ that tests share; who kills it need not start it again."""
+    one_rabbit.start()
+    return one_rabbit

@@ -1,0 +1,167 @@
+"""Every kind of output passes the tests of sinks, and says in a sentence what an operator must change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from integration.output.conformance import SinkConformance, Target, after, messages, publish
+from integration.output.published import Queue, in_kafka, in_lines
+
+from benchmarks._brokers import Broker
+from canal_group.output.kinds import kinds, sink_of
+from canal_group.output.sink import Sink
+from canal_group.output.sinks.kafka import KafkaSettings
+from canal_group.output.sinks.lines import LinesSettings
+from canal_group.output.sinks.rabbitmq import RabbitSettings
+from merge.errors import SinkRefused
+
+
+class LinesTarget(Target):
+    topic = "orders"
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "lines"
+
+    def sink(self, name: str = "shop/1001") -> Sink:
+        return sink_of(LinesSettings(path=self.path), name)
+
+    def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
+        return [
+            (each.partition, each.value.decode().replace(" ", ""), each.headers)
+            for each in in_lines(self.path)
+        ]
+
+
+class KafkaTarget(Target):
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.topic = f"conform-{uuid.uuid4().hex[:8]}"
+        admin = AdminClient({"bootstrap.servers": broker.hosts})
+        admin.create_topics([NewTopic(self.topic, 2, 1)])[self.topic].result()
+
+    def sink(self, name: str = "shop/1001") -> Sink:
+        settings = KafkaSettings(
+            servers=self._broker.hosts,
+            transactional_id=f"{self.topic}-{name}",
+            silence_s=5.0,
+            transaction_timeout_s=10.0,
+        )
+        return sink_of(settings, name)
+
+    def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
+        found = in_kafka(self._broker, self.topic)
+        return [(each.partition, each.value.decode(), each.headers) for each in found]
+
+    def fail(self) -> None:
+        self._broker.kill()
+
+    def recover(self) -> None:
+        self._broker.start()
+
+
+class RabbitTarget(Target):
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._queue = Queue(broker, f"conform-{uuid.uuid4().hex[:8]}")
+        self.topic = self._queue.name
+
+    def sink(self, name: str = "shop/1001") -> Sink:
+        return sink_of(RabbitSettings(port=self._broker.port, silence_s=5.0), name)
+
+    def held(self) -> Sequence[tuple[int, str, dict[str, str]]]:
+        return [(each.partition, each.value.decode(), each.headers) for each in self._queue.take()]
+
+    def fail(self) -> None:
+        self._broker.kill()
+
+    def recover(self) -> None:
+        self._broker.start()
+
+
+class TestLines(SinkConformance):
+    @pytest.fixture
+    def target(self, tmp_path: Path) -> Target:
+        return LinesTarget(tmp_path)
+
+    def test_a_file_with_something_in_it_is_left_alone(self, target: LinesTarget, sink: Sink):
+        target.path.write_text("mine\n")
+        with pytest.raises(SinkRefused, match="holds something already"):
+            sink.open()
+        assert target.path.read_text() == "mine\n"
+
+    def test_a_file_that_lost_what_was_confirmed_is_refused(self, target: LinesTarget, sink: Sink):
+        sink.open()
+        publish(sink, target.topic, range(4))
+        sink.close()
+        target.path.write_text("")
+        with pytest.raises(SinkRefused, match="shorter than"):
+            sink.open()
+
+
+class TestKafka(SinkConformance):
+    @pytest.fixture
+    def target(self, kafka: Broker) -> Target:
+        return KafkaTarget(kafka)
+
+    def test_a_partition_that_the_topic_lacks_is_refused(self, target: Target, sink: Sink):
+        sink.open()
+        made = messages(target.topic, range(2))
+        with pytest.raises(SinkRefused, match=r"Lower route\.partitions"):
+            _publish(sink, replace(made, partition=made.partition + 7))
+        sink.close()
+        sink.open()
+        publish(sink, target.topic, range(2))
+        assert len(target.held()) == 2
+
+    def test_a_message_that_is_too_large_is_refused_and_named(self, target: Target, sink: Sink):
+        sink.open()
+        with pytest.raises(SinkRefused, match=f"{target.topic}.*message_bytes_max"):
+            _publish(sink, replace(messages(target.topic, [0]), value=pa.array(["x" * 2_000_000])))
+
+    def test_a_position_is_found_before_many_of_others(self, target: Target, sink: Sink):
+        """The topic of the positions is read backward, in longer and longer pieces."""
+        sink.open()
+        publish(sink, target.topic, range(2))
+        sink.close()
+        other = target.sink("shop/other")
+        other.open()
+        for number in range(40):
+            publish(other, target.topic, range(number, number + 1))
+        other.close()
+        found = sink.open()
+        assert found is not None
+        assert found.sequence == 2
+
+
+class TestRabbit(SinkConformance):
+    @pytest.fixture
+    def target(self, rabbit: Broker) -> Target:
+        return RabbitTarget(rabbit)
+
+    def test_a_message_that_reaches_no_queue_is_refused(self, sink: Sink):
+        sink.open()
+        with pytest.raises(SinkRefused, match="no queue for the routing key nowhere"):
+            publish(sink, "nowhere", range(2))
+
+    def test_an_exchange_that_is_missing_is_refused(self, rabbit: Broker):
+        sink = sink_of(RabbitSettings(port=rabbit.port, exchange="none"), "shop/1001")
+        with pytest.raises(SinkRefused, match="no exchange 'none'"):
+            sink.open()
+        sink.close()
+
+
+def test_every_kind_is_tested_here():
+    tested = {name.removeprefix("Test").lower() for name in globals() if name.startswith("Test")}
+    assert tested == {kind.removesuffix("mq") for kind in kinds()}
+
+
+def _publish(sink: Sink, made) -> None:
+    sink.write(made)
+    sink.flush()
+    sink.confirm(after(1))

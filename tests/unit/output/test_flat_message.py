@@ -1,0 +1,142 @@
+"""Flat messages, Debezium's envelopes and files of lines say what the rows say."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canal_group.output.formats import format_of
+from canal_group.output.routing.router import Router
+from canal_group.shapes.changed import changed
+from canal_group.shapes.flat_message import flat_messages
+from canal_group.shapes.maps import tidied
+from merge.rows.envelope import DEFINITION, ENVELOPE, MAP
+
+#: as the gateway writes it: name, type, JDBC type, that of large values, and what large is
+COLUMNS = [
+    ["id", "bigint unsigned", -5, 3, 2**63 - 1],
+    ["note", 'enum("a")', 1, 0, None],
+    ["größe", "text", 2005, 0, None],
+]
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(
+    ['"', "\\", "\n\t\x00\x1f", "日本", ""]
+)
+NUMBERS = st.integers(0, 2**64 - 1).map(str)
+IMAGES = st.fixed_dictionaries({"id": NUMBERS, "note": st.none() | TEXTS, "größe": st.none() | TEXTS})
+
+
+@st.composite
+def changes(draw):
+    rows = []
+    for place in range(draw(st.integers(1, 6))):
+        op = draw(st.sampled_from(["INSERT", "UPDATE", "DELETE", "ALTER"]))
+        is_row = op != "ALTER"
+        before = draw(IMAGES) if op in {"UPDATE", "DELETE"} else None
+        after = draw(IMAGES) if op in {"INSERT", "UPDATE"} else None
+        if op == "UPDATE" and draw(st.booleans()):
+            after = {**before, "note": after["note"]}
+        image = before if op == "DELETE" else after
+        rows.append(
+            {
+                "seq": 100 + place,
+                "shard": "s0",
+                "schema": "shop",
+                "table": "orders",
+                "op": op,
+                "commit_us": 1_700_000_000_123_456 + place,
+                "key_us": 1_700_000_000_123_456 + place,
+                "late": False,
+                "gtid": draw(st.sampled_from(["", "0-1-7"])),
+                "file": "mysql-bin.000001",
+                "pos": 4,
+                "row": place,
+                "key": list({"id": image["id"]}.items()) if is_row else [],
+                "before": None if before is None else list(before.items()),
+                "after": None if after is None else list(after.items()),
+                "sql": None if is_row else draw(TEXTS),
+                "definition": json.dumps(COLUMNS, ensure_ascii=False) if is_row else None,
+            }
+        )
+    return rows
+
+
+def table_of(rows):
+    schema = ENVELOPE.append(pa.field("definition", pa.utf8()))
+    table = pa.table({name: [row[name] for row in rows] for name in schema.names}, schema=schema)
+    definitions = table.column("definition").dictionary_encode()
+    return tidied(table.set_column(table.schema.get_field_index("definition"), DEFINITION, definitions))
+
+
+def model(row, made_ms):
+    """The message of one row, made member by member."""
+    is_row = row["sql"] is None
+    before, after = (None if row[side] is None else dict(row[side]) for side in ("before", "after"))
+    image = before if row["op"] == "DELETE" else after
+    old = None
+    if row["op"] == "UPDATE":
+        old = [{name: value for name, value in before.items() if value != after[name]}]
+    wide = is_row and int(image["id"]) > 2**63 - 1
+    return {
+        "data": [image] if is_row else None,
+        "database": "shop",
+        "es": row["commit_us"] // 1000,
+        "gtid": row["gtid"],
+        "id": row["seq"],
+        "isDdl": not is_row,
+        "mysqlType": {name: kind for name, kind, *_ in COLUMNS} if is_row else None,
+        "old": old,
+        "pkNames": ["id"] if is_row else None,
+        "sql": row["sql"] or "",
+        "sqlType": {"id": 3 if wide else -5, "note": 1, "größe": 2005} if is_row else None,
+        "table": "orders",
+        "ts": made_ms,
+        "type": row["op"],
+    }
+
+
+@given(changes())
+def test_a_flat_message_says_what_its_row_says(rows):
+    found = [json.loads(text) for text in flat_messages(table_of(rows), 17).to_pylist()]
+    assert found == [model(row, 17) for row in rows]
+    assert all(list(each) == sorted(each) for each in found)
+
+
+@given(changes())
+def test_a_debezium_message_says_what_its_row_says(rows):
+    table = table_of(rows)
+    messages = format_of("debezium").make(table, Router(topic="t").routes(table))
+    changed_rows = [row for row in rows if row["sql"] is None]
+    letters = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
+    found = [json.loads(text) for text in messages.value.to_pylist()]
+    assert [each["op"] for each in found] == [letters[row["op"]] for row in changed_rows]
+    for side in ("before", "after"):
+        assert [each[side] for each in found] == [
+            None if row[side] is None else dict(row[side]) for row in changed_rows
+        ]
+    assert [each["source"]["sequence"] for each in found] == [row["seq"] for row in changed_rows]
+    assert [json.loads(key) for key in messages.key.to_pylist()] == [dict(row["key"]) for row in changed_rows]
+    assert messages.headers["seq"].to_pylist() == [str(row["seq"]) for row in changed_rows]
+
+
+@given(changes())
+def test_streams_of_arrow_hold_the_rows_of_each_partition_in_order(rows):
+    table = table_of(rows)
+    router = Router(topic="t", partitions=3, partition_hash=".*:$pk$")
+    routes = router.routes(table)
+    messages = format_of("arrow").make(table, routes)
+    found = {}
+    for partition, value in zip(messages.partition.tolist(), messages.value.to_pylist(), strict=True):
+        found.setdefault(partition, []).extend(pa.ipc.open_stream(value).read_all()["seq"].to_pylist())
+    expected = {}
+    for partition, row in zip(routes.partition.tolist(), rows, strict=True):
+        expected.setdefault(partition, []).append(row["seq"])
+    assert found == expected
+
+
+def test_old_has_the_columns_of_its_own_row_only_and_those_that_the_other_image_lacks():
+    before = pa.array([[("a", "1"), ("b", "x")], [("a", "1"), ("b", "x")], [("a", None)], [("a", "1")]], MAP)
+    after = pa.array([[("a", "2"), ("b", "x")], [("a", "1"), ("b", "y")], [("a", None)], []], MAP)
+    assert changed(before, after).to_pylist() == [[("a", "1")], [("b", "x")], [], [("a", "1")]]
