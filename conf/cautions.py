@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conf.reach import is_loopback
+from conf.listeners.reach import is_loopback
 from conf.settings import InstanceSettings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from conf.admission import admitted
+from conf.listeners.admission import admitted
 from conf.sentence import first_error
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings

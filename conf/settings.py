@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from conf.canal_settings import CanalSettings
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.canal_settings import CanalSettings
+from conf.listeners.gateway_settings import GatewaySettings
 from conf.server_settings import CoordinationSettings, CursorSettings, RaySettings
 from conf.shard_add_settings import ShardAddSettings
 from conf.shard_settings import ShardSettings, Start, derive_server_id

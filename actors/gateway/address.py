@@ -13,9 +13,9 @@ import socket
 from typing import Self
 
 from canal_group.gateway.operator_token import OperatorToken
-from conf.canal_settings import CanalSettings
-from conf.gateway_settings import GatewaySettings
-from conf.reach import is_every_address
+from conf.listeners.canal_settings import CanalSettings
+from conf.listeners.gateway_settings import GatewaySettings
+from conf.listeners.reach import is_every_address
 from conf.settings import InstanceSettings
 from merge.errors import ConfigError
 

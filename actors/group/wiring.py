@@ -21,7 +21,7 @@ from actors.meta.periodic import PeriodicCursorStore
 from actors.meta.zookeeper import ZooKeeperCursorStore
 from actors.ports import Coordinator, CursorStore, Host, SchemaHistoryStore
 from canal_group.zookeeper.login import ZooKeeperLogin
-from conf.gateway_settings import GatewaySslSettings
+from conf.listeners.gateway_settings import GatewaySslSettings
 from conf.server_settings import (
     EmbeddedSettings,
     FileCursorSettings,

@@ -20,7 +20,7 @@ from actors.http.app import App
 from actors.http.callers import Callers
 from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
-from conf.reach import is_loopback
+from conf.listeners.reach import is_loopback
 from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)

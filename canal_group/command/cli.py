@@ -17,8 +17,8 @@ from rich.console import Console
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.command import schema_cli, shard_cli
-from canal_group.command.compare_command import compare
-from canal_group.command.import_command import import_files
+from canal_group.command.migrating.compare_command import compare
+from canal_group.command.migrating.import_command import import_files
 from canal_group.command.options import log_options
 from canal_group.command.options.address_options import GATEWAY, Destination, Gateway, SharedMemory, Zookeeper
 from canal_group.command.options.exit_code import ExitCode, exit_code_of

@@ -10,7 +10,7 @@ from canal_group.migration.canal_files.view import View
 from canal_group.migration.report import Report
 from canal_group.migration.secrets import Secrets
 from canal_group.migration.stream import first_of
-from conf.reach import is_loopback
+from conf.listeners.reach import is_loopback
 
 _PORT: Final = 11_111
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - canal's own default

@@ -3,7 +3,7 @@
 A server chooses the authentication plugin. Some plugins reveal the password to it: in clear text, or
 encrypted with a key that the server sends. An impostor, or a man in the middle, can request such a plugin. So
 the password is revealed only over TLS or, encrypted, to a server on this machine. Plugins that answer a
-challenge are always allowed. They still let a man in the middle log in, so `conf.admission` decides
+challenge are always allowed. They still let a man in the middle log in, so `conf.listeners.admission` decides
 beforehand which server may be given which password.
 
 Layouts: "Connection Phase" in MySQL's client/server protocol; plugins: "Pluggable Authentication" in the
@@ -20,7 +20,7 @@ import pymysql
 from pymysql import _auth
 from pymysql.constants import CLIENT
 
-from conf.reach import is_loopback
+from conf.listeners.reach import is_loopback
 
 if TYPE_CHECKING:
     _Driver = pymysql.Connection[Any]

@@ -15,7 +15,7 @@ from second_user import NOBODY
 from actors.gateway.address import GatewayAddress
 from canal_group.gateway import operator_token
 from canal_group.gateway.operator_token import OperatorToken, find_token
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewaySettings
 from merge.errors import ConfigError
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

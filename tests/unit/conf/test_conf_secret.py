@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from conf.description import describe
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance, load_instance
 from conf.secret import Owner
 from conf.shard_settings import ShardSettings

@@ -22,7 +22,7 @@ from actors.http.recent_log import RecentLog
 from canal_group.command.cli import app
 from canal_group.command.options.address_options import GATEWAY
 from canal_group.command.options.http_options import HTTP
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
 
 DEPLOY = ROOT / "deploy"

@@ -19,7 +19,7 @@ from canal_group.gateway.gateway_client import GatewayClient
 from canal_group.operator import Operator
 from canal_group.shared_memory.client import SharedMemoryClient
 from canal_group.shared_memory.wire import SharedMemoryAddress
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewaySettings
 from conf.load import build_instance
 from merge.errors import AccessDenied, CanalGroupError, UsageError
 

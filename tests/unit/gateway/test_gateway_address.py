@@ -6,7 +6,7 @@ import pytest
 from pyarrow import flight
 
 from actors.gateway.address import GatewayAddress
-from conf.gateway_settings import GatewaySettings
+from conf.listeners.gateway_settings import GatewaySettings
 from merge.errors import ConfigError
 
 

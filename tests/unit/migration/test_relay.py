@@ -1,8 +1,5 @@
 """canal's message queue mode becomes the settings of a relay."""
 
-import importlib
-import importlib.util
-
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -11,6 +8,8 @@ from unit.migration.canal_files import Conf
 from canal_group.command.cli import app
 from canal_group.migration.imported import imported
 from canal_group.migration.report import Kind
+from canal_group.output.kinds import settings_of
+from conf.relay.relay_settings import build_relay
 from merge.errors import ConfigError
 
 
@@ -174,11 +173,8 @@ def test_without_a_queue_there_is_no_file_for_a_relay(conf, tmp_path):
     assert not conf.secrets.exists()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("conf.relay_settings") is None, reason="there are no relays")
 @pytest.mark.parametrize("mode", ["kafka", "rabbitMQ"])
 def test_a_relay_s_file_can_be_loaded(conf, mode):
     conf.server(serverMode=mode)
     conf.instance()
-    build = importlib.import_module("conf.relay_settings").build_relay
-    kinds = importlib.import_module("canal_group.output.kinds")
-    assert build(found(conf).relay, kinds.settings_of).destination == "example"
+    assert build_relay(found(conf).relay, settings_of).destination == "example"

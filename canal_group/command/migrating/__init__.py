@@ -1,0 +1,1 @@
+"""Commands of a migration from canal: `import` and `compare`."""

@@ -1,0 +1,1 @@
+"""What listens: the gateway, canal's protocol, whom they admit, and which addresses may be reached."""
