@@ -296,7 +296,8 @@ class SourceReader:
                     self._open(self.position)
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
-                    self._remember(lookup)
+                    if not by_gtid:
+                        self._remember(lookup)
                     self._consume(stream, control, lookup)
             except (SourceUnavailable, DataError) as error:
                 if stream.shares_dump:
@@ -430,7 +431,9 @@ class SourceReader:
                 # what it has emitted, and handles that.
                 self._listener.caught_up(item.frontier_us)
                 self._move(stream)
-                self._remember(lookup)
+                # The place of a stream by GTID is known only now.
+                if stream.place is not None:
+                    self._remember(lookup)
             else:
                 # A source that is never idle yields no low watermark; measure its clock nevertheless.
                 stream.keep_time()
