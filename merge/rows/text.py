@@ -18,12 +18,20 @@ Fractional digits of a time are those of the column's type: datetime(3) has thre
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from merge.rows.native.text import count_high, write_datetimes, write_decimals, write_latin1, write_times
+
+#: room that a compiled loop asks for, bytes a value
+TIME_CHARS: Final = 24
+DATETIME_CHARS: Final = 32
+DECIMAL_CHARS: Final = 80
 #: digits of a fraction of a second where the column's type is not known
 FRACTION_MAX = 6
 
@@ -62,10 +70,12 @@ def _integer(array: Any, mysql_type: str) -> Any:
 
 def _decimal(array: Any, _: str) -> Any:
     kind = array.type
-    make = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
+    if pa.types.is_decimal128(kind) and kind.scale >= 0:
+        words = np.frombuffer(array.buffers()[1] or b"", np.uint64).reshape(-1, 2)
+        return _written(array, write_decimals, words[array.offset :][: len(array)], kind.scale, DECIMAL_CHARS)
     # the same digits as an integer: with a scale, Arrow prints small numbers as 1E-7
     whole = pa.Array.from_buffers(
-        make(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
+        pa.decimal256(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
     ).cast(pa.utf8())
     if not kind.scale:
         return whole
@@ -112,41 +122,44 @@ def _mysql_notation(scientific: Any) -> Any:
 
 
 def _timestamp(array: Any, mysql_type: str) -> Any:
-    naive = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64()).view(pa.timestamp("us"))
-    return pc.utf8_slice_codeunits(naive.cast(pa.utf8()), 0, 19 + _fraction_chars(mysql_type))
+    micros = array.cast(pa.timestamp("us", array.type.tz)).view(pa.int64())
+    return _written(array, write_datetimes, _values(micros), _fraction_digits(mysql_type), DATETIME_CHARS)
 
 
 def _time(array: Any, mysql_type: str) -> Any:
-    signed = array.cast(pa.duration("us")).view(pa.int64())
-    micros = pc.abs(signed)
-    seconds, minutes, hours = (pc.divide(micros, unit) for unit in (1_000_000, 60_000_000, 3_600_000_000))
-    clock = pc.binary_join_element_wise(
-        _digits(hours, 2),
-        _digits(_rest(minutes, hours, 60), 2),
-        _digits(_rest(seconds, minutes, 60), 2),
-        ":",
+    micros = array.cast(pa.duration("us")).view(pa.int64())
+    return _written(array, write_times, _values(micros), _fraction_digits(mysql_type), TIME_CHARS)
+
+
+def _values(numbers: Any) -> NDArray[np.int64]:
+    """Return the numbers, 0 where one is null: what a null's memory holds is nobody's."""
+    found: NDArray[np.int64] = pc.fill_null(numbers, 0).to_numpy()
+    return found
+
+
+def _written(array: Any, write: Callable[..., None], values: Any, digits: int, chars: int) -> Any:
+    """Return the texts that a compiled loop writes, null where the value is null."""
+    begins = np.empty(len(array) + 1, np.int32)
+    data = np.empty(len(array) * chars, np.uint8)
+    write(values, digits, begins, data)
+    return _texts(array, begins, data)
+
+
+def _texts(array: Any, begins: NDArray[np.int32], data: NDArray[np.uint8]) -> Any:
+    valid = array.is_valid() if array.null_count else None
+    return pa.Array.from_buffers(
+        pa.utf8(),
+        len(array),
+        [None if valid is None else valid.buffers()[1], pa.py_buffer(begins), pa.py_buffer(data)],
     )
-    fraction = pc.binary_join_element_wise(clock, _digits(_rest(micros, seconds, 1_000_000), 6), ".")
-    cut = FRACTION_MAX + 1 - _fraction_chars(mysql_type)
-    shown = pc.utf8_slice_codeunits(fraction, 0, -cut) if cut else fraction
-    return pc.binary_join_element_wise(_sign(pc.less(signed, 0)), shown, "")
 
 
-def _fraction_chars(mysql_type: str) -> int:
-    """Return the characters of a fraction of a second, its point included; 0 for none."""
+def _fraction_digits(mysql_type: str) -> int:
+    """Return the digits of a fraction of a second."""
     if not mysql_type:
-        return FRACTION_MAX + 1
+        return FRACTION_MAX
     match = re.match(r"\w+\s*\((\d+)\)", mysql_type)
-    digits = int(match[1]) if match else 0
-    return digits + 1 if digits else 0
-
-
-def _rest(amount: Any, units: Any, size: int) -> Any:
-    return pc.subtract(amount, pc.multiply(units, size))
-
-
-def _digits(numbers: Any, width: int) -> Any:
-    return pc.utf8_lpad(numbers.cast(pa.utf8()), width, "0")
+    return int(match[1]) if match else 0
 
 
 def _sign(negative: Any) -> Any:
@@ -156,20 +169,18 @@ def _sign(negative: Any) -> Any:
 def _latin1(fixed_or_large: Any, _: str) -> Any:
     """Return bytes as text, one character each; those from 0x80 on take two bytes of UTF-8."""
     array = fixed_or_large.cast(pa.binary())
-    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset :][: len(array) + 1]
     if not len(array):
         return pa.array([], pa.utf8())
-    data = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-    high = data >= 0x80  # noqa: PLR2004 - the end of ASCII
-    if not high.any():
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset :][: len(array) + 1]
+    data = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)
+    shown = data[offsets[0] : offsets[-1]]
+    high = count_high(shown)
+    if not high:
         return array.cast(pa.utf8())
-    ends = np.cumsum(1 + high, dtype=np.int64)
-    encoded = np.empty(ends[-1], dtype=np.uint8)
-    encoded[ends - 1] = np.where(high, 0x80 | (data & 0x3F), data)
-    encoded[ends[high] - 2] = 0xC0 | (data[high] >> 6)
-    starts = np.concatenate(([0], ends))[offsets - offsets[0]].astype(np.int32)
-    whole = pa.Array.from_buffers(pa.utf8(), len(array), [None, pa.py_buffer(starts), pa.py_buffer(encoded)])
-    return pc.if_else(array.is_valid(), whole, None)
+    begins = np.empty(len(array) + 1, np.int32)
+    encoded = np.empty(len(shown) + high, np.uint8)
+    write_latin1(offsets, data, begins, encoded)
+    return _texts(array, begins, encoded)
 
 
 def _vector(array: Any, _: str) -> Any:
