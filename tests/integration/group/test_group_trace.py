@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from integration.shared_servers import SharedShop
+from typer.testing import CliRunner
 
 import canal_group
+from canal_group.command.cli import app
 from canal_group.command.trace_command import key_lines, lines
 from canal_group.operator import Operator
 
@@ -106,3 +108,18 @@ def test_the_last_changes_of_a_row_are_found_and_followed(served: SharedShop):
         for wrong, bytes_max, shard in (("orders", within, None), (key, 1 << 40, None), (key, within, "s9")):
             with pytest.raises(canal_group.UsageError):
                 operator.trace_key(wrong, bytes_max, shard)
+
+
+def test_top_shows_a_running_instance_line_by_line_where_there_is_no_terminal(served: SharedShop):
+    with served.connect() as consumer:
+        served.write(0, 1)
+        batch = consumer.get_without_ack(timeout=60)
+        token = served.instance.address.operator_token
+        where = ["-d", served.destination, "-g", served.instance.uri, "--token-env", "TOP_TOKEN"]
+        top = ["top", *where, "--every", "0.2", "--times", "2"]
+        shown = CliRunner().invoke(app, top, env={"TOP_TOKEN": token, "COLUMNS": "120"})
+        assert shown.exit_code == 0, shown.output
+        assert shown.output.count("reader") == 2, "once a look"
+        assert {name for name in ("s0", "s1") if shown.output.count(name) >= 2} == {"s0", "s1"}
+        assert "\x1b" not in shown.output
+        consumer.ack(batch.batch_id)
