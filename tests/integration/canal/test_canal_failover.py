@@ -70,6 +70,7 @@ def test_clients_of_both_protocols_find_the_next_server(shop: Shop, zookeeper: K
             assert batch.envelope().num_rows > 0, "our own consumer has found the other gateway"
 
 
+@pytest.mark.soak
 def test_a_standby_server_says_that_it_is_none(shop: Shop):
     with shop.serve(**CANAL) as one, shop.serve(**CANAL) as other:
         eventually(lambda: state_of(one)["active"] or state_of(other)["active"], "one to be active")

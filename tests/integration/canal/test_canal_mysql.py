@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from integration.canal_clients import canal_python, same_over_both, write_all_types
 from integration.shop import Shop
 
 
+@pytest.mark.soak
 def test_every_type_reads_as_our_own_consumer_reads_it(mysql_shop: Shop):
     rows = 12
     with mysql_shop.serve(canal={"port": 0}) as instance, mysql_shop.connect(instance) as consumer:

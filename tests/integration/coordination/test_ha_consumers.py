@@ -171,6 +171,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.soak
 def test_a_killed_consumers_node_goes_and_the_one_that_waits_gets_its_batches(
     shop: Shop, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):

@@ -166,6 +166,7 @@ def test_cursors_in_a_file_survive_a_restart_of_everything(shop: Shop, tmp_path)
     second.check(shop)
 
 
+@pytest.mark.soak
 def test_a_standby_server_takes_over_with_a_higher_epoch(shop: Shop):
     """1. two instances for one destination; 2. the active one ends; 3. the other serves what is left."""
     with shop.serve() as standby_later, shop.connect(standby_later) as consumer:

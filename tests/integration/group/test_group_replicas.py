@@ -149,6 +149,7 @@ def late_of(consumer: canal_group.Consumer, shard: int) -> int:
     return int(consumer.status()["group"]["shards"][shard]["late"])
 
 
+@pytest.mark.soak
 def test_by_origin_rows_wait_for_the_replica_that_lags(shop: Replicas):
     with shop.serve(reader=NEVER_LATE) as instance, shop.connect(instance) as consumer:
         with shop.lagging(1):

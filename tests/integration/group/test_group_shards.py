@@ -148,6 +148,7 @@ def _held_by(shop: Shop, consumer: canal_group.Consumer) -> str | None:
     return held
 
 
+@pytest.mark.soak
 def test_a_changed_instance_file_lets_shards_join_and_leave(shop: Shop):
     first, second = definitions(shop)
     both, one = shop.settings(shards=[first, second]), shop.settings(shards=[first])
@@ -195,6 +196,7 @@ def test_a_client_that_was_away_too_long_is_told_and_the_sources_are_read_again(
     away.check(shop)
 
 
+@pytest.mark.soak
 def test_cursors_that_are_written_each_while_lose_nothing_when_the_group_actor_dies(shop: Shop):
     """What was acknowledged since the last write comes twice, in order; everything comes."""
     with shop.serve(cursor={"flush_s": 1}) as instance, shop.connect(instance) as consumer:

@@ -104,6 +104,7 @@ class TestLines(SinkConformance):
             sink.open()
 
 
+@pytest.mark.soak
 class TestKafka(SinkConformance):
     @pytest.fixture
     def target(self, kafka: Broker) -> Target:
@@ -139,6 +140,7 @@ class TestKafka(SinkConformance):
         assert found.sequence == 2
 
 
+@pytest.mark.soak
 class TestRabbit(SinkConformance):
     @pytest.fixture
     def target(self, rabbit: Broker) -> Target:

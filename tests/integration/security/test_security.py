@@ -403,6 +403,7 @@ def test_a_server_is_elected_over_verified_tls_only(
     elected.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("tls_zookeeper", ["need"], indirect=True)
 def test_a_zookeeper_asks_for_certificates_as_it_does_by_default(
     tls_zookeeper: TlsZooKeeper, shop: Shop, tmp_path: Path
