@@ -1,7 +1,7 @@
 """The compiled part of assembly: loops over rows that numpy and Arrow would pass over several times.
 
-`runs` finds the runs of rows that lie side by side, and copies them. Its callers know what memory it
-may read.
+`runs` finds the runs of rows that lie side by side, and copies them; its callers know what memory it may
+read. `canal` writes canal's entries, `text` the text of values.
 """
 
 import importlib
