@@ -34,10 +34,17 @@ class Cluster:
         self._environment = environment
 
     def job(self, *words: str) -> str:
-        """Run `ray job WORDS` to its end; return what it printed."""
-        done = self._run(*words)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        """Run `ray job WORDS` to its end, once a node's agent is there for it; return what it printed."""
+        said: list[str] = []
+
+        def done() -> bool:
+            ran = self._run(*words)
+            said[:] = [ran.stdout + ran.stderr]
+            assert ran.returncode == 0 or "No available agent" in said[0], said[0]
+            return ran.returncode == 0
+
+        eventually(done, "an agent that takes jobs", within_s=DEADLINE_S)
+        return said[0]
 
     def await_jobs(self) -> None:
         """Wait until jobs are taken: the server for them starts after the nodes."""
