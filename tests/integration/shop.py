@@ -40,7 +40,8 @@ class Shop:
         self._lock = threading.Lock()
         for index, server in enumerate(servers):
             server.execute(
-                f"DROP DATABASE IF EXISTS shop_{index}",
+                # A server is shared by tests: what any of them left would be of this shop.
+                *(f"DROP DATABASE {name}" for name in _shops(server)),
                 f"CREATE DATABASE shop_{index}",
                 f"CREATE TABLE shop_{index}.orders"
                 " (id BIGINT PRIMARY KEY, note VARCHAR(200), price DECIMAL(10,2))",
@@ -186,6 +187,12 @@ class Reading:
             whole = list(dict.fromkeys(gtids))
             blocks = [gtid for gtid, _ in itertools.groupby(gtids)]
             assert blocks == whole, "no transaction is interleaved"
+
+
+def _shops(server: DatabaseServer) -> list[str]:
+    with server.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(r"SHOW DATABASES LIKE 'shop\_%'")
+        return [name for (name,) in cursor.fetchall()]
 
 
 def _order(item: tuple[tuple[str, str, int, int], int]) -> tuple[str, int, int, int]:
