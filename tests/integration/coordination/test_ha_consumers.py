@@ -269,6 +269,7 @@ def test_no_ack_is_accepted_by_two_servers(pair_shop: SharedShop, pair: Pair):
     reading.check(pair_shop)
 
 
+@pytest.mark.soak
 def test_a_stopped_destination_is_served_by_nobody_until_it_is_started(
     pair_shop: SharedShop, pair: Pair, one_zookeeper: EmbeddedZooKeeper, zookeeper: KazooClient
 ):

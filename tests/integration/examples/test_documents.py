@@ -49,6 +49,7 @@ def test_the_readmes_consumer_reads_and_acknowledges(
     assert capsys.readouterr().out.split()[1:] == ["3", "3"]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(180)
 def test_the_readmes_query_writes_parquet(
     spark: Any, served: SharedShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

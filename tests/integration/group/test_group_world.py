@@ -37,6 +37,7 @@ def test_a_session_that_stamps_decades_ahead_holds_nobody(served: SharedShop):
     assert group["shards"][0]["future"] >= 1
 
 
+@pytest.mark.soak
 def test_who_has_read_all_goes_on_after_a_purge_and_who_has_not_is_told_alone(shop: Shop):
     """1. `app` has acknowledged everything, `old` nothing. 2. The instance is away; every source rotates
     and purges all that was written. 3. `app` has missed nothing, and goes on; `old` hears what is missing.

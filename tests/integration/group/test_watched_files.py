@@ -64,6 +64,7 @@ def test_a_folder_is_watched_and_its_files_are_served_restarted_and_stopped(offl
         assert serve.end() == 0
 
 
+@pytest.mark.soak
 def test_a_file_is_watched_its_shards_join_and_leave_and_any_other_change_restarts_it(
     offline: Shop, tmp_path: Path
 ):

@@ -231,6 +231,7 @@ def assert_private(hosts: str, path: str, secrets: dict[str, str]) -> list[str]:
     return nodes
 
 
+@pytest.mark.soak
 def test_nodes_of_an_instance_are_its_users_alone_and_consumers_need_the_login(
     shop: Shop, one_zookeeper: EmbeddedZooKeeper, secrets: dict[str, str], caplog: pytest.LogCaptureFixture
 ):

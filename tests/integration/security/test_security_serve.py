@@ -245,6 +245,7 @@ def test_what_commands_change_is_in_the_audit_log_of_http(served: Served, monkey
     assert shown.json() == audit()
 
 
+@pytest.mark.soak
 def test_secrets_are_in_no_list_of_processes_no_status_and_no_log(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ):

@@ -65,6 +65,7 @@ def test_a_new_column_ends_the_query_and_is_there_after_a_restart(
         assert {row["id"]: row["colour"] for row in sink.rows} == {0: None, 1: None, 900: "red", 901: "red"}
 
 
+@pytest.mark.soak
 def test_an_evolving_query_goes_on_over_columns_that_are_added_shard_by_shard(
     spark: Any, served: SharedShop, tmp_path: Path
 ) -> None:

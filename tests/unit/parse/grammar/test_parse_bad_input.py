@@ -210,6 +210,7 @@ def compressed_transaction():
     return events[:index], event
 
 
+@pytest.mark.soak
 def test_a_few_kilobytes_do_not_hold_millions_of_events():
     """The error says where, and what to do; nothing of the millions is kept."""
     before, event = compressed_transaction()
