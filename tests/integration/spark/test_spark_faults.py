@@ -91,6 +91,7 @@ def test_what_a_killed_driver_had_planned_is_read_by_the_next_one(
     sink.check(served)
 
 
+@pytest.mark.soak
 def test_a_query_goes_on_when_gateway_shard_and_group_are_killed(
     spark: Any, shop: Shop, tmp_path: Path
 ) -> None:
