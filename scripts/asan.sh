@@ -11,7 +11,7 @@ readonly python=$PWD/.venv/bin/python
 rm -rf "$tree"
 mkdir -p "$tree"
 # Imported from a tree of its own, so that the module with the sanitizers is the one that is found.
-cp -r actors merge tests conf setup.py pyproject.toml README.md LICENSE "$tree"
+cp -r actors merge tests conf canal_group setup.py pyproject.toml README.md LICENSE "$tree"
 rm -f "$tree"/actors/parse/native/*.so "$tree"/merge/rows/native/*.so
 cd "$tree"
 CANAL_GROUP_ASAN=1 "$python" setup.py --quiet build_ext --inplace >asan.log 2>&1 || {
@@ -31,4 +31,6 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" -m pytest -q -p no:cacheprovider tests/unit/parse/columns/test_parse_rows.py tests/unit/parse/columns/test_parse_columns.py \
     tests/unit/parse/columns/test_parse_partial_images.py \
     tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
-    tests/property/test_ranges.py tests/property/test_assemble.py
+    tests/property/test_ranges.py tests/property/test_assemble.py \
+    tests/unit/merge/rows/test_canal_native.py tests/unit/merge/rows/test_text.py tests/unit/output/test_flat_message.py \
+    tests/property/test_canal_entries.py
