@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from conf.document import parse_document
+from conf.document import read_document
 from conf.secret import Owner, read_secret
 from conf.sentence import config_error, first_error, unknown_key
 from conf.value import (
@@ -166,16 +166,8 @@ def load_relay(path: str | Path, output_of: Callable[[str], type[Settings]]) -> 
     Raises:
         ConfigError: the file is missing or malformed, or a setting is invalid.
     """
-    source = str(path)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise config_error(source, "", "be UTF-8 text", "is not") from None
-    return build_relay(
-        parse_document(text, source), output_of, source=source, folder=Path(path).absolute().parent
-    )
+    folder = Path(path).absolute().parent
+    return build_relay(read_document(path), output_of, source=str(path), folder=folder)
 
 
 def build_relay(
