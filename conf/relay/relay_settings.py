@@ -25,6 +25,8 @@ from conf.sentence import config_error, first_error, unknown_key
 from conf.value import (
     AnchoredPath,
     Count,
+    Host,
+    ListenPort,
     Name,
     RegexList,
     Seconds,
@@ -136,6 +138,13 @@ class RetrySettings(Settings):
         return self
 
 
+class MetricsSettings(Settings):
+    """Where a relay answers `/metrics`; nobody is asked for a token there."""
+
+    host: Host = "127.0.0.1"
+    port: ListenPort
+
+
 class RelaySettings(Settings):
     """Everything that `canal-group relay` is told."""
 
@@ -147,6 +156,8 @@ class RelaySettings(Settings):
     route: RouteSettings = RouteSettings()
     batch: BatchSettings = BatchSettings()
     retry: RetrySettings = RetrySettings()
+    #: None: nothing listens
+    metrics: MetricsSettings | None = None
     #: the output; its `kind` says which, and what else it has
     output: Any
 

@@ -15,6 +15,7 @@ from canal_group.output.kinds import kinds, settings_of
 from canal_group.output.routing.router import Router
 from conf.relay.relay_settings import (
     BatchSettings,
+    MetricsSettings,
     ReadSettings,
     RelaySettings,
     RetrySettings,
@@ -67,6 +68,7 @@ def fields() -> dict[str, Any]:
         "route": RouteSettings,
         "batch": BatchSettings,
         "retry": RetrySettings,
+        "metrics": MetricsSettings,
     }
     sections |= {f"output.{kind}": settings_of(kind) for kind in kinds()}
     for section, model in sections.items():
@@ -125,6 +127,8 @@ def test_a_wrong_output_is_named(tmp_path: Path, change: str, sentence: str):
         ("route: {partitions: 0}", "`route.partitions` should be at least 1, but is 0."),
         ("route: {topics: a}", "`route.topics` should be a known key (nearest: topic), but is unknown."),
         ("retry: {max_s: 0.1}", "`retry.max_s` should be at least `first_s`, but is 0.1."),
+        ("metrics: {}", "`metrics.port` should be given, but is missing."),
+        ("metrics: {port: 70000}", "`metrics.port` should be at most 65535, but is 70000."),
         ("batch: {rows_max: '5'}", "`batch.rows_max` should be a whole number, but is '5'."),
     ],
 )
