@@ -66,6 +66,7 @@ _REFUSALS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or let the brokers create topics.",
     KafkaError._UNKNOWN_PARTITION: "Lower route.partitions, or add partitions to the topic.",  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or let the brokers create topics.",  # noqa: SLF001
+    KafkaError._AUTHENTICATION: _LOGIN,  # noqa: SLF001
     KafkaError.SASL_AUTHENTICATION_FAILED: _LOGIN,
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower output.transaction_timeout_s.",
 }
@@ -74,7 +75,7 @@ _REFUSALS = {
 _UNFIT = {
     re.compile(r"SASL (authentication error|\S+ mechanism handshake failed)"): ("refuses the login", _LOGIN),
     re.compile(r"certificate verify failed"): (
-        "cannot be verified: no authority in output.ca has signed its certificate, or it has another name",
+        "cannot be verified: its certificate has expired, has another name, or is of no authority in output.ca",
         "Name the authorities in output.ca, and the brokers as their certificates do.",
     ),
     re.compile(r"alert ([a-z ]*certificate|unknown ca)"): (
