@@ -75,7 +75,7 @@ _REFUSALS = {
 _UNFIT = {
     re.compile(r"SASL (authentication error|\S+ mechanism handshake failed)"): ("refuses the login", _LOGIN),
     re.compile(r"certificate verify failed"): (
-        "cannot be verified: its certificate has expired, has another name, or is of no authority in output.ca",
+        "cannot be verified: its certificate expired, has another name, or is of no authority in output.ca",
         "Name the authorities in output.ca, and the brokers as their certificates do.",
     ),
     re.compile(r"alert ([a-z ]*certificate|unknown ca)"): (
