@@ -146,7 +146,7 @@ class Rabbit:
         """Let the connection's thread do something."""
         self._connection.ioloop.add_callback_threadsafe(call)
 
-    def _failure(self, error: Exception) -> CanalGroupError:
+    def _failure(self, error: BaseException) -> CanalGroupError:
         where, error = self._settings.address, _cause(error)
         if isinstance(error, pika.exceptions.ProbableAuthenticationError):
             return SinkRefused(f"{where} refuses the login.", hint="Check output.username and its password.")
