@@ -138,8 +138,9 @@ class KafkaBroker(Broker):
         super().__init__()
         self._controller_port = free_port()
 
-    def _prepare(self) -> None:
-        lines = {
+    def _properties(self) -> dict[str, object]:
+        """Return the content of its server.properties."""
+        return {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
@@ -159,17 +160,17 @@ class KafkaBroker(Broker):
             "group.initial.rebalance.delay.ms": 0,
             "auto.create.topics.enable": "true",
         }
+
+    def _format_options(self) -> list[str]:
+        """Return what the tool that formats its folder is told besides."""
+        return []
+
+    def _prepare(self) -> None:
         properties = self.folder / "server.properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in self._properties().items()))
+        words = ["format", "-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties), *self._format_options()]
         done = subprocess.run(
-            [
-                *self._java("kafka.tools.StorageTool"),
-                "format",
-                "-t",
-                "4L6g3nShT-eMCtK--X86sw",
-                "-c",
-                str(properties),
-            ],
+            [*self._java("kafka.tools.StorageTool"), *words],
             capture_output=True,
             text=True,
             check=False,
@@ -214,10 +215,13 @@ class RabbitBroker(Broker):
             self._epmd.wait()
             self._epmd = None
 
+    def _properties(self) -> dict[str, object]:
+        """Return the content of its rabbitmq.conf."""
+        return {"listeners.tcp.default": self.hosts, "log.console": "true"}
+
     def _prepare(self) -> None:
-        (self.folder / "rabbitmq.conf").write_text(
-            f"listeners.tcp.default = {self.hosts}\nlog.console = true\n"
-        )
+        properties = self.folder / "rabbitmq.conf"
+        properties.write_text("".join(f"{key} = {value}\n" for key, value in self._properties().items()))
         (self.folder / "plugins").write_text("[].\n")
 
     def _command(self) -> list[str]:

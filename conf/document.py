@@ -1,9 +1,10 @@
-"""Documents: parse YAML text into a mapping with text keys, or say in one sentence where that fails."""
+"""Documents: read YAML text as a mapping with text keys, or say in one sentence where that fails."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -29,6 +30,22 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """Return the mapping that a file of YAML text holds.
+
+    Raises:
+        ConfigError: the file cannot be read or is not UTF-8 text, or as `parse_document`.
+    """
+    source = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
+    except UnicodeDecodeError:
+        raise config_error(source, "", "be UTF-8 text", "is not") from None
+    return parse_document(text, source)
 
 
 def parse_document(text: str, source: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from conf.document import parse_document
+from conf.document import parse_document, read_document
 from conf.secret import EVERY_OWNER, Owner
 from conf.sentence import config_error, first_error, nearest, shown, unknown_key
 from conf.settings import InstanceSettings
@@ -38,15 +38,8 @@ def load_instance(path: str | Path, *, secrets: Collection[Owner] = EVERY_OWNER)
     Raises:
         ConfigError: the file is missing or malformed, or a setting is invalid.
     """
-    source = str(path)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise config_error(source, "", "be UTF-8 text", "is not") from None
     folder = Path(path).absolute().parent
-    return build_instance(parse_document(text, source), source=source, folder=folder, secrets=secrets)
+    return build_instance(read_document(path), source=str(path), folder=folder, secrets=secrets)
 
 
 def build_instance(

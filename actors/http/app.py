@@ -9,8 +9,6 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -22,7 +20,8 @@ from actors.http import errors
 from actors.http.body_limit import BodyLimit
 from actors.http.callers import Callers
 from actors.http.instance_files import InstanceFiles
-from actors.http.metrics import Families
+from actors.http.metrics.exposition import exposed
+from actors.http.metrics.instances import InstanceFamilies
 from actors.http.operations import Operations
 from actors.http.recent_log import RecentLog
 from actors.http.served import Served
@@ -93,12 +92,12 @@ class App:
     def metrics(self, request: Request) -> Response:
         """Return the metrics of every instance that the caller may read."""
         readable = self._callers.readable(request)
-        return _exposed(request, [served.state_for(grant) for served, grant in readable])
+        return exposed(request, InstanceFamilies(served.state_for(grant) for served, grant in readable))
 
     def metrics_of(self, request: Request, destination: str) -> Response:
         """Return the metrics of one instance."""
         served, grant = self._callers.reader(request, destination)
-        return _exposed(request, [served.state_for(grant)])
+        return exposed(request, InstanceFamilies([served.state_for(grant)]))
 
     def audit(self, request: Request) -> list[dict[str, Any]]:
         """Return the last changes of the instances that the caller may operate, the oldest first."""
@@ -125,13 +124,6 @@ def _is_ready(state: Mapping[str, Any]) -> bool:
     group = state["group"]
     stands_by = bool(group.get("stopped") or group.get("active_server"))
     return "error" not in state["gateway"] and bool(group.get("active") or stands_by)
-
-
-def _exposed(request: Request, states: list[dict[str, Any]]) -> Response:
-    registry = CollectorRegistry()
-    registry.register(Families(states))
-    encode, content_type = choose_encoder(request.headers.get("accept", ""))
-    return Response(encode(registry), media_type=content_type)
 
 
 async def _with_headers(request: Request, go_on: RequestResponseEndpoint) -> Response:

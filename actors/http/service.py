@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import threading
@@ -11,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-import uvicorn
-
 from actors.admission.audit_log import AuditLog
-from actors.admission.connection_guard import ConnectionGuard, ConnectionLimits
 from actors.driver.instance import Instance
 from actors.http.app import App
 from actors.http.callers import Callers
+from actors.http.listener import CLOSE_S, Listener, listening
 from actors.http.recent_log import RecentLog
 from actors.http.served import WATCHED_EVERY_S, Served
 from conf.listeners.reach import is_loopback
@@ -25,12 +22,6 @@ from merge.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 
-#: requests that are answered at once; one more is told to try again
-REQUESTS_MAX = 64
-#: seconds after which a silent connection is closed
-KEEP_ALIVE_S = 15
-#: seconds that requests may take to end when the service is closed
-CLOSE_S = 5.0
 #: names of this machine for itself
 _LOOPBACK_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
 
@@ -92,8 +83,7 @@ class HttpService:
         self._known: dict[Path, tuple[Instance, Served]] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
-        self._guard = ConnectionGuard(ConnectionLimits())
-        self._socket = _bound(settings)
+        bound = _bound(settings)
         self._recent_log = RecentLog()
         callers = Callers(self._served, self._admitted, anybody=is_loopback(settings.host))
         hosts = _LOOPBACK_HOSTS if is_loopback(settings.host) else ["*"]
@@ -106,46 +96,22 @@ class HttpService:
             writable=settings.edit,
             hosts=hosts,
         )
-        port = self._socket.getsockname()[1]
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        self.url = f"{'http' if settings.cert is None else 'https'}://{host}:{port}"
-        config = uvicorn.Config(
-            app.asgi,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=REQUESTS_MAX,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=int(CLOSE_S),
-            lifespan="off",
-            ssl_certfile=settings.cert,
-            ssl_keyfile=settings.key,
-        )
-        try:
-            config.load()
-        except (OSError, ValueError) as error:
-            self._socket.close()
-            raise ConfigError(f"{settings.cert} and its key cannot be used: {error}.") from error
+        self._listener = Listener(app.asgi, bound, settings.host, cert=settings.cert, key=settings.key)
+        self.url = self._listener.url
         logging.getLogger().addHandler(self._recent_log)
-        self._uvicorn = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
-        self._thread.start()
-        self._guard.start(port)
         self._sampler = threading.Thread(target=self._sample, name="samples", daemon=True)
         self._sampler.start()
 
     def stop(self) -> None:
         """Answer no new question; do not wait for those that are being answered."""
         self._closing.set()
-        self._uvicorn.should_exit = True
+        self._listener.stop()
 
     def close(self) -> None:
         """End the service: requests that are being answered may end."""
         self.stop()
         self._sampler.join(2 * CLOSE_S)
-        self._guard.close()
-        self._thread.join(2 * CLOSE_S)
-        self._socket.close()
+        self._listener.close()
         logging.getLogger().removeHandler(self._recent_log)
 
     def __enter__(self) -> Self:
@@ -153,9 +119,6 @@ class HttpService:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _run(self) -> None:
-        asyncio.run(self._uvicorn.serve(sockets=[self._socket]))
 
     def _sample(self) -> None:
         """Let each instance take the samples of its history."""
@@ -167,7 +130,7 @@ class HttpService:
                     _log.exception("no sample could be taken", extra={"destination": served.destination})
 
     def _admitted(self, host: str, port: int, name: str) -> None:
-        self._guard.let_in(f"ip:{host}:{port}", name)
+        self._listener.guard.let_in(f"ip:{host}:{port}", name)
 
     def _served(self) -> Mapping[str, Served]:
         """Return the instances, by destination; one that was restarted is another one."""
@@ -195,18 +158,12 @@ def _bound(settings: HttpSettings) -> socket.socket:
     """
     ports = [settings.port, 0] if settings.any_port else [settings.port]
     for port in ports:
-        opened = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            opened.bind((settings.host, port))
-            opened.listen()
+            return listening(settings.host, port)
         except OSError as error:
-            opened.close()
             if port == ports[-1]:
                 raise ConfigError(
                     f"The HTTP service cannot listen on {settings.host}:{port}: {error.strerror}.",
                     hint="Stop what listens there, or pass another --http HOST:PORT, or --http off.",
                 ) from error
-        else:
-            return opened
     raise AssertionError("the last port returns or raises")

@@ -5,13 +5,18 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from actors.process.log import LogFormat, LogLevel
 from canal_group.command.options import log_options
+
+if TYPE_CHECKING:
+    from canal_group.output.publisher import Publisher
 
 _log = logging.getLogger(__name__)
 
@@ -37,5 +42,20 @@ def relay(
         publisher = Publisher(load_relay(config, settings_of), stop)
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         signal.signal(signal.SIGINT, lambda *_: stop.set())
-        publisher.run()
+        with _measured(publisher):
+            publisher.run()
         _log.info("stopped; %d messages published", publisher.published)
+
+
+@contextmanager
+def _measured(publisher: Publisher) -> Iterator[None]:
+    """Answer `/metrics` if the settings say where."""
+    settings = publisher.settings
+    if settings.metrics is None:
+        yield
+        return
+    from canal_group.command.relay_metrics import answered
+
+    with answered(settings, settings.metrics, publisher.counters) as url:
+        _log.info("metrics at %s", url)
+        yield

@@ -66,6 +66,10 @@ class Kafka:
             self._encrypt(entry, text)
         elif name.startswith("kerberos.") and not self.view.flag(f"{_PREFIX}kerberos.enable"):
             self.report.note(entry, "not used: kerberos.enable is false")
+        elif name.startswith(("ssl.", "sasl.")):
+            self.report.act(
+                entry, "left out: `output` has `ca`, `cert` and `key`, PEM files; `username` and `mechanism`"
+            )
         else:
             self.report.act(entry, "left out: set librdkafka's option of that meaning in `output.options`")
 
@@ -94,9 +98,11 @@ class Kafka:
         self.report.setting(entry, f"`output.username` and `output.password_file: {path}`")
 
     def _encrypt(self, entry: Entry, text: str) -> None:
+        # A relay refuses the file until it has what this promises, and never sends the password in clear.
+        self._output["protocol"] = text.upper()
         if "SSL" in text.upper().split("_"):
             self.report.act(
                 entry, "set `output.ca`: a PEM file of the authorities that sign the brokers' certificates"
             )
         else:
-            self.report.note(entry, "no setting: without `output.ca` the connection is not encrypted")
+            self.report.note(entry, f"`output.protocol: {text.upper()}`: the connection is not encrypted")

@@ -13,6 +13,7 @@ import pyarrow as pa
 import canal_group
 from canal_group.client.consumer import Consumer
 from canal_group.output.backoff import Backoff
+from canal_group.output.counters import Counters
 from canal_group.output.feed import Feed, Piece
 from canal_group.output.formats import format_of
 from canal_group.output.kinds import sink_of
@@ -63,14 +64,19 @@ class Publisher:
     """
 
     def __init__(self, settings: RelaySettings, stop: threading.Event) -> None:
-        self._settings, self._stop = settings, stop
+        self.settings, self._stop = settings, stop
         self._sink: Sink = sink_of(settings.output, settings.name)
         self._router = Router(**settings.route.model_dump())
         self._format = format_of(settings.format)
         self._backoff = Backoff(settings.retry.first_s, settings.retry.max_s)
-        #: messages that were confirmed
-        self.published = 0
+        #: what it has done, for metrics
+        self.counters = Counters()
         self._told = (time.monotonic(), 0)
+
+    @property
+    def published(self) -> int:
+        """Messages that were confirmed."""
+        return self.counters.messages
 
     def run(self) -> None:
         """Publish until `stop` is set.
@@ -94,7 +100,7 @@ class Publisher:
         said = ""
         while not self._stop.is_set():
             try:
-                return _connect(self._settings)
+                return _connect(self.settings)
             except RetryableError as error:
                 if str(error) != said:
                     said = str(error)
@@ -107,8 +113,8 @@ class Publisher:
             consumer,
             self._format.read,
             self._messages,
-            rows_max=self._settings.batch.rows_max,
-            bytes_max=self._settings.batch.bytes_max,
+            rows_max=self.settings.batch.rows_max,
+            bytes_max=self.settings.batch.bytes_max,
             by_position=self._sink.keeps_position,
         )
         state = _State(first=consumer.cursor)
@@ -120,9 +126,11 @@ class Publisher:
                     state.position, state.is_reading = None, False
                     self._pause(error)
                 except NotSubscribed:
+                    self.counters.stopped()
                     state.is_subscribed, state.is_reading = False, False
                 except RolledBack as error:
                     _log.info("reading again: %s", error)
+                    self.counters.rolled_back()
                     state.is_reading = False
                 except RetryableError as error:
                     state.is_reading = False
@@ -139,6 +147,7 @@ class Publisher:
         if not state.is_reading:
             feed.begin(state.position)
             state.is_reading = True
+            self.counters.opened(state.position)
         piece = feed.next()
         if piece is not None:
             self._confirm(piece)
@@ -150,16 +159,16 @@ class Publisher:
         self._sink.close()
         kept = self._sink.open()
         if kept is None and self._sink.keeps_position:
-            _log.info("the output has no position of %s: it begins at the cursor", self._settings.name)
+            _log.info("the output has no position of %s: it begins at the cursor", self.settings.name)
         position = first if kept is None else kept
-        _log.info("publishing %s from row %d on", self._settings.name, position.sequence)
+        _log.info("publishing %s from row %d on", self.settings.name, position.sequence)
         return position
 
     def _confirm(self, piece: Piece) -> None:
         self._sink.write(piece.messages)
         self._sink.flush()
         self._sink.confirm(piece.batch.end)
-        self.published += len(piece.messages)
+        self.counters.confirmed(piece.messages, piece.batch.end)
         self._backoff.reset()
         self._tell()
 
@@ -176,6 +185,7 @@ class Publisher:
         return self._format.make(rows, self._router.routes(rows))
 
     def _pause(self, error: CanalGroupError) -> None:
+        self.counters.failed(type(error).__name__)
         pause_s = self._backoff.pause_s()
         _log.warning("%s Next attempt in %.1f s.", error, pause_s)
         self._stop.wait(pause_s)

@@ -19,12 +19,14 @@ from pydantic import (
     model_validator,
 )
 
-from conf.document import parse_document
+from conf.document import read_document
 from conf.secret import Owner, read_secret
 from conf.sentence import config_error, first_error, unknown_key
 from conf.value import (
     AnchoredPath,
     Count,
+    Host,
+    ListenPort,
     Name,
     RegexList,
     Seconds,
@@ -136,6 +138,13 @@ class RetrySettings(Settings):
         return self
 
 
+class MetricsSettings(Settings):
+    """Where a relay answers `/metrics`; nobody is asked for a token there."""
+
+    host: Host = "127.0.0.1"
+    port: ListenPort
+
+
 class RelaySettings(Settings):
     """Everything that `canal-group relay` is told."""
 
@@ -147,6 +156,8 @@ class RelaySettings(Settings):
     route: RouteSettings = RouteSettings()
     batch: BatchSettings = BatchSettings()
     retry: RetrySettings = RetrySettings()
+    #: None: nothing listens
+    metrics: MetricsSettings | None = None
     #: the output; its `kind` says which, and what else it has
     output: Any
 
@@ -166,16 +177,8 @@ def load_relay(path: str | Path, output_of: Callable[[str], type[Settings]]) -> 
     Raises:
         ConfigError: the file is missing or malformed, or a setting is invalid.
     """
-    source = str(path)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise config_error(source, "", "be readable", f"is not ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise config_error(source, "", "be UTF-8 text", "is not") from None
-    return build_relay(
-        parse_document(text, source), output_of, source=source, folder=Path(path).absolute().parent
-    )
+    folder = Path(path).absolute().parent
+    return build_relay(read_document(path), output_of, source=str(path), folder=folder)
 
 
 def build_relay(

@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from itertools import repeat
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -30,11 +32,10 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from canal_group.output.messages import Messages
-from conf.secret import Owner, read_secret
-from conf.value import AnchoredPath, Count, Name, Seconds, Settings, Text, ZookeeperHosts, unfit
+from canal_group.output.tls import tls_context
+from conf.relay.kafka_settings import KafkaSettings
 from merge.errors import CanalGroupError, FencedError, SinkRefused, SinkUnavailable, UsageError
 from merge.values.position import GroupPosition
 
@@ -45,19 +46,6 @@ _READ_FIRST = 16
 #: messages that librdkafka holds, and their bytes
 _QUEUED_MAX, _QUEUED_KIB_MAX = 200_000, 64 << 10
 
-#: options that are ours: the guarantees depend on them
-_OURS = frozenset(
-    {
-        "acks",
-        "bootstrap.servers",
-        "delivery.report.only.error",
-        "enable.idempotence",
-        "message.send.max.retries",
-        "request.required.acks",
-        "retries",
-        "transactional.id",
-    }
-)
 _FENCED = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001  its own name for a local error
@@ -66,6 +54,7 @@ _FENCED = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+_LOGIN = "Check output.username, its password and output.mechanism."
 #: what no retry mends -> what an operator can do
 _REFUSALS = {
     KafkaError.MSG_SIZE_TOO_LARGE: "Raise output.message_bytes_max, and max.message.bytes of the topic.",
@@ -77,77 +66,28 @@ _REFUSALS = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or let the brokers create topics.",
     KafkaError._UNKNOWN_PARTITION: "Lower route.partitions, or add partitions to the topic.",  # noqa: SLF001
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or let the brokers create topics.",  # noqa: SLF001
-    KafkaError._AUTHENTICATION: "Check output.username and the password.",  # noqa: SLF001
-    KafkaError.SASL_AUTHENTICATION_FAILED: "Check output.username and the password.",
+    KafkaError._AUTHENTICATION: _LOGIN,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED: _LOGIN,
     KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower output.transaction_timeout_s.",
+}
+
+#: what no retry of a connection mends, as librdkafka and OpenSSL say it -> what that is, what to do
+_UNFIT = {
+    re.compile(r"SASL (authentication error|\S+ mechanism handshake failed)"): ("refuses the login", _LOGIN),
+    re.compile(r"certificate verify failed"): (
+        "cannot be verified: its certificate expired, has another name, or is of no authority in output.ca",
+        "Name the authorities in output.ca, and the brokers as their certificates do.",
+    ),
+    re.compile(r"alert ([a-z ]*certificate|unknown ca)"): (
+        "refuses our certificate",
+        "Set output.cert and output.key to a certificate that the brokers' authorities have signed.",
+    ),
 }
 
 #: librdkafka repeats what it fails at each second: what matters of it comes back as the error of a call
 _QUIET = logging.Logger("librdkafka", logging.CRITICAL + 1)  # noqa: LOG001  part of no tree
 
 T = TypeVar("T")
-
-
-class KafkaSettings(Settings):
-    """A Kafka cluster. The password appears in no repr, dump or error."""
-
-    kind: Literal["kafka"] = "kafka"
-    #: `host:port` of brokers, separated by commas
-    servers: ZookeeperHosts
-    #: id of the transactions; None: canal-group-<destination>-<client id>
-    transactional_id: Text | None = None
-    #: topic of the positions; it is created, compacted, with one partition
-    position_topic: Name = "canal-group-positions"
-    #: how long a transaction may take, and how long brokers wait for one whose producer has vanished
-    transaction_timeout_s: Seconds = 60.0
-    #: how long a broker may be silent before the publisher connects again
-    silence_s: Seconds = 30.0
-    #: compression of messages
-    compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "lz4"
-    #: authorities that sign the brokers' certificates; None: no TLS
-    ca: AnchoredPath | None = None
-    #: SASL/SCRAM or PLAIN login; None: no login
-    username: Text | None = None
-    password_env: str | None = None
-    password_file: AnchoredPath | None = None
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "SCRAM-SHA-512"
-    #: further options of librdkafka's producer, by their names
-    options: Annotated[dict[str, str | int | float | bool], Field(strict=False)] = Field(default_factory=dict)
-    #: bytes of one message
-    message_bytes_max: Count = 1 << 20
-
-    _password: SecretStr | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _login(self, info: ValidationInfo) -> KafkaSettings:
-        self._password = read_secret(Owner.OUTPUT, "password", self.password_env, self.password_file, info)
-        if (self.username is None) != (self._password is None):
-            missing = "username" if self.username is None else "password_env"
-            raise unfit("be given together with the login's other part", key=missing, found="is missing")
-        return self
-
-    @model_validator(mode="after")
-    def _free_options(self) -> KafkaSettings:
-        for name in self.options:
-            if name in _OURS:
-                raise unfit("leave this one to canal-group", key=f"options.{name}", found="is set")
-        return self
-
-    def connection(self) -> dict[str, Any]:
-        """Return librdkafka's options for a connection."""
-        options: dict[str, Any] = {"bootstrap.servers": self.servers, "error_cb": _ignore, "logger": _QUIET}
-        login = self._password is not None
-        protocol = ("sasl_" if login else "") + ("ssl" if self.ca is not None else "plaintext")
-        options["security.protocol"] = protocol
-        if self.ca is not None:
-            options["ssl.ca.location"] = str(self.ca)
-        if self._password is not None:
-            options |= {
-                "sasl.mechanism": self.mechanism,
-                "sasl.username": self.username,
-                "sasl.password": self._password.get_secret_value(),
-            }
-        return options
 
 
 class Kafka:
@@ -163,13 +103,16 @@ class Kafka:
         #: the first message that was not delivered since `open`
         self._undelivered: KafkaError | None = None
         self._undelivered_topic = ""
+        #: the last failure of a connection since something was confirmed
+        self._connection_error: KafkaError | None = None
 
     def open(self) -> GroupPosition | None:
         """Fence an older producer, and read the last committed position."""
         self.close()
-        self._undelivered = None
-        admin = self._trying(lambda: AdminClient(self._settings.connection()))
-        self._trying(lambda: _create(admin, self._settings.position_topic, self._settings.silence_s))
+        self._undelivered = self._connection_error = None
+        tls_context(self._settings, self._settings.address)
+        admin = self._trying(lambda: AdminClient(self._connection()))
+        self._trying(lambda: self._create(admin, self._settings.position_topic))
         self._producer = self._trying(lambda: Producer(self._options()))
         self._trying(lambda: self._producer.init_transactions(self._settings.silence_s))
         found: GroupPosition | None = self._trying(lambda: self._last_position(admin))
@@ -226,6 +169,7 @@ class Kafka:
                 raise self._failure(error.args[0]) from error
             break
         self._is_in_transaction = False
+        self._connection_error = None
 
     def close(self) -> None:
         """Abort the transaction, or leave that to the next producer of the id."""
@@ -241,6 +185,9 @@ class Kafka:
 
     # ---- inside
 
+    def _connection(self) -> dict[str, Any]:
+        return {**self._settings.connection(), "error_cb": self._note_connection, "logger": _QUIET}
+
     def _options(self) -> dict[str, Any]:
         settings = self._settings
         return {
@@ -249,7 +196,7 @@ class Kafka:
             "queue.buffering.max.kbytes": _QUEUED_KIB_MAX,
             "batch.size": 1 << 20,
             **settings.options,
-            **settings.connection(),
+            **self._connection(),
             "compression.type": settings.compression,
             "delivery.report.only.error": True,
             "enable.idempotence": True,
@@ -288,6 +235,17 @@ class Kafka:
         if error is not None and self._undelivered is None:
             self._undelivered, self._undelivered_topic = error, message.topic() or ""
 
+    def _note_connection(self, error: KafkaError) -> None:
+        # That all are down is no reason: each of them has one of its own.
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._connection_error = error
+
+    def _check_connection(self) -> None:
+        """Raise if the brokers and we do not admit each other: librdkafka would try again for ever."""
+        for words, (what, hint) in _UNFIT.items():
+            if self._connection_error is not None and words.search(self._connection_error.str()):
+                raise SinkRefused(f"{self._settings.address} {what}.", hint=hint)
+
     def _check_delivered(self) -> None:
         if self._undelivered is not None:
             raise self._failure(self._undelivered)
@@ -312,12 +270,46 @@ class Kafka:
             topic = self._undelivered_topic
             about = f" a message for topic {topic}" if topic else ""
             return SinkRefused(
-                f"Kafka at {self._settings.servers} refuses{about}: {error.str()}.", hint=hint, topic=topic
+                f"{self._settings.address} refuses{about}: {error.str()}.", hint=hint, topic=topic
             )
         return self._silent(f"failed ({error.name()}: {error.str()})")
 
-    def _silent(self, what: str) -> SinkUnavailable:
-        return SinkUnavailable(f"Kafka at {self._settings.servers} {what}.", retry_after_s=1.0)
+    def _silent(self, what: str) -> CanalGroupError:
+        """Return the error of brokers that do not answer."""
+        try:
+            self._check_connection()
+        except SinkRefused as refused:
+            return refused
+        known = self._connection_error
+        reason = "" if known is None else f"; a connection failed ({known.str()})"
+        return SinkUnavailable(f"{self._settings.address} {what}{reason}.", retry_after_s=1.0)
+
+    def _create(self, admin: AdminClient, topic: str) -> None:
+        """Create the position topic unless it is there."""
+        timeout_s = self._settings.silence_s
+        try:
+            self._answer(
+                admin, admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)[topic]
+            )
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        else:
+            return
+        compacted = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
+        wanted = NewTopic(topic, num_partitions=1, replication_factor=-1, config=compacted)
+        try:
+            self._answer(admin, admin.create_topics([wanted], operation_timeout=timeout_s)[topic])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _answer(self, admin: AdminClient, asked: Future[Any]) -> Any:
+        """Wait for an answer, as long as connections can still succeed; librdkafka bounds the time."""
+        while not asked.done():
+            admin.poll(_SLICE_S)
+            self._check_connection()
+        return asked.result()
 
     def _last_position(self, admin: AdminClient) -> GroupPosition | None:
         """Return the position that was committed last under our id.
@@ -330,7 +322,7 @@ class Kafka:
         end = _offset(admin, partition, OffsetSpec.latest(), self._settings.silence_s)
         reader = Consumer(
             {
-                **self._settings.connection(),
+                **self._connection(),
                 "auto.offset.reset": "error",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -386,34 +378,11 @@ class Kafka:
             ) from error
 
 
-def _create(admin: AdminClient, topic: str, timeout_s: float) -> None:
-    """Create the position topic unless it is there."""
-    known = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
-    try:
-        known[topic].result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise
-    else:
-        return
-    compacted = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
-    wanted = NewTopic(topic, num_partitions=1, replication_factor=-1, config=compacted)
-    try:
-        admin.create_topics([wanted], operation_timeout=timeout_s)[topic].result()
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
 def _offset(admin: AdminClient, partition: TopicPartition, spec: OffsetSpec, timeout_s: float) -> int:
     """Return an offset of a partition, whatever is committed."""
     uncommitted = IsolationLevel.READ_UNCOMMITTED
     found = admin.list_offsets({partition: spec}, isolation_level=uncommitted, request_timeout=timeout_s)
     return int(found[partition].result().offset)
-
-
-def _ignore(_: KafkaError) -> None:
-    """Say nothing, see `_QUIET`."""
 
 
 SETTINGS, SINK = KafkaSettings, Kafka

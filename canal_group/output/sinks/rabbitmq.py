@@ -10,20 +10,20 @@ One connection, used by a thread of its own: confirms arrive while more messages
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pika
 import pika.exceptions
-from pydantic import PrivateAttr, SecretStr, ValidationInfo, model_validator
 
 from canal_group.output.confirms import Confirms
 from canal_group.output.messages import Messages
-from conf.secret import Owner, read_secret
-from conf.value import AnchoredPath, Count, Host, Port, Seconds, Settings, Text, unfit
+from canal_group.output.tls import tls_context
+from conf.relay.rabbitmq_settings import RabbitSettings
 from merge.errors import CanalGroupError, SinkRefused, SinkUnavailable
 from merge.values.position import GroupPosition
 
@@ -32,66 +32,11 @@ _HANDED = 256
 #: how long the connection's thread may take to end, seconds
 _END_S = 5.0
 _PERSISTENT = 2
+#: in OpenSSL's words: the server ends the handshake because of our certificate
+_REFUSED_BY_IT = re.compile(r"ALERT_([A-Z_]*CERTIFICATE|UNKNOWN_CA)")
 
 # It logs each failed attempt with a traceback; what matters of it is the error of a call.
 logging.getLogger("pika").setLevel(logging.CRITICAL + 1)
-
-
-class RabbitSettings(Settings):
-    """A RabbitMQ server. The password appears in no repr, dump or error."""
-
-    kind: Literal["rabbitmq"] = "rabbitmq"
-    host: Host = "127.0.0.1"
-    port: Port = 5672
-    virtual_host: Text = "/"
-    #: exchange that messages are published to; empty: the default one, where the routing key names the queue
-    exchange: str = ""
-    #: whether the routing key is topic.partition instead of topic
-    partition_keys: bool = False
-    #: login; None: guest, which RabbitMQ admits from its own machine only
-    username: Text | None = None
-    password_env: str | None = None
-    password_file: AnchoredPath | None = None
-    #: authorities that sign the server's certificate; None: no TLS
-    ca: AnchoredPath | None = None
-    #: messages that are sent and not confirmed
-    in_flight_max: Count = 10_000
-    #: how long the server may be silent before the publisher connects again
-    silence_s: Seconds = 30.0
-
-    _password: SecretStr | None = PrivateAttr(default=None)
-
-    @model_validator(mode="after")
-    def _login(self, info: ValidationInfo) -> RabbitSettings:
-        self._password = read_secret(Owner.OUTPUT, "password", self.password_env, self.password_file, info)
-        if (self.username is None) != (self._password is None):
-            missing = "username" if self.username is None else "password_env"
-            raise unfit("be given together with the login's other part", key=missing, found="is missing")
-        return self
-
-    def parameters(self) -> pika.ConnectionParameters:
-        """Return how to connect."""
-        login = (
-            pika.PlainCredentials("guest", "guest")
-            if self.username is None or self._password is None
-            else pika.PlainCredentials(
-                self.username, self._password.get_secret_value(), erase_on_connect=True
-            )
-        )
-        tls = None
-        if self.ca is not None:
-            tls = pika.SSLOptions(ssl.create_default_context(cafile=str(self.ca)), self.host)
-        return pika.ConnectionParameters(
-            host=self.host,
-            port=self.port,
-            virtual_host=self.virtual_host,
-            credentials=login,
-            ssl_options=tls,
-            heartbeat=max(2, int(self.silence_s)),
-            socket_timeout=self.silence_s,
-            stack_timeout=self.silence_s,
-            blocked_connection_timeout=self.silence_s,
-        )
 
 
 class Rabbit:
@@ -111,7 +56,7 @@ class Rabbit:
         self.close()
         self._confirms = Confirms()
         self._connection = pika.SelectConnection(
-            self._settings.parameters(),
+            self._parameters(),
             on_open_callback=self._connected,
             on_open_error_callback=lambda _, error: self._confirms.fail(self._failure(error)),
             on_close_callback=lambda _, error: self._confirms.fail(self._failure(error)),
@@ -153,6 +98,25 @@ class Rabbit:
 
     # ---- on the thread of the caller
 
+    def _parameters(self) -> pika.ConnectionParameters:
+        """Return how to connect."""
+        settings = self._settings
+        login = pika.PlainCredentials("guest", "guest", erase_on_connect=True)
+        if settings.username is not None and settings.password is not None:
+            login = pika.PlainCredentials(settings.username, settings.password, erase_on_connect=True)
+        context = tls_context(settings, settings.address)
+        return pika.ConnectionParameters(
+            host=settings.host,
+            port=settings.open_port,
+            virtual_host=settings.virtual_host,
+            credentials=login,
+            ssl_options=None if context is None else pika.SSLOptions(context, settings.host),
+            heartbeat=max(2, int(settings.silence_s)),
+            socket_timeout=settings.silence_s,
+            stack_timeout=settings.silence_s,
+            blocked_connection_timeout=settings.silence_s,
+        )
+
     def _made(self, messages: Messages) -> list[tuple[str, Any, pika.BasicProperties]]:
         """Return routing key, body and properties of each message."""
         names = list(messages.headers)
@@ -182,10 +146,10 @@ class Rabbit:
         """Let the connection's thread do something."""
         self._connection.ioloop.add_callback_threadsafe(call)
 
-    def _failure(self, error: Exception) -> CanalGroupError:
-        where = f"RabbitMQ at {self._settings.host}:{self._settings.port}"
+    def _failure(self, error: BaseException) -> CanalGroupError:
+        where, error = self._settings.address, _cause(error)
         if isinstance(error, pika.exceptions.ProbableAuthenticationError):
-            return SinkRefused(f"{where} refuses the login.", hint="Check output.username and the password.")
+            return SinkRefused(f"{where} refuses the login.", hint="Check output.username and its password.")
         if isinstance(error, pika.exceptions.ProbableAccessDeniedError):
             return SinkRefused(
                 f"{where} refuses access to the virtual host {self._settings.virtual_host}.",
@@ -196,12 +160,21 @@ class Rabbit:
                 f"{where} refuses: {error.reply_text}.",
                 hint="Declare the exchange, and set the user's permissions.",
             )
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return SinkRefused(
+                f"{where} cannot be verified: {error.verify_message}.",
+                hint="Name its certificate's authorities in output.ca, and as output.host a name in it.",
+            )
+        if _REFUSED_BY_IT.search(str(error)):
+            return SinkRefused(
+                f"{where} refuses our certificate.",
+                hint="Set output.cert and output.key to a certificate that its authorities have signed.",
+            )
         text = str(error) or type(error).__name__
         return SinkUnavailable(f"{where} failed ({text}).", retry_after_s=1.0)
 
     def _silent(self, what: str) -> SinkUnavailable:
-        settings = self._settings
-        return SinkUnavailable(f"RabbitMQ at {settings.host}:{settings.port} {what}.", retry_after_s=1.0)
+        return SinkUnavailable(f"{self._settings.address} {what}.", retry_after_s=1.0)
 
     # ---- on the connection's thread
 
@@ -245,6 +218,17 @@ class Rabbit:
             self._connection.close()
         else:
             self._connection.ioloop.stop()
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what failed: pika wraps it in errors of the phases of a connection."""
+    while True:
+        inner = getattr(error, "exception", None) or next(iter(getattr(error, "exceptions", ())[-1:]), None)
+        if inner is None and isinstance(error, pika.exceptions.AMQPError) and error.args:
+            inner = error.args[0]
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner
 
 
 def _run(connection: Any, confirms: Confirms) -> None:

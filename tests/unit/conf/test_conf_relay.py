@@ -15,6 +15,7 @@ from canal_group.output.kinds import kinds, settings_of
 from canal_group.output.routing.router import Router
 from conf.relay.relay_settings import (
     BatchSettings,
+    MetricsSettings,
     ReadSettings,
     RelaySettings,
     RetrySettings,
@@ -62,7 +63,13 @@ def explained() -> dict[str, str]:
 
 def fields() -> dict[str, Any]:
     found = {name: RelaySettings.model_fields[name] for name in RelaySettings.model_fields}
-    sections = {"read": ReadSettings, "route": RouteSettings, "batch": BatchSettings, "retry": RetrySettings}
+    sections = {
+        "read": ReadSettings,
+        "route": RouteSettings,
+        "batch": BatchSettings,
+        "retry": RetrySettings,
+        "metrics": MetricsSettings,
+    }
     sections |= {f"output.{kind}": settings_of(kind) for kind in kinds()}
     for section, model in sections.items():
         found |= {f"{section}.{name}": field for name, field in model.model_fields.items()}
@@ -120,6 +127,8 @@ def test_a_wrong_output_is_named(tmp_path: Path, change: str, sentence: str):
         ("route: {partitions: 0}", "`route.partitions` should be at least 1, but is 0."),
         ("route: {topics: a}", "`route.topics` should be a known key (nearest: topic), but is unknown."),
         ("retry: {max_s: 0.1}", "`retry.max_s` should be at least `first_s`, but is 0.1."),
+        ("metrics: {}", "`metrics.port` should be given, but is missing."),
+        ("metrics: {port: 70000}", "`metrics.port` should be at most 65535, but is 70000."),
         ("batch: {rows_max: '5'}", "`batch.rows_max` should be a whole number, but is '5'."),
     ],
 )
@@ -150,6 +159,104 @@ def test_a_password_is_read_from_its_file_and_shown_nowhere(tmp_path: Path, kind
     assert "`output.username` should be given together" in refusal(
         tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", alone)
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "sentence"),
+    [
+        (
+            "kafka",
+            "cert: a.pem, ca: b.pem",
+            "`output.key` should be given together with `cert`, but is missing.",
+        ),
+        ("rabbitmq", "key: a.pem", "`output.cert` should be given together with `key`, but is missing."),
+        (
+            "rabbitmq",
+            "cert: a.pem, key: b.pem",
+            "`output.ca` should be given together with `cert`: it turns on TLS, but is missing.",
+        ),
+        (
+            "kafka",
+            "mechanism: PLAIN",
+            "`output.username` should be given together with `mechanism`, but is missing.",
+        ),
+        (
+            "kafka",
+            "mechanism: GSSAPI",
+            "`output.mechanism` should be 'PLAIN', 'SCRAM-SHA-256' or 'SCRAM-SHA-512', but is 'GSSAPI'.",
+        ),
+        (
+            "kafka",
+            "protocol: SSL",
+            "`output.ca` should be given with the protocol SSL, but is missing.",
+        ),
+        (
+            "kafka",
+            "protocol: SASL_PLAINTEXT",
+            "`output.username` should be given with the protocol SASL_PLAINTEXT, but is missing.",
+        ),
+        (
+            "kafka",
+            "protocol: PLAINTEXT, ca: a.pem",
+            "`output.ca` should be left out with the protocol PLAINTEXT, but is given.",
+        ),
+        (
+            "kafka",
+            "protocol: SSL, ca: a.pem, username: canal, password_file: secret",
+            "`output.username` should be left out with the protocol SSL, but is given.",
+        ),
+        ("rabbitmq", "username: canal", "`output.password_file` should be given together with the login's"),
+        ("kafka", "password: hunter2", "`output.password` should be a known key (nearest: password_"),
+        (
+            "kafka",
+            "options: {sasl.password: hunter2}",
+            "`output.options.sasl.password` should be left out: `ca`",
+        ),
+        (
+            "kafka",
+            "options: {ssl.ca.location: a.pem}",
+            "`output.options.ssl.ca.location` should be left out: `ca`",
+        ),
+    ],
+)
+def test_a_connection_that_cannot_be_is_named(tmp_path: Path, kind: str, keys: str, sentence: str):
+    (tmp_path / "secret").write_text("hunter2\n")
+    where = "servers: 'a:1', " if kind == "kafka" else ""
+    output = f"{{kind: {kind}, {where}{keys}}}"
+    said = refusal(tmp_path, GOOD.replace("{kind: lines, path: changes.jsonl}", output))
+    assert sentence in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("keys", "protocol"),
+    [
+        ("", "plaintext"),
+        ("protocol: PLAINTEXT", "plaintext"),
+        ("ca: a.pem", "ssl"),
+        ("username: canal, password_file: secret", "sasl_plaintext"),
+        ("ca: a.pem, username: canal, password_file: secret, protocol: SASL_SSL", "sasl_ssl"),
+    ],
+)
+def test_login_and_authorities_make_kafka_s_protocol(tmp_path: Path, keys: str, protocol: str):
+    (tmp_path / "secret").write_text("hunter2\n")
+    output = f"{{kind: kafka, servers: 'a:1', {keys}}}"
+    (tmp_path / "relay.yaml").write_text(GOOD.replace("{kind: lines, path: changes.jsonl}", output))
+    said = load_relay(tmp_path / "relay.yaml", settings_of).output.connection()
+    assert said["security.protocol"] == protocol
+    assert said.get("ssl.ca.location") == (str(tmp_path / "a.pem") if keys.startswith("ca:") else None)
+
+
+def test_tls_has_a_port_of_its_own_in_rabbitmq(tmp_path: Path):
+    for keys, port in (("", 5672), (", ca: a.pem", 5671), (", ca: a.pem, port: 7", 7)):
+        text = GOOD.replace("{kind: lines, path: changes.jsonl}", f"{{kind: rabbitmq{keys}}}")
+        (tmp_path / "relay.yaml").write_text(text)
+        assert load_relay(tmp_path / "relay.yaml", settings_of).output.open_port == port
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match="the file should be readable, but is not"):
+        load_relay(tmp_path / "none.yaml", settings_of)
 
 
 def test_options_that_the_guarantees_depend_on_are_refused(tmp_path: Path):

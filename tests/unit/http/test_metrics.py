@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors.gateway.gateway_counters import DURATIONS_S, UNKNOWN, GatewayCounters
-from actors.http.metrics import PREFIX, Families
+from actors.http.metrics.families import PREFIX
+from actors.http.metrics.instances import InstanceFamilies
 from actors.parse.columns.read_counts import ReadCounts
 from actors.shard.shard_counters import ShardCounters
 from actors.store.ring import RingBounds, RingStore
@@ -87,7 +88,7 @@ def whole_state(destination="shop"):
 
 def exposed(*states):
     registry = CollectorRegistry()
-    registry.register(Families(states))
+    registry.register(InstanceFamilies(states))
     text = generate_latest(registry).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 

@@ -98,6 +98,7 @@ def test_a_login_of_kafka_goes_to_a_file(conf):
     conf.instance()
     output = found(conf).relay["output"]
     assert (output["username"], output["mechanism"]) == ("app", "SCRAM-SHA-256")
+    assert output["protocol"] == "SASL_SSL"
     assert output["password_file"] == str(conf.secrets / "kafka.password")
     assert "s3cret" not in "".join(map(str, found(conf).answers))
     left = {answer.entry.key for answer in found(conf).report.left_to_do}

@@ -1,4 +1,4 @@
-"""Metrics: the states of instances as Prometheus's families.
+"""Instances: their states as Prometheus's families.
 
 Everything comes from the states that `canal-group status` shows; nothing is counted here. Labels are
 destinations, shards, client ids and fixed words: tables are never labels. `docs/metrics.md` explains each
@@ -7,37 +7,30 @@ family, with canal's name where canal has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    SummaryMetricFamily,
-)
+from prometheus_client.core import HistogramMetricFamily, SummaryMetricFamily
 
 from actors.gateway.gateway_counters import DURATIONS_S
+from actors.http.metrics.families import Families
 from actors.shard.shard_counters import QUANTILES
 
-#: what every name begins with
-PREFIX = "canal_group"
 _INSTANCE = ("destination",)
 _SHARD = ("destination", "shard")
 _CLIENT = ("destination", "client_id")
 
 
-class Families:
-    """The families of some instances, made once for each scrape; a collector of prometheus_client.
+class InstanceFamilies(Families):
+    """The families of some instances, made once for each scrape.
 
     Args:
         states: as `canal-group status --json` prints them.
     """
 
     def __init__(self, states: Iterable[Mapping[str, Any]]) -> None:
-        self._families: dict[str, Any] = {}
+        super().__init__(_INSTANCE)
         for state in states:
             self._add_group(state)
             merged = {shard["shard"]: shard for shard in state["group"].get("shards", ())}
@@ -46,10 +39,6 @@ class Families:
             for client in state["group"].get("clients", ()):
                 self._add_client(state["destination"], client)
             self._add_gateway(state["destination"], state["gateway"].get("counters"))
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield each family; prometheus_client calls this."""
-        yield from self._families.values()
 
     # ---- what there is ---------------------------------------------------------------------------------
 
@@ -115,7 +104,11 @@ class Families:
             count("late_rows", "Rows of these.", merged["late_rows"])
             count("future_transactions", "Transactions stamped ahead of their clock.", merged["future"])
             self._time(
-                "shard_frontier", "No later transaction is before this time.", merged["frontier_us"], of
+                "shard_frontier",
+                "No later transaction is before this time.",
+                merged["frontier_us"],
+                of,
+                _SHARD,
             )
             if merged["frontier_us"]:
                 lag_us = state["now_us"] + shard.get("skew_us", 0) - merged["frontier_us"]
@@ -206,36 +199,6 @@ class Families:
 
     # ---- how it is said --------------------------------------------------------------------------------
 
-    def _gauge(
-        self,
-        name: str,
-        what: str,
-        value: float | None,
-        of: Sequence[str],
-        labels: Sequence[str] = _INSTANCE,
-    ) -> None:
-        """Add a gauge; None: there is no value now."""
-        if value is not None:
-            self._family(GaugeMetricFamily, name, what, labels).add_metric(of, float(value))
-
-    def _time(
-        self,
-        name: str,
-        what: str,
-        time_us: int | None,
-        of: Sequence[str],
-        labels: Sequence[str] | None = None,
-    ) -> None:
-        """Add a time in microseconds since 1970 UTC as a gauge in seconds; None: it is not known."""
-        if time_us is not None:
-            fitting = labels or (_INSTANCE if len(of) == len(_INSTANCE) else _SHARD)
-            self._gauge(f"{name}_timestamp_seconds", what, time_us / 1e6, of, fitting)
-
-    def _count(
-        self, name: str, what: str, value: float, of: Sequence[str], labels: Sequence[str] = _INSTANCE
-    ) -> None:
-        self._family(CounterMetricFamily, name, what, labels).add_metric(of, value)
-
     def _delay(self, of: tuple[str, ...], delay_s: Mapping[str, Any]) -> None:
         what = "Time from a commit until its transaction is stored; quantiles are of the last 1,024 chunks."
         family = self._family(SummaryMetricFamily, "shard_delay_seconds", what, _SHARD)
@@ -252,9 +215,3 @@ class Families:
         bounds = [*map(str, DURATIONS_S), "+Inf"]
         upto = list(accumulate(calls["durations"]))
         family.add_metric(of, list(zip(bounds, upto, strict=True)), calls["seconds"])
-
-    def _family(self, kind: Any, name: str, what: str, labels: Sequence[str]) -> Any:
-        full = f"{PREFIX}_{name}"
-        if full not in self._families:
-            self._families[full] = kind(full, what, labels=labels)
-        return self._families[full]

@@ -1,0 +1,1 @@
+"""Metrics: what instances and relays say of themselves, as Prometheus's families."""
