@@ -53,7 +53,9 @@ def canal_java(tmp_path_factory: pytest.TempPathFactory) -> Java:
     classes = tmp_path_factory.mktemp("classes")
     path = f"{classes}{os.pathsep}{JARS}/*"
     subprocess.run([javac, "-d", str(classes), "-cp", path, str(_SOURCE)], check=True)
-    command = [java, f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-cp", path, "CanalClient"]
+    # It takes the bytes of a password in the charset of its locale.
+    options = [f"-Xmx{_HEAP_MB}m", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8"]
+    command = [java, *options, "-cp", path, "CanalClient"]
 
     @contextmanager
     def start() -> Iterator[CanalJava]:
