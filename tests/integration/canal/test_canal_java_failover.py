@@ -19,7 +19,7 @@ from integration.canal_java import Java
 from integration.examples.test_cli import offline
 from integration.serve_process import Serve
 from integration.shared_servers import state_of
-from integration.shop import DEADLINE_S, Shop, kill
+from integration.shop import DEADLINE_S, Shop, in_background, kill
 from integration.zookeeper_fixtures import eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -40,6 +40,14 @@ def active_address(zookeeper: KazooClient, shop: Shop) -> str:
     """Where `running` sends canal's cluster clients."""
     data, _ = zookeeper.get(Tree(shop.destination).running)
     return str(json.loads(data)["address"])
+
+
+def moved(zookeeper: KazooClient, shop: Shop, address: str) -> bool:
+    """Whether a server at another address is active."""
+    try:
+        return active_address(zookeeper, shop) != address
+    except NoNodeError:
+        return False
 
 
 def ids_of(message: dict[str, Any]) -> list[int]:
@@ -125,8 +133,8 @@ def test_clients_go_on_at_the_next_server_after_the_active_one_was_killed(
 ):
     """Two `serve` processes; canal's Java client, canal-python and our own consumer, each with a batch.
 
-    1. the active process is killed with SIGKILL; 2. the other one serves; 3. each client acknowledges what it
-    has, to whichever server hears it, goes on, and misses nothing.
+    1. the active process is killed with SIGKILL; 2. the Java client goes on asking; 3. the other process serves,
+    and rows are written; 4. each client has acknowledged what it had, goes on, and misses nothing.
     """
     config = tmp_path / "shop.yaml"
     shards = ", ".join(
@@ -156,7 +164,10 @@ def test_clients_go_on_at_the_next_server_after_the_active_one_was_killed(
         assert read(java, 1, batch_size=1) == read(python, 1, batch_size=1) == expected[:1]
         kept = [client.get_without_ack(**{**GET, "batch_size": 1}) for client in (java, python)]
         first.end(signal.SIGKILL)
-        offline.write(0, 2)
+
+        def write_when_another_serves() -> None:
+            eventually(lambda: moved(zookeeper, offline, killed), "another server", within_s=DEADLINE_S)
+            offline.write(0, 2)
 
         def open_java() -> None:
             java.disconnect()
@@ -166,8 +177,9 @@ def test_clients_go_on_at_the_next_server_after_the_active_one_was_killed(
         def open_python() -> None:
             python.open(active_address(zookeeper, offline), offline.destination, client_id="1002")
 
+        writing = in_background(write_when_another_serves)
         assert read_on(java, kept[0], 5, open_java) == expected[1:]
         assert read_on(python, kept[1], 5, open_python) == expected[1:]
-        assert active_address(zookeeper, offline) != killed
+        writing.join()
         batch = ours.get_without_ack(timeout=DEADLINE_S)
         assert batch is not None
