@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what only tests need, where Debian has packages of it: Chromium for the page, Prometheus for alerts and the board, and
-# the message brokers. What cannot be had is named, and its tests are skipped by name.
+# Gets what only tests need, where Debian has packages of it: Chromium for the page, Prometheus for alerts and the board,
+# the message brokers and canal's Java client. What cannot be had is named, and its tests are skipped by name.
 #
 # Prometheus's package would start a server, so its programs are unpacked into a folder of ours instead.
 set -euo pipefail
