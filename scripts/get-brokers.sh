@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Unpacks the message brokers that tests publish to; nothing is installed and no server is started:
+# Unpacks the message brokers that tests publish to, and canal's own client; nothing is installed and no server is
+# started:
 #
-#     .cache/kafka      Apache Kafka's jars, resolved by Maven, 43 MB
-#     .cache/rabbitmq   Debian's RabbitMQ and Erlang, 60 MB
+#     .cache/kafka          Apache Kafka's jars, resolved by Maven, 43 MB
+#     .cache/canal-client   the jars of canal's Java client, resolved by Maven, 21 MB
+#     .cache/rabbitmq       Debian's RabbitMQ and Erlang, 60 MB
 #
 # What cannot be had is named, and its tests are skipped by name. A folder is whole or not there.
 set -euo pipefail
@@ -10,34 +12,40 @@ cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly cache=$PWD/.cache
 readonly kafka=org.apache.kafka:kafka_2.13:4.1.0
+# The client declares its messages as optional, so whoever uses it names both.
+readonly canal=(com.alibaba.otter:canal.{client,protocol}:1.1.7)
 
 say() { printf 'brokers: %s\n' "$*" >&2; }
 
-get_kafka() {
-    local group artifact version
-    IFS=: read -r group artifact version <<<"$kafka"
+# Resolves jars with all that they need to run into a folder of the cache.
+get_jars() { # name folder group:artifact:version...
+    local name=$1 folder=$2 pom=$work/$2.xml coordinates group artifact version
+    shift 2
     if ! command -v mvn >/dev/null; then
-        say "the tests of Kafka are skipped: install maven for them"
+        say "the tests of $name are skipped: install maven for them"
         return
     fi
-    say "getting $kafka"
-    cat >"$work/pom.xml" <<POM
+    say "getting $*"
+    cat >"$pom" <<POM
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>canal-group</groupId>
-  <artifactId>kafka-for-tests</artifactId>
+  <artifactId>$folder-for-tests</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>$group</groupId><artifactId>$artifact</artifactId><version>$version</version></dependency>
-  </dependencies>
-</project>
 POM
-    if mvn -q -B -f "$work/pom.xml" dependency:copy-dependencies -DincludeScope=runtime \
-        -DoutputDirectory="$work/kafka" >"$work/mvn.log" 2>&1; then
-        keep "$work/kafka" kafka
+    for coordinates; do
+        IFS=: read -r group artifact version <<<"$coordinates"
+        printf '    <dependency><groupId>%s</groupId><artifactId>%s</artifactId><version>%s</version></dependency>\n' \
+            "$group" "$artifact" "$version" >>"$pom"
+    done
+    printf '  </dependencies>\n</project>\n' >>"$pom"
+    if mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
+        -DoutputDirectory="$work/$folder" >"$work/mvn.log" 2>&1; then
+        keep "$work/$folder" "$folder"
     else
-        say "the tests of Kafka are skipped: Maven does not get it ($(grep -m 1 ERROR "$work/mvn.log" | cut -c 1-200))"
+        say "the tests of $name are skipped: Maven does not get it ($(grep -m 1 ERROR "$work/mvn.log" | cut -c 1-200))"
     fi
 }
 
@@ -72,5 +80,6 @@ keep() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -d "$cache/kafka" ] || get_kafka
+[ -d "$cache/kafka" ] || get_jars Kafka kafka "$kafka"
+[ -d "$cache/canal-client" ] || get_jars "canal's Java client" canal-client "${canal[@]}"
 [ -d "$cache/rabbitmq" ] || get_rabbitmq

@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -27,8 +27,8 @@ ANSWER_S = 40.0
 _SCRIPT = Path(__file__).parent.parent / "canal_python_client.py"
 
 
-class CanalPython:
-    """canal-python in its process: a method of its `Client` is called by name."""
+class ClientProcess:
+    """A client of canal's in a process of its own: what it can do is called by name."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -46,6 +46,10 @@ class CanalPython:
             raise ConnectionError(answer["error"])
         return answer["value"]
 
+
+class CanalPython(ClientProcess):
+    """canal-python: a method of its `Client` is called by name."""
+
     def open(self, address: str, destination: str, **subscription: Any) -> None:
         """Connect, log in without a password, and subscribe."""
         host, _, port = address.rpartition(":")
@@ -57,15 +61,20 @@ class CanalPython:
 @contextmanager
 def canal_python() -> Iterator[CanalPython]:
     """Run a process with canal-python."""
+    # Its generated code needs protobuf's pure Python.
+    environment = {**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"}
+    with running([sys.executable, str(_SCRIPT)], environment) as process:
+        yield CanalPython(process)
+
+
+@contextmanager
+def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that reads commands and writes answers, until its input ends."""
     process = subprocess.Popen(
-        [sys.executable, str(_SCRIPT)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"},
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     )
     try:
-        yield CanalPython(process)
+        yield process
     finally:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -220,7 +229,7 @@ def write_all_types(server: Any, table: str, chance: random.Random, *, mariadb: 
 
 
 def images_of(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return the row changes in canal-python's entries as table, operation, image before, image after."""
+    """Return the row changes in a client's entries as table, operation, image before, image after."""
     operations = {1: "INSERT", 2: "UPDATE", 3: "DELETE"}
     return [
         (
@@ -252,7 +261,7 @@ def images_in(envelope: Any) -> list[tuple[Any, ...]]:
     ]
 
 
-def same_over_both(client: CanalPython, consumer: Any, count: int) -> list[tuple[Any, ...]]:
+def same_over_both(client: ClientProcess, consumer: Any, count: int) -> list[tuple[Any, ...]]:
     """Read so many row changes with both, and check that they are equal."""
     theirs: list[tuple[Any, ...]] = []
     ours: list[tuple[Any, ...]] = []
