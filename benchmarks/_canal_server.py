@@ -48,7 +48,7 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
         RuntimeError: it does not start.
     """
     java, javac = _jdk()
-    _fetch()
+    fetch()
     with tempfile.TemporaryDirectory(prefix="cg-bench-canal-") as folder:
         classpath = f"{folder}{os.pathsep}{_JARS}/*"
         _bounded([javac, "-nowarn", "-d", folder, "-cp", classpath, str(_SOURCE)], _COMPILE_S, "compile")
@@ -75,11 +75,20 @@ def _jdk() -> tuple[str, str]:
     return java, javac
 
 
-def _fetch() -> None:
-    if _JARS.is_dir():
+def fetch(jars: Path = _JARS, script: Path = _SCRIPT) -> None:
+    """Get canal's jars, if they are not there.
+
+    Args:
+        jars: the folder that the script makes.
+        script: gets them.
+
+    Raises:
+        CanalMissingError: they cannot be had; the message says why.
+    """
+    if jars.is_dir():
         return
-    said = _bounded([str(_SCRIPT), "canal-server"], _FETCH_S, "fetch")
-    if not _JARS.is_dir():
+    said = _bounded([str(script), "canal-server"], _FETCH_S, "fetch")
+    if not jars.is_dir():
         raise CanalMissingError(f"canal's jars cannot be had: {said.strip().rpartition(chr(10))[2]}")
 
 

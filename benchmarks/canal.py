@@ -157,9 +157,8 @@ class _Client:
 
     def get(self, how: _Get) -> bytearray:
         """Return the answer to a get."""
-        get = packet_pb2.Get(
-            fetch_size=how.fetch_size, timeout=how.timeout_ms, unit=_MILLISECONDS, **self._named
-        )
+        get = packet_pb2.Get(fetch_size=how.fetch_size, timeout=how.timeout_ms, unit=_MILLISECONDS)
+        get.destination, get.client_id = self._named["destination"], _CLIENT_ID
         self._send(packet_pb2.GET, get)
         return self._receive()
 
