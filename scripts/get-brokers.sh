@@ -6,6 +6,10 @@
 #     .cache/canal-client   the jars of canal's Java client, resolved by Maven, 21 MB
 #     .cache/rabbitmq       Debian's RabbitMQ and Erlang, 60 MB
 #
+# With the argument canal-server it gets what only a benchmark compares with, and nothing else:
+#
+#     .cache/canal-server   the jars of canal's own server, resolved by Maven, 39 MB
+#
 # What cannot be had is named, and its tests are skipped by name. A folder is whole or not there.
 set -euo pipefail
 cd -P "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,15 +18,16 @@ readonly cache=$PWD/.cache
 readonly kafka=org.apache.kafka:kafka_2.13:4.1.0
 # The client declares its messages as optional, so whoever uses it names both.
 readonly canal=(com.alibaba.otter:canal.{client,protocol}:1.1.7)
+readonly canal_server=(com.alibaba.otter:canal.{server,instance.manager}:1.1.7)
 
 say() { printf 'brokers: %s\n' "$*" >&2; }
 
 # Resolves jars with all that they need to run into a folder of the cache.
-get_jars() { # name folder group:artifact:version...
-    local name=$1 folder=$2 pom=$work/$2.xml coordinates group artifact version
+get_jars() { # what-is-skipped-without-them folder group:artifact:version...
+    local skipped=$1 folder=$2 pom=$work/$2.xml coordinates group artifact version
     shift 2
     if ! command -v mvn >/dev/null; then
-        say "the tests of $name are skipped: install maven for them"
+        say "$skipped: install maven"
         return
     fi
     say "getting $*"
@@ -45,7 +50,7 @@ POM
         -DoutputDirectory="$work/$folder" >"$work/mvn.log" 2>&1; then
         keep "$work/$folder" "$folder"
     else
-        say "the tests of $name are skipped: Maven does not get it ($(grep -m 1 ERROR "$work/mvn.log" | cut -c 1-200))"
+        say "$skipped: Maven does not get it ($(grep -m 1 ERROR "$work/mvn.log" | cut -c 1-200))"
     fi
 }
 
@@ -80,6 +85,12 @@ keep() {
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-[ -d "$cache/kafka" ] || get_jars Kafka kafka "$kafka"
-[ -d "$cache/canal-client" ] || get_jars "canal's Java client" canal-client "${canal[@]}"
+if [ "${1:-}" = canal-server ]; then
+    [ -d "$cache/canal-server" ] ||
+        get_jars "the comparison with canal's server is skipped" canal-server "${canal_server[@]}"
+    exit
+fi
+[ -d "$cache/kafka" ] || get_jars "the tests of Kafka are skipped" kafka "$kafka"
+[ -d "$cache/canal-client" ] ||
+    get_jars "the tests of canal's Java client are skipped" canal-client "${canal[@]}"
 [ -d "$cache/rabbitmq" ] || get_rabbitmq

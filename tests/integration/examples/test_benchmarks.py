@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from integration.examples.test_demo import require
 
+from benchmarks._canal_server import CanalMissingError, canal_server, fetch
 from canal_group.demo.database.engine import Engine
 
 ROOT = Path(__file__).parents[3]
@@ -135,3 +137,37 @@ def test_relays_to_queues_are_measured_beside_plain_producers():
     for broker in ("kafka", "rabbitmq"):
         assert result[broker]["messages_per_s"] > 0
         assert result[broker]["plain_per_s"] > 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(660)
+def test_canals_protocol_is_measured_beside_flight_and_canal():
+    """The benchmark itself looks whether every row came, from each server."""
+    require(Engine.MARIADB)
+    result = measured("canal", "--size", "0.02", timeout_s=600)
+    for part in (result, result["small"]):
+        assert part["ratio_to_flight"] > 0
+        assert ("canal_missing" in part) != (part.get("canal_rows_per_s", 0) > 0)
+        assert ("canal_missing" in part) != (part.get("ratio_to_canal", 0) > 0)
+
+
+def test_without_a_jdk_the_benchmark_says_that_canal_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(CanalMissingError, match="no JDK"), canal_server([]):
+        pass
+
+
+def test_without_its_jars_the_benchmark_says_that_canal_is_missing(monkeypatch, tmp_path):
+    """The script finds no Maven: it names what is skipped, and leaves no folder behind."""
+    script = tmp_path / "scripts" / "get-brokers.sh"
+    script.parent.mkdir()
+    shutil.copy(ROOT / "scripts" / script.name, script)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "dirname", "mktemp", "rm"):
+        (programs / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(programs))
+    jars = tmp_path / ".cache" / "canal-server"
+    with pytest.raises(CanalMissingError, match=r"install maven$"):
+        fetch(jars, script)
+    assert not jars.exists()
