@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _Bytes: TypeAlias = NDArray[np.uint8]
 
+#: columns whose constant bytes are kept from batch to batch
+COLUMNS_MAX: Final = 4_096
 #: a mask of rows in which no column is absent
 _NONE: _Bytes = np.empty(0, np.uint8)
 
@@ -46,10 +49,24 @@ def _columns(rows: pa.Table, side: str) -> Iterator[Column]:
     absent = absent_in(rows, side)
     for place, column in enumerate(image.type):
         mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
-        values = pc.struct_field(image, [place])
-        jdbc = jdbc_type(mysql_type, column.type)
-        named = text(3, column.name) + number(4, column.name in key)
-        head, wide_head = (number(1, place) + number(2, each) + named for each in (jdbc.number, jdbc.wider))
+        values = values_of(pc.struct_field(image, [place]), mysql_type)
+        constant = _constant(place, column.name, column.name in key, mysql_type, column.type)
         missing = _NONE if absent is None else np.ascontiguousarray(absent[:, place]).view(np.uint8)
-        last = text(10, plain_type(mysql_type))
-        yield head, wide_head, last, values_of(values, mysql_type), jdbc.number_max, missing
+        yield constant.head, constant.wide_head, constant.tail, values, constant.number_max, missing
+
+
+class _Constant(NamedTuple):
+    """What is the same of a column in all rows; see `merge.rows.native.canal.Column`."""
+
+    head: bytes
+    wide_head: bytes
+    tail: bytes
+    number_max: int | None
+
+
+@lru_cache(COLUMNS_MAX)
+def _constant(place: int, name: str, is_key: bool, mysql_type: str, kind: Any) -> _Constant:
+    jdbc = jdbc_type(mysql_type, kind)
+    named = text(3, name) + number(4, is_key)
+    head, wide_head = (number(1, place) + number(2, each) + named for each in (jdbc.number, jdbc.wider))
+    return _Constant(head, wide_head, text(10, plain_type(mysql_type)), jdbc.number_max)
