@@ -138,7 +138,7 @@ class _Client:
 
 def _counted(data: bytearray) -> tuple[int, int]:
     """Return a batch's id and its rows, which each entry's header says; entries are not decoded otherwise."""
-    packet = packet_pb2.Packet.FromString(data)
+    packet = packet_pb2.Packet.FromString(bytes(data))
     if packet.type != packet_pb2.MESSAGES:
         raise RuntimeError(packet_pb2.Ack.FromString(packet.body).error_message)
     messages = packet_pb2.Messages.FromString(packet.body)
