@@ -1,7 +1,8 @@
 """The compiled part of assembly: loops over rows that numpy and Arrow would pass over several times.
 
 `runs` finds the runs of rows that lie side by side, and copies them; its callers know what memory it may
-read. `canal` writes canal's entries, `text` the text of values.
+read. `text` prints values, with the help of `doubles` and `digits`; `canal` writes canal's entries, and each
+value's text right into its entry.
 """
 
 import importlib

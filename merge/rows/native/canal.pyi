@@ -1,7 +1,6 @@
 """What callers see of `canal.pyx`.
 
-A text column is (n + 1,) int32 offsets and (b,) uint8 data, as Arrow has them; a mask is (n,) uint8, or (0,)
-where it says the same of every row. What does not fit together raises ValueError.
+What does not fit together raises ValueError.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +9,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from merge.rows.native.text import Values
+
 _Bytes: TypeAlias = NDArray[np.uint8]
 #: what stands in front of a column's value in each row; the same for a value that needs the wider type; what
-#: stands after it; offsets and data of the values; which are valid, which are wide, which are absent
-Column: TypeAlias = tuple[bytes, bytes, bytes, NDArray[np.int32], _Bytes, _Bytes, _Bytes, _Bytes]
+#: stands after it; the values; above which number one needs the wider type, None: none does; (n,) which are
+#: absent, (0,): none
+Column: TypeAlias = tuple[bytes, bytes, bytes, Values, int | None, _Bytes]
 
 class Rows:
     """Row changes of one table, each as field 12 of a RowChange, from the first to the last.

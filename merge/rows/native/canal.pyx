@@ -1,16 +1,19 @@
 """canal's entries: protobuf messages, written from the end of a block to its begin.
 
 `canal.pyi` says what callers see. A message stands after its length, which is known once the message is
-written. So each is written backwards, the last field first, and nothing is measured beforehand. No value is
-read that the given arrays do not have, and no byte is written outside of the block.
+written. So each is written backwards, the last field first, and nothing is measured beforehand. A value's text
+is written into its message, and nowhere else before. No value is read that the given columns do not have, and no
+byte is written outside of the block.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 import numpy as np
+
+from merge.rows.native.text cimport Column, Values, are_alike, is_above, is_null, is_same, write_text
 
 cdef enum:
     #: most bytes of a number, with its tag
@@ -21,6 +24,8 @@ cdef enum:
     ROW = NUMBER
     #: most bytes of an entry beside its texts and rows: 24 numbers and lengths, and the words that it contains
     ENTRY = 24 * NUMBER + 64
+    #: bytes that are copied at once, of constant bytes that may be fewer
+    PAD = 32
 
     INSERT = 1
     UPDATE = 2
@@ -45,6 +50,10 @@ cdef inline void _bytes(uint8_t** at, const uint8_t* data, int64_t size) noexcep
 cdef inline void _varint(uint8_t** at, uint64_t value) noexcept nogil:
     cdef int count = 1, place
     cdef uint64_t rest = value >> 7
+    if not rest:
+        at[0] -= 1
+        at[0][0] = <uint8_t>value
+        return
     while rest:
         count += 1
         rest >>= 7
@@ -107,96 +116,105 @@ cdef inline void _number_pair(uint8_t** at, const char* key, int64_t key_size, i
 # ---- rows
 
 
+cdef struct _Words:
+    #: where constant bytes end; `PAD` bytes before that may be read, however few they are
+    const uint8_t* end
+    int64_t size
+
+
 cdef struct _Column:
-    #: what stands in front of a value, and in front of one that needs the wider type
-    const uint8_t* head
-    int64_t head_size
-    const uint8_t* wide_head
-    int64_t wide_head_size
-    const uint8_t* tail
-    int64_t tail_size
-    const int32_t* offsets
-    const uint8_t* data
-    #: one byte a row; NULL: all are valid, none is wide, none is absent
-    const uint8_t* valid
-    const uint8_t* wide
+    #: what stands in front of a value, in front of one that needs the wider type, and after it
+    _Words head
+    _Words wide_head
+    _Words tail
+    Column values
+    #: whether a number above `number_max` needs the wider type
+    bint has_wider
+    uint64_t number_max
+    #: one byte a row; NULL: none is absent
     const uint8_t* absent
 
 
-cdef const uint8_t* _mask(const uint8_t[::1] mask, Py_ssize_t rows) except? NULL:
-    if not mask.shape[0]:
-        return NULL
-    if mask.shape[0] != rows:
-        raise ValueError("a mask of another length than its column")
-    return &mask[0]
+cdef inline void _words(uint8_t** at, const _Words* words) noexcept nogil:
+    """Write constant bytes. What is written before them is overwritten by what comes next."""
+    memcpy(at[0] - PAD, words.end - PAD, PAD)
+    at[0] -= words.size
+    if words.size > PAD:
+        memcpy(at[0], words.end - words.size, words.size)
+
+
+cdef inline bint _is_absent(const _Column* column, Py_ssize_t row) noexcept nogil:
+    return column.absent != NULL and column.absent[row]
+
+
+cdef inline bint _differs(const _Column* now, const _Column* was, Py_ssize_t row) noexcept nogil:
+    """Return whether a column has another value than before, or had none."""
+    cdef bint null = is_null(&now.values, row)
+    if _is_absent(was, row):
+        return True
+    if null or is_null(&was.values, row):
+        return null != is_null(&was.values, row)
+    return not is_same(&now.values, &was.values, row)
 
 
 cdef class _Side:
-    """The columns of one image: their texts, and what is the same for all rows."""
+    """The columns of one image."""
 
     cdef _Column* columns
     cdef Py_ssize_t count
     #: what the pointers point into
-    cdef tuple _kept
+    cdef list _kept
     #: most bytes that its columns take in all rows together
     cdef int64_t size_max
 
     def __cinit__(self, columns, Py_ssize_t rows):
-        cdef const int32_t[::1] offsets
-        cdef const uint8_t[::1] data
-        cdef bytes head, wide_head, tail
+        cdef Values values
         cdef _Column* column
-        cdef Py_ssize_t row
-        self._kept = tuple(columns)
+        cdef const uint8_t[::1] absent
+        self._kept = list(columns)
         self.count = len(self._kept)
         self.size_max = 0
         self.columns = <_Column*>calloc(self.count or 1, sizeof(_Column))
         if self.columns == NULL:
             raise MemoryError
         for place in range(self.count):
-            head, wide_head, tail, offsets, data, valid, wide, absent = self._kept[place]
+            head, wide_head, tail, values, number_max, absent = self._kept[place]
             column = &self.columns[place]
-            column.head, column.head_size = <const uint8_t*>PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head)
-            column.wide_head = <const uint8_t*>PyBytes_AS_STRING(wide_head)
-            column.wide_head_size = PyBytes_GET_SIZE(wide_head)
-            column.tail, column.tail_size = <const uint8_t*>PyBytes_AS_STRING(tail), PyBytes_GET_SIZE(tail)
-            if offsets.shape[0] != rows + 1:
+            self._keep(&column.head, head)
+            self._keep(&column.wide_head, wide_head)
+            self._keep(&column.tail, tail)
+            if values.rows != rows:
                 raise ValueError("a column of another length than the others")
-            if offsets[0] < 0 or offsets[rows] > data.shape[0]:
-                raise ValueError("a text outside of its column")
-            for row in range(rows):
-                if offsets[row] > offsets[row + 1]:
-                    raise ValueError("a text that ends before it begins")
-            column.offsets = &offsets[0]
-            column.data = &data[0] if data.shape[0] else <const uint8_t*>NULL
-            column.valid, column.wide, column.absent = _mask(valid, rows), _mask(wide, rows), _mask(absent, rows)
-            self.size_max += offsets[rows] - offsets[0] + rows * (
-                COLUMN + max(column.head_size, column.wide_head_size) + column.tail_size
+            column.values = values.column
+            column.has_wider = number_max is not None
+            column.number_max = number_max or 0
+            if absent.shape[0]:
+                if absent.shape[0] != rows:
+                    raise ValueError("a mask of another length than its column")
+                column.absent = &absent[0]
+            self.size_max += values.size_max + rows * (
+                COLUMN + max(column.head.size, column.wide_head.size) + column.tail.size
             )
 
     def __dealloc__(self):
         free(self.columns)
 
-    cdef inline bint _is_null(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil:
-        cdef const uint8_t* valid = self.columns[place].valid
-        return valid != NULL and not valid[row]
+    cdef int _keep(self, _Words* words, bytes text) except -1:
+        cdef bytes padded = bytes(PAD) + text
+        self._kept.append(padded)
+        words.end = <const uint8_t*>PyBytes_AS_STRING(padded) + PyBytes_GET_SIZE(padded)
+        words.size = PyBytes_GET_SIZE(text)
+        return 0
 
-    cdef inline bint _is_absent(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil:
-        cdef const uint8_t* absent = self.columns[place].absent
-        return absent != NULL and absent[row]
-
-    cdef inline bint _differs(self, _Side before, Py_ssize_t place, Py_ssize_t row) noexcept nogil:
-        """Return whether `before` has another value of a column, or none."""
-        cdef _Column* now = &self.columns[place]
-        cdef _Column* was = &before.columns[place]
-        cdef int32_t size = now.offsets[row + 1] - now.offsets[row]
-        if before._is_absent(place, row):
-            return True
-        if self._is_null(place, row) or before._is_null(place, row):
-            return self._is_null(place, row) != before._is_null(place, row)
-        if size != was.offsets[row + 1] - was.offsets[row]:
-            return True
-        return size != 0 and memcmp(now.data + now.offsets[row], was.data + was.offsets[row], size) != 0
+    cdef bint _is_like(self, _Side other) noexcept:
+        """Return whether the columns of two images can be compared."""
+        cdef Py_ssize_t place
+        if self.count != other.count:
+            return False
+        for place in range(self.count):
+            if not are_alike(&self.columns[place].values, &other.columns[place].values):
+                return False
+        return True
 
     cdef void _write(
         self, uint8_t** at, int number, Py_ssize_t row, bint after, bint compared, _Side before
@@ -208,27 +226,31 @@ cdef class _Side:
             compared: whether only those are that `before` has another value of; all of them otherwise.
         """
         cdef Py_ssize_t place
-        cdef _Column* column
-        cdef const uint8_t* end
+        cdef const _Column* column
+        cdef uint8_t* end
+        cdef uint8_t* text_end
         cdef bint null
         for place in range(self.count - 1, -1, -1):
-            if self._is_absent(place, row):
-                continue
             column = &self.columns[place]
+            if _is_absent(column, row):
+                continue
             end = at[0]
-            null = self._is_null(place, row)
-            _bytes(at, column.tail, column.tail_size)
+            null = is_null(&column.values, row)
+            _words(at, &column.tail)
             if not null:
-                _text(at, 8, column.data + column.offsets[row], column.offsets[row + 1] - column.offsets[row])
+                text_end = at[0]
+                at[0] = write_text(text_end, &column.values, row)
+                if at[0] != text_end:
+                    _message(at, 8, text_end)
             # Also where it is false: clients can ask whether it was said.
             at[0] -= 2
             at[0][0], at[0][1] = 6 << 3, null
-            if after and (not compared or self._differs(before, place, row)):
+            if after and (not compared or _differs(column, &before.columns[place], row)):
                 _number(at, 5, 1)
-            if column.wide != NULL and column.wide[row]:
-                _bytes(at, column.wide_head, column.wide_head_size)
+            if column.has_wider and not null and is_above(&column.values, row, column.number_max):
+                _words(at, &column.wide_head)
             else:
-                _bytes(at, column.head, column.head_size)
+                _words(at, &column.head)
             _message(at, number, end)
 
 
@@ -247,14 +269,14 @@ cdef class Rows:
         cdef uint8_t* first
         cdef uint8_t* at
         cdef const uint8_t* end
-        if was.count and now.count and was.count != now.count:
+        if was.count and now.count and not was._is_like(now):
             raise ValueError("images of different columns")
         for row in range(rows):
             if not INSERT <= ops[row] <= DELETE:
                 raise ValueError("an operation that is none")
             if (ops[row] != INSERT and not was.count) or (ops[row] != DELETE and not now.count):
                 raise ValueError("a row without its image")
-        self.block, self.begins = np.empty(size_max + 1, np.uint8), np.empty(rows + 1, np.int64)
+        self.block, self.begins = np.empty(PAD + size_max + 1, np.uint8), np.empty(rows + 1, np.int64)
         block, begins = self.block, self.begins
         first = &block[0]
         at = first + block.shape[0]

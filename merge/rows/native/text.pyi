@@ -1,50 +1,46 @@
-"""What callers see of `text.pyx`.
+"""What callers see of `text.pyx`."""
 
-Each function writes the texts of n values one after another into `out`, and where each begins into
-`out_offsets`, (n + 1,) int32; the last one is where they all end.
-"""
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-def write_times(
-    micros: NDArray[np.int64], digits: int, out_offsets: NDArray[np.int32], out: NDArray[np.uint8]
-) -> None:
-    """Write [-]HH:MM:SS[.f] for (n,) microseconds, with `digits` of the fraction, 0 to 6.
+class Values:
+    """The values of a column, which are printed as `merge.rows.text` says.
+
+    Args:
+        kind: int8 to int64, uint8 to uint64, float, double, decimal (of 128 bits), datetime and time (int64,
+            microseconds), text and latin1 (offsets of 32 bits; utf8, or bytes that are ISO-8859-1
+            characters), or dictionary (int32, indexes of `members`).
+        rows: how many.
+        offset: index of the first one in the buffers.
+        buffers: of its Arrow array, the validity bitmap first.
+        digits: of decimals, datetimes and times: how many are printed behind the point.
+        members: the texts of a dictionary.
 
     Raises:
-        ValueError: `out` has less than 24 bytes a value.
+        ValueError: a buffer is too short, an offset or index points outside, a year is not from 0 to 9999.
     """
 
-def write_datetimes(
-    micros: NDArray[np.int64], digits: int, out_offsets: NDArray[np.int32], out: NDArray[np.uint8]
-) -> None:
-    """Write YYYY-MM-DD HH:MM:SS[.f] for (n,) microseconds since 1970, with `digits` of the fraction, 0 to 6.
+    kind: str
+    rows: int
+    #: most bytes that all texts have together
+    size_max: int
 
-    Raises:
-        ValueError: `out` has less than 32 bytes a value; a year is not from 0 to 9999.
-    """
+    def __init__(
+        self,
+        kind: str,
+        rows: int,
+        offset: int,
+        buffers: Sequence[Any],
+        *,
+        digits: int = 0,
+        members: Values | None = None,
+    ) -> None: ...
+    def texts(self) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Return (rows + 1,) offsets and the bytes that they point into; a null's text is empty.
 
-def write_decimals(
-    values: NDArray[np.uint64], scale: int, out_offsets: NDArray[np.int32], out: NDArray[np.uint8]
-) -> None:
-    """Write (n, 2) integers of 128 bits, the lower word first, with `scale` digits behind the point, 0 to 38.
-
-    Raises:
-        ValueError: `out` has less than 80 bytes a value.
-    """
-
-def count_high(data: NDArray[np.uint8]) -> int:
-    """Return how many bytes are not ASCII."""
-
-def write_latin1(
-    offsets: NDArray[np.int32],
-    data: NDArray[np.uint8],
-    out_offsets: NDArray[np.int32],
-    out: NDArray[np.uint8],
-) -> None:
-    """Write each byte as the ISO-8859-1 character of its number, in UTF-8; value i is `offsets[i:i + 2]`.
-
-    Raises:
-        ValueError: an offset is beyond the data, or `out` has no room.
-    """
+        Raises:
+            ValueError: there may be more bytes than offsets of 32 bits can say.
+        """

@@ -1,222 +1,369 @@
-"""Text of values, written one after another: what Arrow's functions would write in many passes.
+"""Text of values: what Arrow's functions would write in many passes, one value after another.
 
-`text.pyi` says what callers see. `out` has room for the longest text that a value may have, times the values;
-that is checked once, before the loop.
+`text.pyi` says what callers see, `text.pxd` what other loops see.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport (
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
+from libc.string cimport memcmp, memcpy
+
+import numpy as np
+
+from merge.rows.native.digits cimport TENS, write_digits, write_padded, write_pair
+from merge.rows.native.doubles cimport DOUBLE_CHARS, write_double, write_float
 
 cdef extern from *:
-    ctypedef long long int128_t "__int128"
+    """
+    #define CANAL_GROUP_DAY_US 86400000000LL
+    #define CANAL_GROUP_DATETIME_MIN (-719528 * CANAL_GROUP_DAY_US)
+    #define CANAL_GROUP_DATETIME_MAX (2932897 * CANAL_GROUP_DAY_US - 1)
+    #define CANAL_GROUP_HIGH_BITS 0x8080808080808080ULL
+    """
     ctypedef unsigned long long uint128_t "unsigned __int128"
+    const int64_t DAY "CANAL_GROUP_DAY_US"
+    #: the first and the last moment of the years from 0 to 9999
+    const int64_t DATETIME_MIN "CANAL_GROUP_DATETIME_MIN"
+    const int64_t DATETIME_MAX "CANAL_GROUP_DATETIME_MAX"
+    #: the bits that no ASCII character has
+    const uint64_t HIGH_BITS "CANAL_GROUP_HIGH_BITS"
 
 cdef enum:
-    #: most characters of each kind of value
-    TIME_CHARS = 24
-    DATETIME_CHARS = 32
-    DECIMAL_CHARS = 80
-    #: most digits of a fraction of a second
+    SECOND = 1_000_000
+    #: most digits of a fraction of a second, and behind the point of a decimal of 128 bits
     FRACTION = 6
-    #: most digits behind the point of a decimal of 128 bits
     SCALE = 38
+    #: digits of a part of a large decimal
+    EIGHTEEN_DIGITS = 18
+    #: the first day of year 0, and the first of March 400 years before, in days before 1970
+    DAY_MIN = -719_528
+    MARCH = 719_468 + 146_097
+    #: most bytes of a value's text that has no offsets
+    TEXT_CHARS = 64
 
-cdef int64_t SECOND = 1_000_000
-cdef int64_t DAY = 86_400 * SECOND
-cdef int64_t[7] UNITS = [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1]
+#: kind -> its number, bytes of a value, and the most bytes of its text
+_KINDS = {
+    "int8": (INT8, 1, 4),
+    "int16": (INT16, 2, 6),
+    "int32": (INT32, 4, 11),
+    "int64": (INT64, 8, 20),
+    "uint8": (UINT8, 1, 3),
+    "uint16": (UINT16, 2, 5),
+    "uint32": (UINT32, 4, 10),
+    "uint64": (UINT64, 8, 20),
+    "float": (FLOAT, 4, DOUBLE_CHARS),
+    "double": (DOUBLE, 8, DOUBLE_CHARS),
+    "decimal": (DECIMAL, 16, 42),
+    "datetime": (DATETIME, 8, 26),
+    "time": (TIME, 8, 24),
+    "text": (TEXT, 0, 1),
+    "latin1": (LATIN1, 0, 2),
+    "dictionary": (DICTIONARY, 4, 0),
+}
+_DIGITS_MAX = {"decimal": SCALE, "datetime": FRACTION, "time": FRACTION}
 
 
-cdef int _check(Py_ssize_t rows, const int32_t[::1] out_offsets, const uint8_t[::1] out, int chars) except -1:
-    if out_offsets.shape[0] != rows + 1:
-        raise ValueError("offsets of another number of values")
-    if out.shape[0] < rows * chars or rows > 0x7fffffff // chars:
-        raise ValueError("no room for so much text")
-    return 0
+cdef const uint8_t* _memory(buffer, Py_ssize_t size) except? NULL:
+    """Return where a buffer begins that has at least `size` bytes; NULL, if none are needed."""
+    if not size:
+        return NULL
+    if buffer is None or buffer.size < size:
+        raise ValueError("a column without the values of its rows")
+    return <const uint8_t*><size_t>buffer.address
 
 
-cdef inline uint8_t* _digits(uint8_t* at, uint64_t value, int width) noexcept nogil:
-    """Write a number with at least `width` digits; return where it ends."""
-    cdef uint8_t reversed_digits[20]
-    cdef int count = 0
-    while value or count < width:
-        reversed_digits[count] = <uint8_t>(48 + value % 10)
-        value //= 10
-        count += 1
-    while count:
-        count -= 1
-        at[0] = reversed_digits[count]
-        at += 1
+cdef class Values:
+    def __cinit__(
+        self, str kind, Py_ssize_t rows, Py_ssize_t offset, buffers, *, int digits=0, Values members=None
+    ):
+        cdef Column* column = &self.column
+        cdef Py_ssize_t width, chars
+        column.kind, width, chars = _KINDS[kind]
+        self.kind, self.rows, self._kept = kind, rows, (tuple(buffers), members)
+        if not (0 <= rows < 0x7fffffff and 0 <= offset < 0x7fffffff):
+            raise ValueError("a column of more rows than there can be")
+        if not 0 <= digits <= _DIGITS_MAX.get(kind, 0):
+            raise ValueError("a number of digits that its kind cannot have")
+        if (column.kind == DICTIONARY) != (members is not None and members.column.kind == TEXT):
+            raise ValueError("a dictionary without its texts, or texts without their dictionary")
+        column.digits, column.width, column.valid, column.valid_offset = digits, width, NULL, offset
+        column.data, column.offsets, column.indexes = NULL, NULL, NULL
+        self.size_max = rows * chars
+        if not rows:
+            return
+        if self._kept[0][0] is not None:
+            column.valid = _memory(self._kept[0][0], (offset + rows + 7) // 8)
+        column.data = _memory(self._kept[0][1], (offset + rows) * width) + offset * width if width else NULL
+        if column.kind == DATETIME:
+            self._check_datetimes()
+        elif column.kind == DICTIONARY:
+            column.indexes = <const int32_t*>column.data
+            column.data, column.offsets = members.column.data, members.column.offsets
+            self._check_indexes(members)
+        elif column.kind >= TEXT:
+            column.offsets = <const int32_t*>_memory(self._kept[0][1], (offset + rows + 1) * 4) + offset
+            self._check_offsets()
+            self.size_max = (column.offsets[rows] - <int64_t>column.offsets[0]) * chars
+
+    cdef int _check_datetimes(self) except -1:
+        cdef Py_ssize_t row
+        cdef const int64_t* micros = <const int64_t*>self.column.data
+        for row in range(self.rows):
+            if not DATETIME_MIN <= micros[row] <= DATETIME_MAX and not is_null(&self.column, row):
+                raise ValueError("a date of no year from 0 to 9999")
+        return 0
+
+    cdef int _check_indexes(self, Values members) except -1:
+        cdef Py_ssize_t row
+        cdef int32_t place
+        for row in range(self.rows):
+            if is_null(&self.column, row):
+                continue
+            place = self.column.indexes[row]
+            if not 0 <= place < members.rows or is_null(&members.column, place):
+                raise ValueError("a value that its dictionary does not have")
+            self.size_max += members.column.offsets[place + 1] - members.column.offsets[place]
+        return 0
+
+    cdef int _check_offsets(self) except -1:
+        cdef Py_ssize_t row
+        cdef const int32_t* offsets = self.column.offsets
+        if offsets[0] < 0:
+            raise ValueError("a text before its column's bytes")
+        for row in range(self.rows):
+            if offsets[row] > offsets[row + 1]:
+                raise ValueError("a text that ends before it begins")
+        self.column.data = _memory(self._kept[0][2], offsets[self.rows])
+        return 0
+
+    def texts(self):
+        cdef Py_ssize_t row
+        cdef uint8_t* first
+        cdef uint8_t* at
+        cdef uint8_t[::1] block
+        cdef int32_t[::1] begins
+        if self.size_max > 0x7fffffff:
+            raise ValueError("more text than a column holds")
+        data, offsets = np.empty(self.size_max + 1, np.uint8), np.empty(self.rows + 1, np.int32)
+        block, begins = data, offsets
+        first = &block[0]
+        at = first + self.size_max
+        with nogil:
+            begins[self.rows] = <int32_t>self.size_max
+            for row in range(self.rows - 1, -1, -1):
+                if not is_null(&self.column, row):
+                    at = write_text(at, &self.column, row)
+                begins[row] = <int32_t>(at - first)
+        return offsets - offsets[0], data[offsets[0] :]
+
+
+# ---- texts of each kind
+
+
+cdef inline uint8_t* _write_signed(uint8_t* at, int64_t value) noexcept nogil:
+    if value >= 0:
+        return write_digits(at, <uint64_t>value)
+    at = write_digits(at, 0 - <uint64_t>value) - 1
+    at[0] = 45
     return at
 
 
-cdef inline uint8_t* _clock(uint8_t* at, uint64_t micros, int digits) noexcept nogil:
+cdef inline uint8_t* _write_clock(uint8_t* at, uint64_t micros, int digits) noexcept nogil:
     """Write HH:MM:SS and `digits` of the fraction; hours may be any number."""
     cdef uint64_t seconds = micros // SECOND
-    at = _digits(at, seconds // 3_600, 2)
-    at[0] = 58
-    at = _digits(at + 1, seconds // 60 % 60, 2)
-    at[0] = 58
-    at = _digits(at + 1, seconds % 60, 2)
+    cdef uint32_t of_hour = <uint32_t>(seconds % 3_600)
     if digits:
+        at = write_padded(at, micros % SECOND // TENS[FRACTION - digits], digits) - 1
         at[0] = 46
-        at = _digits(at + 1, micros % SECOND // UNITS[digits], digits)
+    at = write_pair(at, of_hour % 60) - 1
+    at[0] = 58
+    at = write_pair(at, of_hour // 60) - 1
+    at[0] = 58
+    seconds //= 3_600
+    return write_pair(at, <uint32_t>seconds) if seconds < 100 else write_digits(at, seconds)
+
+
+cdef inline uint8_t* _write_date(uint8_t* at, int64_t day) noexcept nogil:
+    """Write YYYY-MM-DD and a space for a day since 1970, of years from 0 to 9999.
+
+    Days are counted from the first of March, so that the leap day is the last one of its year. Products and
+    shifts stand for divisions; see Neri and Schneider, "Euclidean affine functions and their application to
+    calendar algorithms".
+    """
+    cdef uint32_t days = 4 * <uint32_t>(day + MARCH) + 3
+    cdef uint32_t century = days // 146_097
+    cdef uint32_t of_century = days % 146_097 | 3
+    cdef uint64_t product = <uint64_t>2_939_745 * of_century
+    cdef uint32_t of_year = <uint32_t>product // 2_939_745 // 4
+    cdef uint32_t month = 2_141 * of_year + 197_913
+    # In January and February the next year has begun.
+    cdef uint32_t year = 100 * century + <uint32_t>(product >> 32) + (of_year >= 306) - 400
+    at -= 1
+    at[0] = 32
+    at = write_pair(at, (month & 0xFFFF) // 2_141 + 1) - 1
+    at[0] = 45
+    at = write_pair(at, (month >> 16) - (12 if of_year >= 306 else 0)) - 1
+    at[0] = 45
+    return write_pair(write_pair(at, year % 100), year // 100)
+
+
+cdef inline uint8_t* _write_datetime(uint8_t* at, int64_t micros, int digits) noexcept nogil:
+    cdef uint64_t since = <uint64_t>(micros - DATETIME_MIN)
+    cdef uint64_t day = since // <uint64_t>DAY
+    at = _write_clock(at, since - day * <uint64_t>DAY, digits)
+    return _write_date(at, <int64_t>day + DAY_MIN)
+
+
+cdef uint8_t* _write_large_decimal(uint8_t* at, uint128_t amount, int scale) noexcept nogil:
+    """Write an amount of any size with `scale` digits behind its point."""
+    cdef uint8_t[3 * EIGHTEEN_DIGITS] text
+    cdef uint8_t* end = text + 3 * EIGHTEEN_DIGITS
+    cdef uint8_t* begin = end
+    cdef int whole
+    while begin != text:
+        begin = write_padded(begin, <uint64_t>(amount % TENS[EIGHTEEN_DIGITS]), EIGHTEEN_DIGITS)
+        amount = amount // TENS[EIGHTEEN_DIGITS]
+    while begin < end - scale - 1 and begin[0] == 48:
+        begin += 1
+    whole = <int>(end - begin) - scale
+    if scale:
+        at -= scale + 1
+        at[0] = 46
+        memcpy(at + 1, begin + whole, scale)
+    memcpy(at - whole, begin, whole)
+    return at - whole
+
+
+cdef inline uint8_t* _write_decimal(uint8_t* at, const uint64_t* words, int scale) noexcept nogil:
+    cdef uint128_t amount = (<uint128_t>words[1] << 64) | words[0]
+    cdef uint64_t low
+    cdef bint negative = words[1] >> 63
+    if negative:
+        amount = 0 - amount
+    low = <uint64_t>amount
+    if amount >> 64 or scale > EIGHTEEN_DIGITS:
+        at = _write_large_decimal(at, amount, scale)
+    elif scale:
+        at = write_padded(at, low % TENS[scale], scale) - 1
+        at[0] = 46
+        at = write_digits(at, low // TENS[scale])
+    else:
+        at = write_digits(at, low)
+    if negative:
+        at -= 1
+        at[0] = 45
     return at
 
 
-def write_times(const int64_t[::1] micros, int digits, int32_t[::1] out_offsets, uint8_t[::1] out):
-    cdef Py_ssize_t i, rows = micros.shape[0]
-    cdef uint8_t* at
-    cdef uint8_t* begin
-    _check(rows, out_offsets, out, TIME_CHARS)
-    if not 0 <= digits <= FRACTION:
-        raise ValueError("a fraction of a second has up to six digits")
-    out_offsets[0] = 0
-    if not rows:
-        return
-    begin = at = &out[0]
-    with nogil:
-        for i in range(rows):
-            if micros[i] < 0:
-                at[0] = 45
-                at += 1
-                at = _clock(at, 0 - <uint64_t>micros[i], digits)
-            else:
-                at = _clock(at, <uint64_t>micros[i], digits)
-            out_offsets[i + 1] = <int32_t>(at - begin)
+cdef inline uint8_t* _write_bytes(uint8_t* at, const uint8_t* data, int64_t size) noexcept nogil:
+    """Write texts as they are: nothing is copied from nowhere."""
+    at -= size
+    if size:
+        memcpy(at, data, size)
+    return at
 
 
-def write_datetimes(const int64_t[::1] micros, int digits, int32_t[::1] out_offsets, uint8_t[::1] out):
-    cdef Py_ssize_t i, rows = micros.shape[0]
-    cdef int64_t day, era, day_of_era, year_of_era, day_of_year, month, year
-    cdef int64_t last_day = 0
-    cdef int32_t date_chars = 0
-    cdef uint8_t date[16]
-    cdef uint8_t* at
-    cdef uint8_t* begin
-    _check(rows, out_offsets, out, DATETIME_CHARS)
-    if not 0 <= digits <= FRACTION:
-        raise ValueError("a fraction of a second has up to six digits")
-    out_offsets[0] = 0
-    if not rows:
-        return
-    begin = at = &out[0]
-    with nogil:
-        for i in range(rows):
-            day = micros[i] // DAY
-            if micros[i] % DAY < 0:
-                day -= 1
-            if not date_chars or day != last_day:
-                # Days of the proleptic Gregorian calendar, counted from the first of March of year 0 in eras of
-                # 400 years: the leap day is the last one of its year, and months have a regular length.
-                last_day = day
-                era = (day + 719_468) // 146_097
-                if (day + 719_468) % 146_097 < 0:
-                    era -= 1
-                day_of_era = day + 719_468 - era * 146_097
-                year_of_era = (
-                    day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096
-                ) // 365
-                day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-                month = (5 * day_of_year + 2) // 153
-                year = era * 400 + year_of_era + (1 if month >= 10 else 0)
-                if not 0 <= year <= 9_999:
-                    with gil:
-                        raise ValueError("a date of no year from 0 to 9999")
-                _digits(date, year, 4)
-                date[4] = 45
-                _digits(date + 5, month + 3 if month < 10 else month - 9, 2)
-                date[7] = 45
-                _digits(date + 8, day_of_year - (153 * month + 2) // 5 + 1, 2)
-                date[10] = 32
-                date_chars = 11
-            memcpy(at, date, date_chars)
-            at = _clock(at + date_chars, <uint64_t>(micros[i] - day * DAY), digits)
-            out_offsets[i + 1] = <int32_t>(at - begin)
-
-
-def write_decimals(const uint64_t[:, ::1] values, int scale, int32_t[::1] out_offsets, uint8_t[::1] out):
-    cdef Py_ssize_t i, rows = values.shape[0]
-    cdef int count
-    cdef uint128_t amount
-    cdef uint64_t part
-    cdef uint8_t reversed_digits[64]
-    cdef uint8_t* at
-    cdef uint8_t* begin
-    _check(rows, out_offsets, out, DECIMAL_CHARS)
-    if values.shape[1] != 2:
-        raise ValueError("a decimal has two words")
-    if not 0 <= scale <= SCALE:
-        raise ValueError("a decimal has up to 38 digits behind its point")
-    out_offsets[0] = 0
-    if not rows:
-        return
-    begin = at = &out[0]
-    with nogil:
-        for i in range(rows):
-            amount = (<uint128_t>values[i, 1] << 64) | values[i, 0]
-            if values[i, 1] >> 63:
-                at[0] = 45
-                at += 1
-                amount = 0 - amount
-            count = 0
-            while amount >> 64:
-                reversed_digits[count] = <uint8_t>(48 + <int>(amount % 10))
-                amount = amount // 10
-                count += 1
-            part = <uint64_t>amount
-            while part or count <= scale:
-                reversed_digits[count] = <uint8_t>(48 + part % 10)
-                part //= 10
-                count += 1
-            while count > scale:
-                count -= 1
-                at[0] = reversed_digits[count]
-                at += 1
-            if scale:
-                at[0] = 46
-                at += 1
-            while count:
-                count -= 1
-                at[0] = reversed_digits[count]
-                at += 1
-            out_offsets[i + 1] = <int32_t>(at - begin)
-
-
-def count_high(const uint8_t[::1] data):
-    cdef Py_ssize_t i
-    cdef int64_t high = 0
-    with nogil:
-        for i in range(data.shape[0]):
-            high += data[i] >> 7
-    return high
-
-
-def write_latin1(
-    const int32_t[::1] offsets, const uint8_t[::1] data, int32_t[::1] out_offsets, uint8_t[::1] out
-):
-    cdef Py_ssize_t i, rows = offsets.shape[0] - 1
-    cdef int64_t at = 0, place, room = out.shape[0], size = data.shape[0]
+cdef uint8_t* _write_latin1(uint8_t* at, const uint8_t* data, int64_t size) noexcept nogil:
+    cdef uint64_t word
     cdef uint8_t byte
-    if rows < 0 or out_offsets.shape[0] != rows + 1:
-        raise ValueError("offsets of another number of values")
-    if room > 0x7fffffff:
-        raise ValueError("no room for so much text")
-    out_offsets[0] = 0
-    with nogil:
-        for i in range(rows):
-            if not 0 <= offsets[i] <= offsets[i + 1] <= size:
-                with gil:
-                    raise ValueError("an offset beyond the data")
-            for place in range(offsets[i], offsets[i + 1]):
-                byte = data[place]
-                if at + 1 + (byte >> 7) > room:
-                    with gil:
-                        raise ValueError("no room for so much text")
-                if byte < 0x80:
-                    out[at] = byte
-                    at += 1
-                else:
-                    out[at] = 0xC0 | (byte >> 6)
-                    out[at + 1] = 0x80 | (byte & 0x3F)
-                    at += 2
-            out_offsets[i + 1] = <int32_t>at
+    while size:
+        if size >= 8:
+            memcpy(&word, data + size - 8, 8)
+            if not word & HIGH_BITS:
+                at, size = at - 8, size - 8
+                memcpy(at, &word, 8)
+                continue
+        size -= 1
+        byte = data[size]
+        if byte < 0x80:
+            at -= 1
+            at[0] = byte
+        else:
+            at -= 2
+            at[0], at[1] = 0xC0 | byte >> 6, 0x80 | byte & 0x3F
+    return at
+
+
+cdef uint8_t* write_text(uint8_t* at, const Column* column, Py_ssize_t row) noexcept nogil:
+    cdef const uint8_t* data = column.data
+    cdef int32_t place
+    if column.kind == TEXT:
+        return _write_bytes(at, data + column.offsets[row], column.offsets[row + 1] - column.offsets[row])
+    if column.kind == INT32:
+        return _write_signed(at, (<const int32_t*>data)[row])
+    if column.kind == INT64:
+        return _write_signed(at, (<const int64_t*>data)[row])
+    if column.kind == UINT64:
+        return write_digits(at, (<const uint64_t*>data)[row])
+    if column.kind == DATETIME:
+        return _write_datetime(at, (<const int64_t*>data)[row], column.digits)
+    if column.kind == DECIMAL:
+        return _write_decimal(at, <const uint64_t*>data + 2 * row, column.digits)
+    if column.kind == DOUBLE:
+        return write_double(at, (<const uint64_t*>data)[row])
+    if column.kind == DICTIONARY:
+        place = column.indexes[row]
+        return _write_bytes(at, data + column.offsets[place], column.offsets[place + 1] - column.offsets[place])
+    if column.kind == LATIN1:
+        return _write_latin1(at, data + column.offsets[row], column.offsets[row + 1] - column.offsets[row])
+    if column.kind == INT8:
+        return _write_signed(at, (<const int8_t*>data)[row])
+    if column.kind == INT16:
+        return _write_signed(at, (<const int16_t*>data)[row])
+    if column.kind == UINT8:
+        return write_digits(at, data[row])
+    if column.kind == UINT16:
+        return write_digits(at, (<const uint16_t*>data)[row])
+    if column.kind == UINT32:
+        return write_digits(at, (<const uint32_t*>data)[row])
+    if column.kind == FLOAT:
+        return write_float(at, (<const uint32_t*>data)[row])
+    # TIME
+    if (<const int64_t*>data)[row] >= 0:
+        return _write_clock(at, (<const uint64_t*>data)[row], column.digits)
+    at = _write_clock(at, 0 - (<const uint64_t*>data)[row], column.digits) - 1
+    at[0] = 45
+    return at
+
+
+# ---- comparing
+
+
+cdef bint are_alike(const Column* one, const Column* other) noexcept nogil:
+    cdef bint texts = (one.kind == TEXT or one.kind == DICTIONARY) and (
+        other.kind == TEXT or other.kind == DICTIONARY
+    )
+    return texts or (one.kind == other.kind and one.digits == other.digits)
+
+
+cdef bint is_same(const Column* one, const Column* other, Py_ssize_t row) noexcept nogil:
+    cdef uint8_t[2][TEXT_CHARS] texts
+    cdef uint8_t* begin
+    cdef uint8_t* was
+    cdef int64_t size, width = one.width
+    cdef Py_ssize_t place = row, before = row
+    if one.kind < TEXT:
+        if memcmp(one.data + row * width, other.data + row * width, width) == 0:
+            return True
+        # Numbers that differ may print alike: digits that a column does not have, kinds of what is no number.
+        begin, was = write_text(texts[0] + TEXT_CHARS, one, row), write_text(texts[1] + TEXT_CHARS, other, row)
+        size = texts[0] + TEXT_CHARS - begin
+        return size == texts[1] + TEXT_CHARS - was and memcmp(begin, was, size) == 0
+    if one.kind == DICTIONARY:
+        place = one.indexes[row]
+    if other.kind == DICTIONARY:
+        before = other.indexes[row]
+    size = one.offsets[place + 1] - one.offsets[place]
+    if size != other.offsets[before + 1] - other.offsets[before]:
+        return False
+    return size == 0 or memcmp(one.data + one.offsets[place], other.data + other.offsets[before], size) == 0
+
+
+cdef bint is_above(const Column* column, Py_ssize_t row, uint64_t number) noexcept nogil:
+    if column.kind == UINT64:
+        return (<const uint64_t*>column.data)[row] > number
+    if column.kind == UINT32:
+        return (<const uint32_t*>column.data)[row] > number
+    if column.kind == UINT16:
+        return (<const uint16_t*>column.data)[row] > number
+    return column.kind == UINT8 and column.data[row] > number
