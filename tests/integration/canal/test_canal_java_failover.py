@@ -133,8 +133,8 @@ def test_clients_go_on_at_the_next_server_after_the_active_one_was_killed(
 ):
     """Two `serve` processes; canal's Java client, canal-python and our own consumer, each with a batch.
 
-    1. the active process is killed with SIGKILL; 2. the Java client goes on asking; 3. the other process serves,
-    and rows are written; 4. each client has acknowledged what it had, goes on, and misses nothing.
+    1. the active process is killed with SIGKILL, and the Java client goes on asking; 2. the other process
+    serves, and rows are written; 3. each client has acknowledged what it had, goes on, and misses nothing.
     """
     config = tmp_path / "shop.yaml"
     shards = ", ".join(
