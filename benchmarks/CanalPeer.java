@@ -24,7 +24,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>Arguments: the port to listen on; destinations, separated by commas; the pattern of tables; user; password; the
  * binlog file from whose beginning every server is read; the port of each server. A destination's instance starts at
- * its subscription and stops when that is removed.
+ * its first subscription.
  *
  * <p>What is not set here has canal's default. As in the group instance that canal ships, positions are kept in memory,
  * and transactions leave in the order of their arrival: they are not merged by time. As in its server, rows are parsed in
@@ -34,18 +34,24 @@ final class CanalPeer {
     private static final String HOST = "127.0.0.1";
     private static final int FIRST_EVENT = 4;
     private static final int SERVERS_FROM = 6;
-    /** Far from the ids of servers and of other replicas; the destination's number is added. */
-    private static final long REPLICA_ID = 2_000_000_000L;
+    /**
+     * Far from the ids of servers. Each destination of each process has its own: a server ends the dump of a replica
+     * whose id another one brings, which canal tries again only after ten seconds or more.
+     */
+    private static final long REPLICA_IDS_FROM = 2_000_000_000L;
+    private static final int DESTINATIONS_MAX = 10;
 
     private CanalPeer() {}
 
     public static void main(String[] arguments) {
         ((Logger) LoggerFactory.getLogger(Logger.ROOT_LOGGER_NAME)).setLevel(Level.WARN);
         CanalServerWithEmbedded instances = CanalServerWithEmbedded.instance();
+        int port = Integer.parseInt(arguments[0]);
+        long firstId = REPLICA_IDS_FROM + (long) port * DESTINATIONS_MAX;
         Map<String, Canal> described = new HashMap<>();
         Map<String, ServerRunningMonitor> monitors = new HashMap<>();
         for (String destination : arguments[1].split(",")) {
-            described.put(destination, describe(destination, REPLICA_ID + described.size(), arguments));
+            described.put(destination, describe(destination, firstId + described.size(), arguments));
             ServerRunningMonitor monitor = new ServerRunningMonitor();
             monitor.setDestination(destination);
             monitor.setListener(new Switch(instances, destination));
@@ -57,7 +63,7 @@ final class CanalPeer {
 
         CanalServerWithNetty listener = CanalServerWithNetty.instance();
         listener.setIp(HOST);
-        listener.setPort(Integer.parseInt(arguments[0]));
+        listener.setPort(port);
         listener.start();
     }
 
@@ -102,7 +108,7 @@ final class CanalPeer {
         }
     }
 
-    /** Starts and stops a destination's instance. */
+    /** Starts a destination's instance. */
     private record Switch(CanalServerWithEmbedded instances, String destination) implements ServerRunningListener {
         @Override
         public void processStart() {}

@@ -114,7 +114,7 @@ def _read_by_canal(running: Any, rows: int, since_s: float) -> tuple[Passage, in
 def _read_packets(
     address: str, destination: str, rows: int, how: _Get, since_s: float
 ) -> tuple[Passage, int]:
-    """Read a destination until all rows have come, then remove the subscription; return also the bytes."""
+    """Read a destination until all rows have come and are acknowledged; return also the bytes."""
     passage, sent, last_s = Passage(), 0, time.monotonic()
     client = _Client(address, destination)
     try:
@@ -134,7 +134,6 @@ def _read_packets(
         # The last acknowledgement is applied once a later request is answered.
         _, more = _counted(client.get(_Get(how.fetch_size, -1)))
         passage.took_s = time.monotonic() - since_s
-        client.unsubscribe()
     finally:
         client.close()
     if passage.rows + more != rows:
@@ -149,6 +148,8 @@ class _Client:
         host, _, port = address.rpartition(":")
         self._named = {"destination": destination, "client_id": _CLIENT_ID}
         self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
+        # No answer follows an acknowledgement: the next get would wait until it is confirmed.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._receive()
         self._send(packet_pb2.CLIENTAUTHENTICATION, packet_pb2.ClientAuth())
         self._receive()
@@ -165,11 +166,6 @@ class _Client:
     def ack(self, batch_id: int) -> None:
         """Acknowledge a batch."""
         self._send(packet_pb2.CLIENTACK, packet_pb2.ClientAck(**self._named, batch_id=batch_id))
-
-    def unsubscribe(self) -> None:
-        """Remove the subscription."""
-        self._send(packet_pb2.UNSUBSCRIPTION, packet_pb2.Unsub(**self._named))
-        self._receive()
 
     def close(self) -> None:
         """Close the connection."""
