@@ -31,4 +31,6 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
 "$python" -m pytest -q -p no:cacheprovider tests/unit/parse/columns/test_parse_rows.py tests/unit/parse/columns/test_parse_columns.py \
     tests/unit/parse/columns/test_parse_partial_images.py \
     tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
-    tests/property/test_ranges.py tests/property/test_assemble.py
+    tests/property/test_ranges.py tests/property/test_assemble.py \
+    tests/unit/merge/rows/test_text_native.py tests/unit/merge/rows/test_text.py \
+    tests/unit/merge/rows/test_canal_native.py tests/property/test_canal_entries.py
