@@ -32,5 +32,6 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
     tests/unit/parse/columns/test_parse_partial_images.py \
     tests/property/test_rows.py tests/property/test_fast_path.py tests/property/test_partial_images.py \
     tests/property/test_ranges.py tests/property/test_assemble.py \
-    tests/unit/merge/rows/test_canal_native.py tests/unit/merge/rows/test_text.py tests/unit/output/test_flat_message.py \
-    tests/property/test_canal_entries.py
+    tests/unit/merge/rows/test_text_native.py tests/unit/merge/rows/test_text.py \
+    tests/unit/merge/rows/test_canal_native.py tests/property/test_canal_entries.py \
+    tests/unit/output/test_flat_message.py

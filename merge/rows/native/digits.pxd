@@ -44,8 +44,9 @@ cdef inline uint8_t* write_digits(uint8_t* at, uint64_t value) noexcept nogil:
         part //= 100
     if part >= 10:
         return write_pair(at, part)
-    at[-1] = <uint8_t>(48 + part)
-    return at - 1
+    at -= 1
+    at[0] = <uint8_t>(48 + part)
+    return at
 
 
 cdef inline uint8_t* write_padded(uint8_t* at, uint64_t value, int width) noexcept nogil:
@@ -56,5 +57,5 @@ cdef inline uint8_t* write_padded(uint8_t* at, uint64_t value, int width) noexce
         value //= 100
         width -= 2
     if width:
-        at[-1] = <uint8_t>(48 + value)
+        begin[0] = <uint8_t>(48 + value)
     return begin

@@ -134,7 +134,11 @@ def test_numbers_of_every_length_print_alike():
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 def test_doubles_have_the_digits_that_arrow_prints(kind):
     chance, width = random.Random(7), kind.bit_width // 8
+    # Below a power of two the next number is half as far away as above it.
+    fraction_bits, exponents = (52, 0x7FF) if width == 8 else (23, 0xFF)
+    powers = [exponent << fraction_bits for exponent in range(exponents)]
     bits = [chance.getrandbits(8 * width) for _ in range(20_000)]
+    bits += [each + more for each in powers[1:] for more in (-1, 0, 1)]
     bits += [1 << place for place in range(8 * width)] + [(1 << place) - 1 for place in range(8 * width + 1)]
     values = pa.array(np.frombuffer(b"".join(each.to_bytes(width, "little") for each in bits), f"<f{width}"))
     assert _digits(text(values, "")) == _digits(values.cast(pa.utf8()))
