@@ -13,8 +13,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import pymysql
 
 from benchmarks._load import SCHEMA, binlogs
 from canal_group.demo.database.child_process import free_port, start_child
@@ -33,6 +35,8 @@ _FETCH_S, _COMPILE_S, _START_S, _STOP_S = 300.0, 120.0, 60.0, 30.0
 #: MiB of its heap, all of which it has from the start
 _HEAP_MIB = 1_024
 _TAIL_CHARS = 2_000
+#: how a server calls a dump's command
+_DUMP = "Binlog Dump"
 
 
 class CanalMissingError(RuntimeError):
@@ -65,6 +69,7 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
             # It keeps nothing.
             process.kill()
             process.wait(_STOP_S)
+            _end_dumps(made)
 
 
 def _jdk() -> tuple[str, str]:
@@ -101,6 +106,23 @@ def _bounded(command: list[str], limit_s: float, what: str) -> str:
     if done.returncode:
         raise RuntimeError(f"canal's server: the {what} failed: {done.stderr[-_TAIL_CHARS:]}")
     return done.stderr
+
+
+def _end_dumps(made: Sequence[DatabaseServer]) -> None:
+    """End the servers' dumps.
+
+    A server notices only at the next event that the reader is gone, and no binlog may be removed meanwhile.
+    """
+    deadline_s = time.monotonic() + _STOP_S
+    for server in made:
+        while dumps := [row[0] for row in server.execute("SHOW PROCESSLIST") if row[4].startswith(_DUMP)]:
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"{len(dumps)} dumps to canal's server did not end within {_STOP_S:g} s")
+            for each in dumps:
+                # It may end meanwhile.
+                with suppress(pymysql.Error):
+                    server.execute(f"KILL {each}")
+            time.sleep(0.05)
 
 
 def _first_binlog(made: Sequence[DatabaseServer]) -> str:
