@@ -51,7 +51,7 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
         CanalMissingError: its jars or a JDK are missing.
         RuntimeError: it does not start.
     """
-    java, javac = _jdk()
+    java, javac = jdk()
     fetch()
     with tempfile.TemporaryDirectory(prefix="cg-bench-canal-") as folder:
         classpath = f"{folder}{os.pathsep}{_JARS}/*"
@@ -72,7 +72,12 @@ def canal_server(made: Sequence[DatabaseServer]) -> Iterator[str]:
             _end_dumps(made)
 
 
-def _jdk() -> tuple[str, str]:
+def jdk() -> tuple[str, str]:
+    """Return the paths of java and javac.
+
+    Raises:
+        CanalMissingError: one of them is missing.
+    """
     home = os.environ.get("JAVA_HOME")
     java, javac = (shutil.which(f"{home}/bin/{name}" if home else name) for name in ("java", "javac"))
     if java is None or javac is None:

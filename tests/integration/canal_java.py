@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +11,8 @@ from typing import Any, TypeAlias
 
 import pytest
 from integration.canal_clients import ClientProcess, running
+
+from benchmarks._canal_server import CanalMissingError, jdk
 
 #: what `scripts/get-brokers.sh` resolves
 JARS = Path(__file__).parents[2] / ".cache" / "canal-client"
@@ -44,10 +45,10 @@ Java: TypeAlias = Callable[[], AbstractContextManager[CanalJava]]
 @pytest.fixture(scope="session")
 def canal_java(tmp_path_factory: pytest.TempPathFactory) -> Java:
     """Run processes with canal's Java client."""
-    home = os.environ.get("JAVA_HOME")
-    java, javac = (shutil.which(f"{home}/bin/{name}" if home else name) for name in ("java", "javac"))
-    if java is None or javac is None:
-        pytest.skip("canal's Java client is not tested: there is no JDK with javac here")
+    try:
+        java, javac = jdk()
+    except CanalMissingError as error:
+        pytest.skip(str(error))
     if not JARS.is_dir():
         pytest.skip("canal's Java client is not here: scripts/get-brokers.sh gets it")
     classes = tmp_path_factory.mktemp("classes")

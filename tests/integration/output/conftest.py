@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from integration.output.running_broker import running
 
-from benchmarks._brokers import Broker, BrokerMissingError, KafkaBroker, RabbitBroker
-
-
-def _running(broker: Broker) -> Iterator[Broker]:
-    try:
-        broker.start()
-    except BrokerMissingError as error:
-        pytest.skip(str(error))
-    yield broker
-    broker.stop()
+from benchmarks._brokers import Broker, KafkaBroker, RabbitBroker
 
 
 @pytest.fixture(scope="session")
 def one_kafka() -> Iterator[Broker]:
-    yield from _running(KafkaBroker())
+    yield from running(KafkaBroker())
 
 
 @pytest.fixture(scope="session")
 def one_rabbit() -> Iterator[Broker]:
-    yield from _running(RabbitBroker())
+    yield from running(RabbitBroker())
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 from integration.output.conformance import publish
 from integration.output.faults import Relay
 from integration.output.published import Queue, in_kafka
+from integration.output.running_broker import running
 from integration.output.secure_brokers import MECHANISMS, PASSWORD, USER, SecureKafka, SecureRabbit
 from integration.output.test_publisher import said
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 
-from benchmarks._brokers import BrokerMissingError
 from canal_group.output.kinds import settings_of, sink_of
 from canal_group.output.sink import Sink
 from merge.errors import SinkRefused
@@ -48,24 +48,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def kafka_of_file(files: Files) -> Iterator[SecureKafka]:
-    broker = SecureKafka(files.authority)
-    try:
-        broker.start()
-    except BrokerMissingError as error:
-        pytest.skip(str(error))
-    yield broker
-    broker.stop()
+    yield from running(SecureKafka(files.authority))
 
 
 @pytest.fixture(scope="module")
 def rabbit_of_file(files: Files) -> Iterator[SecureRabbit]:
-    broker = SecureRabbit(files.authority)
-    try:
-        broker.start()
-    except BrokerMissingError as error:
-        pytest.skip(str(error))
-    yield broker
-    broker.stop()
+    yield from running(SecureRabbit(files.authority))
 
 
 def with_pair(pair: Pair) -> dict[str, Any]:
