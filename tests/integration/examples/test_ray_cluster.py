@@ -1,4 +1,4 @@
-"""The documented command on three nodes of Ray, whose head is on disk: a server as a job."""
+"""The documented commands on three nodes of Ray, whose head is on disk: a server as a job, another job."""
 
 # ruff: noqa: F811 - fixtures are imported, and used by name
 
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as pads
 import pytest
 from integration.examples.test_cli import instance_file, offline  # noqa: F401
 from integration.shop import CLIENT, DEADLINE_S, Shop
@@ -81,12 +82,20 @@ def three_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     port = free_port()
-    head = {"num_cpus": 0, "include_dashboard": True, "dashboard_host": "127.0.0.1", "dashboard_port": port}
+    head = {
+        "num_cpus": 0,
+        "include_dashboard": True,
+        "dashboard_host": "127.0.0.1",
+        "dashboard_port": port,
+        # Its agent takes jobs. Another Ray's may have the default port, and then this one stays silent.
+        "dashboard_agent_listen_port": free_port(),
+    }
     with loopback_kept():
         cluster = RayCluster(initialize_head=True, head_node_args=head)
         try:
             cluster.add_node(num_cpus=1, resources={"server": 1})
-            cluster.add_node(num_cpus=1)
+            # Ray Data takes whole CPUs, of which a shard leaves none on a node with one.
+            cluster.add_node(num_cpus=2)
             nodes = Cluster(cluster, f"http://127.0.0.1:{port}", dict(os.environ))
             nodes.await_jobs()
             yield nodes
@@ -106,14 +115,18 @@ def documented(file: str, replaced: dict[str, str]) -> list[str]:
 
 @pytest.mark.soak
 @pytest.mark.timeout(600)
-def test_the_documented_job_serves_from_its_node(
+def test_the_documented_jobs_serve_from_a_node_read_a_bounded_range_and_stop(
     offline: Shop,
     instance_file: Path,
     three_nodes: Cluster,
+    tmp_path: Path,
 ):
-    """Group and gateway are on one node, the shards on two, and rows flow on."""
+    """1. Group and gateway are on one node, the shards on two, and rows flow on. 2. A job reads what is there
+    and ends. 3. `ray job stop` ends the server as SIGTERM does.
+    """
     instance_file.write_text(instance_file.read_text().replace("ray: {num_cpus: 2}\n", ""))
-    three_nodes.job(*documented("deploying.md", {"/etc/canal-group": str(instance_file)}))
+    submit, *words = documented("deploying.md", {"/etc/canal-group": str(instance_file)})
+    three_nodes.job(submit, "--submission-id", "server", *words)
     where: dict[str, Any] = {"zookeeper": offline.zookeeper_hosts, "destination": offline.destination}
     with canal_group.connect(**where, client_id=CLIENT, wait_s=4 * DEADLINE_S) as consumer:
 
@@ -135,8 +148,26 @@ def test_the_documented_job_serves_from_its_node(
         )
         assert len({_parent(shard["pid"]) for shard in before["shards"]}) == 2, "the shards are spread"
 
+        with canal_group.connect(**where, client_id="lake", wait_s=DEADLINE_S) as lake:
+            (server,) = lake.status()["group"]["servers"]
         offline.write_everywhere(3)
         read(6)
+        folder = tmp_path / "orders"
+        asked = [
+            "--gateway",
+            f"grpc://{server['server']}",
+            "--destination",
+            offline.destination,
+            "--table",
+            "shop_0.orders",
+        ]
+        job = ["python", "ray_parquet.py", *asked, "--folder", str(folder), "--idle", "5"]
+        said = three_nodes.job("submit", "--working-dir", str(ROOT / "examples"), "--", *job)
+        assert pads.dataset(sorted(folder.rglob("*.parquet"))).count_rows() == 3, said
+
+        assert "stopped" in three_nodes.job("stop", "server")
+        with pytest.raises(canal_group.ServerUnavailable):
+            canal_group.connect(**where, client_id="lake", wait_s=0)
 
 
 def _parent(pid: int) -> int:
