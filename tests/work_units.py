@@ -20,7 +20,6 @@ TOGETHER = {
         "spark/test_spark_ranges",
     ),
     "brokers": (
-        "output/test_output_faults",
         "output/test_publisher",
         "output/test_sink_conformance",
     ),

@@ -26,6 +26,8 @@ from merge.errors import CanalGroupError
 
 #: a broker that is killed has to start again meanwhile
 RECOVERED_S = 120.0
+#: of the kinds of faults, in a run
+PLAYED = 3
 
 
 class Relay:
@@ -127,7 +129,7 @@ class Faults:
         self._shop, self._relay, self._broker, self._zookeeper = shop, relay, broker, zookeeper
         self.played: list[str] = []
 
-    def play(self, count: int, writer: Writer) -> None:
+    def play(self, writer: Writer) -> None:
         faults: list[Callable[[], None]] = [
             self._kill_relay,
             self._restart_relay,
@@ -138,7 +140,7 @@ class Faults:
             self._kill_zookeeper,
             self._freeze_relay,
         ]
-        for fault in self._random.sample(faults, count):
+        for fault in self._random.sample(faults, PLAYED):
             until = writer.count + self._random.randint(100, 600)
             eventually(lambda until=until: writer.count >= until, "rows to be written", within_s=DEADLINE_S)
             self.played.append(fault.__name__)

@@ -10,12 +10,12 @@ import sys
 import uuid
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 from integration.output.faults import RECOVERED_S, Relay
 from integration.output.published import Published, Queue, Running, in_kafka, in_lines, publishing
+from integration.output.relay_values import relay_values
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
@@ -26,21 +26,6 @@ from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
 from canal_group.canal_protocol.packet_pb2 import Messages, Packet, PacketType
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def said(shop: SharedShop, output: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return settings of a publisher with a client id of its own."""
-    return {
-        "destination": shop.destination,
-        "read": {
-            "gateway": shop.instance.uri,
-            "client_id": f"relay-{uuid.uuid4().hex[:8]}",
-            "filter": r"shop\.orders",
-        },
-        "retry": {"max_s": 1.0},
-        "output": output,
-        **changes,
-    }
 
 
 def topic_of(shop: SharedShop) -> str:
@@ -64,7 +49,7 @@ def check_written(found: list, shop: SharedShop) -> None:
 
 def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedShop, tmp_path: Path):
     path = tmp_path / "lines"
-    settings = said(served, {"kind": "lines", "path": str(path)})
+    settings = relay_values(served, {"kind": "lines", "path": str(path)})
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
@@ -76,7 +61,7 @@ def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedSho
 
 def test_a_running_relay_says_in_metrics_what_it_published(served: SharedShop, tmp_path: Path):
     output = {"kind": "lines", "path": str(tmp_path / "lines")}
-    settings = said(served, output, metrics={"port": 0})
+    settings = relay_values(served, output, metrics={"port": 0})
     with closing(Relay(tmp_path, settings)) as relay:
         eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
         served.write_everywhere(3, rows=20)
@@ -118,7 +103,7 @@ def test_a_port_that_is_taken_is_named(served: SharedShop, tmp_path: Path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         output = {"kind": "lines", "path": str(tmp_path / "lines")}
-        with closing(Relay(tmp_path, said(served, output, metrics={"port": port}))) as relay:
+        with closing(Relay(tmp_path, relay_values(served, output, metrics={"port": port}))) as relay:
             assert relay.process.wait(DEADLINE_S) == 1
     assert f"The relay's metrics cannot listen on 127.0.0.1:{port}: Address already in use." in relay.said
     assert "Traceback" not in relay.said
@@ -126,7 +111,7 @@ def test_a_port_that_is_taken_is_named(served: SharedShop, tmp_path: Path):
 
 def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: Broker):
     topic = topic_of(served)
-    settings = said(served, {"kind": "kafka", "servers": kafka.hosts}, route={"topic": topic})
+    settings = relay_values(served, {"kind": "kafka", "servers": kafka.hosts}, route={"topic": topic})
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
@@ -138,7 +123,7 @@ def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: 
 
 def test_rabbitmq_has_every_change_across_restarts(served: SharedShop, rabbit: Broker):
     queue = Queue(rabbit, topic_of(served))
-    settings = said(served, {"kind": "rabbitmq", "port": rabbit.port}, route={"topic": queue.name})
+    settings = relay_values(served, {"kind": "rabbitmq", "port": rabbit.port}, route={"topic": queue.name})
     for _ in range(2):
         with publishing(settings) as running:
             write(served, running)
@@ -149,7 +134,7 @@ def test_packets_of_canal_have_an_entry_for_each_change(served: SharedShop, kafk
     topic = topic_of(served)
     output = {"kind": "kafka", "servers": kafka.hosts}
     served.write(0, 1)  # the table is known
-    settings = said(served, output, route={"topic": topic}, format="protobuf")
+    settings = relay_values(served, output, route={"topic": topic}, format="protobuf")
     with publishing(settings) as running:
         served.write_everywhere(2, rows=10)
         served.servers[0].execute("ALTER TABLE shop_0.orders ADD COLUMN extra INT")
@@ -197,7 +182,7 @@ def test_the_examples_print_what_was_published(served: SharedShop, kafka: Broker
         "from_kafka.py": {"kind": "kafka", "servers": kafka.hosts},
         "from_rabbitmq.py": {"kind": "rabbitmq", "port": rabbit.port},
     }
-    settings = [said(served, output, route={"topic": queue.name}) for output in outputs.values()]
+    settings = [relay_values(served, output, route={"topic": queue.name}) for output in outputs.values()]
     with publishing(settings[0]) as one, publishing(settings[1]) as other:
         served.write_everywhere(2, rows=5)
         eventually(

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient
 from integration.output.conformance import publish
 from integration.output.faults import Relay
 from integration.output.published import Queue, in_kafka
+from integration.output.relay_values import relay_values
 from integration.output.running_broker import running
 from integration.output.secure_brokers import MECHANISMS, PASSWORD, USER, SecureKafka, SecureRabbit
-from integration.output.test_publisher import said
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 
@@ -133,7 +133,7 @@ class TestKafka:
             "username": USER,
             "password_file": str(files.wrong),
         }
-        with closing(Relay(tmp_path, said(served, output, route={"topic": topic}))) as relay:
+        with closing(Relay(tmp_path, relay_values(served, output, route={"topic": topic}))) as relay:
             command = Path(f"/proc/{relay.process.pid}/cmdline").read_text()
             assert relay.process.wait(DEADLINE_S) == 1, relay.said
         assert "refuses the login" in relay.said

@@ -1,0 +1,51 @@
+"""Relays to Kafka under faults: nothing is lost, partitions keep their order, each change is read once."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from integration.output.faults import RECOVERED_S, Faults, Relay, Writer, check_all
+from integration.output.published import in_kafka
+from integration.output.relay_values import PARTITIONS, partitioned_values
+from integration.shared_servers import SharedShop
+from integration.zookeeper_fixtures import eventually
+from soak import first_quick
+
+from actors.coordination.embedded import EmbeddedZooKeeper
+from benchmarks._brokers import Broker
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", first_quick(0, range(30)))
+def test_readers_of_kafka_see_each_change_once(
+    served: SharedShop, kafka: Broker, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
+):
+    topic = f"faults-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": kafka.hosts})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+    output = {"kind": "kafka", "servers": kafka.hosts, "silence_s": 5.0, "transaction_timeout_s": 10.0}
+    with closing(Relay(tmp_path, partitioned_values(served, output, topic))) as relay:
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
+        writer = Writer(served, seed)
+        faults = Faults(seed, served, relay, kafka, one_zookeeper)
+        try:
+            faults.play(writer)
+        finally:
+            writer.stop()
+        eventually(
+            lambda: len(in_kafka(kafka, topic)) >= writer.count,
+            f"all changes after {faults.played}: {relay.said}",
+            within_s=RECOVERED_S,
+        )
+        assert relay.terminate() == 0
+    found = in_kafka(kafka, topic)
+    check_all(found, writer, served)
+    numbers = [int(each.headers["seq"]) for each in found]
+    assert len(set(numbers)) == len(numbers), "a number of the merged stream is there twice"
+    for partition in range(PARTITIONS):
+        of_partition = [int(each.headers["seq"]) for each in found if each.partition == partition]
+        assert of_partition == sorted(of_partition)

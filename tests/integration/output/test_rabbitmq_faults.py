@@ -1,0 +1,47 @@
+"""Relays to RabbitMQ under faults: nothing is lost and queues keep their order; repeats may happen."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from integration.output.faults import RECOVERED_S, Faults, Relay, Writer, check_all, without_repeats
+from integration.output.published import Queue
+from integration.output.relay_values import PARTITIONS, partitioned_values
+from integration.shared_servers import SharedShop
+from integration.zookeeper_fixtures import eventually
+from soak import first_quick
+
+from actors.coordination.embedded import EmbeddedZooKeeper
+from benchmarks._brokers import Broker
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", first_quick(0, range(100, 130)))
+def test_readers_of_rabbitmq_see_each_change(
+    served: SharedShop, rabbit: Broker, one_zookeeper: EmbeddedZooKeeper, tmp_path: Path, seed: int
+):
+    topic = f"faults-{uuid.uuid4().hex[:8]}"
+    queues = [Queue(rabbit, f"{topic}.{partition}") for partition in range(PARTITIONS)]
+    output = {"kind": "rabbitmq", "port": rabbit.port, "partition_keys": True, "silence_s": 5.0}
+    with closing(Relay(tmp_path, partitioned_values(served, output, topic))) as relay:
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
+        writer = Writer(served, seed)
+        faults = Faults(seed, served, relay, rabbit, one_zookeeper)
+        try:
+            faults.play(writer)
+        finally:
+            writer.stop()
+
+        def taken() -> int:
+            return sum(len(without_repeats(queue.take())) for queue in queues)
+
+        eventually(
+            lambda: taken() >= writer.count,
+            f"all changes after {faults.played}: {relay.said}",
+            within_s=RECOVERED_S,
+        )
+        assert relay.terminate() == 0
+    check_all([each for queue in queues for each in without_repeats(queue.take())], writer, served)
