@@ -155,12 +155,12 @@ def decimal_text(data: bytes, precision: int, scale: int) -> str:
     for width in groups:
         digits += f"{int.from_bytes(raw[at : at + sizes[width]], 'big'):0{width}d}" if width else ""
         at += sizes[width]
-    behind = ""
+    decimals = ""
     for width in [*[9] * (fraction // 9), fraction % 9]:
-        behind += f"{int.from_bytes(raw[at : at + sizes[width]], 'big'):0{width}d}" if width else ""
+        decimals += f"{int.from_bytes(raw[at : at + sizes[width]], 'big'):0{width}d}" if width else ""
         at += sizes[width]
     text = digits.lstrip("0") or "0"
-    return f"{'-' if negative else ''}{text}{'.' if behind else ''}{behind}"
+    return f"{'-' if negative else ''}{text}{'.' if decimals else ''}{decimals}"
 
 
 def _packed_time(data: bytes) -> tuple[str, int, int]:

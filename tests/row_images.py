@@ -122,10 +122,10 @@ def sized(value, length):
 def decimal(unscaled, precision, scale):
     """`decimal2bin`: groups of nine digits from the point, the first bit inverted, negatives inverted."""
     digits = f"{abs(unscaled):0{precision}d}"
-    whole, behind = digits[: precision - scale], digits[precision - scale :]
+    whole, fraction = digits[: precision - scale], digits[precision - scale :]
     lead = len(whole) % 9
     groups = [whole[:lead]] + [whole[at : at + 9] for at in range(lead, len(whole), 9)]
-    groups += [behind[at : at + 9] for at in range(0, len(behind), 9)]
+    groups += [fraction[at : at + 9] for at in range(0, len(fraction), 9)]
     packed = bytearray(b"".join(int(g).to_bytes(_PACKED[len(g)], "big") for g in groups if g))
     if unscaled < 0:
         packed = bytearray(byte ^ 0xFF for byte in packed)

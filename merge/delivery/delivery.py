@@ -218,6 +218,6 @@ class Delivery:
         assert stream.log.base <= self.done <= self.place.read <= stream.log.tip
         assert all(batch.generation == stream.generation for batch in outstanding), "an earlier log is gone"
         assert all(
-            batch.log_stop <= following.log_start or following.behind is not None
+            batch.log_stop <= following.log_start or following.consumed is not None
             for batch, following in pairwise(outstanding)
         ), "batches follow each other in the log"

@@ -49,7 +49,7 @@ class Batch:
     shards: tuple[str, ...] = ()
     #: of an offset range: the positions up to which its subscriber had consumed each shard before it, by
     #: shard_index; None: the batch is a run of the merged log
-    behind: Mapping[int, Position] | None = None
+    consumed: Mapping[int, Position] | None = None
 
     @property
     def rows(self) -> int:

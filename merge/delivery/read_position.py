@@ -40,7 +40,7 @@ HEADERS_MAX = 32_768
 class ReadPosition:
     """Where one subscriber reads; see the module's rules.
 
-    It learns of acknowledgements and rollbacks only through `passed`, `go_behind` and `go_back`.
+    It learns of acknowledgements and rollbacks only through `passed`, `go_past` and `go_back`.
 
     Args:
         limits: bounds of one batch or offset range.
@@ -53,7 +53,7 @@ class ReadPosition:
         #: the same point in the stream
         self._progress = Progress.at(GroupPosition())
         #: by shard_index: what the log holds at or before this position is consumed
-        self._behind: dict[int, Position] = {}
+        self._consumed: dict[int, Position] = {}
         #: greatest key that the position of `stand_at` has passed
         self._passed_us = 0
 
@@ -73,15 +73,15 @@ class ReadPosition:
         self.read, self._progress = stream.log.base, Progress.at(cursor)
         self._passed_us = cursor.passed_us
         # The log holds nothing before its base. Where cursor and base agree, nothing has to be compared.
-        self._behind = {
+        self._consumed = {
             index: cursor.shards[shard]
             for index, shard in enumerate(stream.shards)
             if shard in begin and cursor.shards[shard] != begin[shard]
         }
 
-    def skip_behind(self, stream: Stream) -> None:
+    def skip_consumed(self, stream: Stream) -> None:
         """Read past consumed headers, so that the rings can free them."""
-        while self._behind:
+        while self._consumed:
             window = stream.log.slice(self.read, self.read + HEADERS_MAX)
             places = np.flatnonzero(self._fresh(window, stream))
             self.read += int(places[0]) if len(places) else len(window)
@@ -96,12 +96,12 @@ class ReadPosition:
             stream: one that merges.
             rows_max: bound on row changes, besides the limits; a batch has at least one header.
         """
-        self.skip_behind(stream)
+        self.skip_consumed(stream)
         window = stream.log.slice(self.read, self.read + HEADERS_MAX)
         if not len(window):
             return None
         headers, places = window, np.arange(len(window))
-        if self._behind:
+        if self._consumed:
             places = np.flatnonzero(self._fresh(window, stream))
             headers = window[places]
             headers = headers[: _up_to_a_gap(headers)]
@@ -124,7 +124,7 @@ class ReadPosition:
         )
         after = before.past(headers, stream.names, stream.shards, stream.servers, stream.created)
         batch = self._batch(batch_id, stream, headers, stop, before, after)
-        self.go_behind(batch)
+        self.go_past(batch)
         return batch
 
     def next_range(self, batch_id: int, offset_range: OffsetRange, stream: Stream) -> Batch | None:
@@ -134,7 +134,7 @@ class ReadPosition:
             RolledBack: it begins elsewhere.
             DataError: it differs from what it was when its end was noted, or does not fit into the rings.
         """
-        self.skip_behind(stream)
+        self.skip_consumed(stream)
         window = stream.log.slice(self.read, stream.log.tip)
         places = np.flatnonzero(self._fresh(window, stream))
         headers = window[places]
@@ -216,13 +216,13 @@ class ReadPosition:
         left = places[~chosen]
         stop = int(left[0]) if len(left) else len(window)
         batch = replace(
-            self._batch(batch_id, stream, headers, stop, before, after), behind=dict(self._behind)
+            self._batch(batch_id, stream, headers, stop, before, after), consumed=dict(self._consumed)
         )
         shards = np.unique(headers["shard"]).tolist()
         holes = bool((places[chosen] > stop).any())
         for shard in shards:
             self._have(shard, after.end.shards[stream.shards[shard]], stream, holes=holes)
-        self.go_behind(batch)
+        self.go_past(batch)
         return batch
 
     def _batch(
@@ -241,23 +241,23 @@ class ReadPosition:
             shards=stream.shards,
         )
 
-    def go_behind(self, batch: Batch) -> None:
+    def go_past(self, batch: Batch) -> None:
         """Move past a batch of this log."""
         self.read, self._progress = batch.log_stop, batch.after
 
     def go_back(self, taken: Sequence[Batch]) -> None:
         """Move back before batches that were rolled back: the newest that were given, oldest first."""
         self.read, self._progress = taken[0].log_start, taken[0].before
-        behind = next((batch.behind for batch in taken if batch.behind is not None), self._behind)
-        self._behind = dict(behind)
+        consumed = next((batch.consumed for batch in taken if batch.consumed is not None), self._consumed)
+        self._consumed = dict(consumed)
 
     def _have(self, shard: int, position: Position, stream: Stream, *, holes: bool) -> None:
         """Note that a shard was given up to `position`; with `holes`, the log has other headers between."""
-        before = self._behind.pop(shard, None)
+        before = self._consumed.pop(shard, None)
         if before is not None and self._told_by_gtid(shard, before, stream):
-            self._behind[shard] = replace(before, gtid_set=position.gtid_set)
+            self._consumed[shard] = replace(before, gtid_set=position.gtid_set)
         elif holes:
-            self._behind[shard] = position
+            self._consumed[shard] = position
 
     def passed(self, batch: Batch, stream: Stream) -> None:
         """Note that a batch was acknowledged: in its shards, nothing after it in the log is consumed yet.
@@ -265,15 +265,15 @@ class ReadPosition:
         Exception: where GTIDs tell what is consumed. A server that wrote in another order may bring any
         consumed transaction later.
         """
-        if batch.behind is not None:
+        if batch.consumed is not None:
             return
         for shard in np.unique(batch.headers["shard"]).tolist():
-            before = self._behind.get(shard)
+            before = self._consumed.get(shard)
             if before is None:
                 continue
             brought = stream.base.ack.shards[stream.shards[shard]].gtid_set
             if not self._told_by_gtid(shard, before, stream) or brought.contains(before.gtid_set):
-                del self._behind[shard]
+                del self._consumed[shard]
 
     @staticmethod
     def _told_by_gtid(shard: int, position: Position, stream: Stream) -> bool:
@@ -293,7 +293,7 @@ class ReadPosition:
     def _fresh(self, headers: Headers, stream: Stream) -> NDArray[np.bool_]:
         """Return which headers are not consumed yet."""
         fresh = np.ones(len(headers), dtype=bool)
-        for shard, position in self._behind.items():
+        for shard, position in self._consumed.items():
             mine = headers["shard"] == shard
             same = position.is_of(stream.servers[shard])
             fresh[mine] = ~up_to(headers[mine], stream.names, position, same_server=same)

@@ -342,9 +342,9 @@ class Subscriber:
         self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
         if self.delivery.acked(batch, stream):
             self.cursor = stream.reconciled(batch.ack)
-        elif batch.generation == stream.generation and batch.behind is None and self.phase is Phase.READING:
+        elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
             # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
-            self.delivery.place.go_behind(batch)
+            self.delivery.place.go_past(batch)
             self.cursor = stream.reconciled(batch.ack)
         elif stream.merging and self.kept:
             self.stand_at(batch.ack, stream)

@@ -206,7 +206,7 @@ class Subscribers:
         if not self._stream.merging or not self._kept or not self.all_placed:
             return []
         for subscriber in self._kept:
-            subscriber.delivery.place.skip_behind(self._stream)
+            subscriber.delivery.place.skip_consumed(self._stream)
         return [*self._stream.free(min(subscriber.delivery.done for subscriber in self._kept))]
 
     # ---- time passes -----------------------------------------------------------------------------------

@@ -75,5 +75,5 @@ class Readers:
             if self._window.is_before(*self._wanted):
                 return True
             self._wanted = None
-        behind = min(self._window.after(place) for place in self._places.values())
-        return behind <= self._half_bytes
+        unsent = min(self._window.after(place) for place in self._places.values())
+        return unsent <= self._half_bytes

@@ -122,7 +122,7 @@ def with_loss(
         losses: those so far, of all shards, in the order of their detection.
         shard: which one lost something.
         after: the cursor before.
-        until: the cursor behind the loss.
+        until: the cursor after the loss.
         found_us: as `Loss.found_us`.
     """
     mine = [each for each in losses if each.shard == shard]

@@ -8,7 +8,7 @@ What must hold, always:
 1. a shard's headers go out in its order, each once, nothing is lost once everything is promised past;
 2. keys never decrease in what goes out, and are `max(commit, shard's last key, shard's low_watermark)`;
 3. a transaction in fragments is not split by another;
-4. LATE is flagged exactly where a commit is behind its shard's promise; commit times are untouched;
+4. LATE is flagged exactly where a commit is before its shard's promise; commit times are untouched;
 5. what goes out at once is ordered by key, then by shard;
 6. nothing goes out above the watermark but the rest of an open transaction; nothing that may go out stays.
 """

@@ -56,8 +56,8 @@ def _decimals(precision: int, scale: int) -> Callable[[random.Random], Value]:
         digits = f"{chance.randrange(10 ** chance.randint(1, precision)):0{precision}d}"
         if chance.random() < 0.2:
             digits = "9" * precision
-        whole, behind = digits[: precision - scale] or "0", digits[precision - scale :]
-        return _plain(chance.choice(("", "-")) + whole + ("." + behind if scale else ""))
+        whole, fraction = digits[: precision - scale] or "0", digits[precision - scale :]
+        return _plain(chance.choice(("", "-")) + whole + ("." + fraction if scale else ""))
 
     return value
 

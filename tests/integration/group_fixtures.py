@@ -37,7 +37,7 @@ def one_zookeeper() -> Iterator[EmbeddedZooKeeper]:
 
 @contextmanager
 def all_started(*servers: DatabaseServer) -> Iterator[list[DatabaseServer]]:
-    """Start servers side by side, or skip the test where they cannot be had; close them behind it."""
+    """Start servers side by side, or skip the test where they cannot be had; close them after it."""
     try:
         start_all(servers)
     except ServerMissingError as error:

@@ -1,7 +1,7 @@
 """Spark's protocol of a streaming query without its JVM, for many restarts in little time.
 
 It asks the data source what `MicroBatchExecution` asks it, in that order, and keeps a checkpoint as Spark
-does: `offsets/N` before a micro-batch is read, `commits/N` behind it. What `read` yields is written to
+does: `offsets/N` before a micro-batch is read, `commits/N` after it. What `read` yields is written to
 `batches/N`.
 
 `python light_spark.py` reads settings from standard input, a JSON object a line, and runs each in a process

@@ -51,7 +51,7 @@ class SharedShop(Shop):
         return super().connect(instance or self.instance, **options)
 
     def begin(self) -> None:
-        """Read on to where the tables are new: behind what earlier tests have left."""
+        """Read on to where the tables are new: after what earlier tests have left."""
         mark = f"begin_{uuid.uuid4().hex[:8]}"
         with self.connect(client_id="begin") as consumer:
             for index, server in enumerate(self.servers):

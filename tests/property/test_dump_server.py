@@ -62,7 +62,7 @@ class DumpServerMachine(RuleBasedStateMachine):
         return f"description {self.number}".encode()
 
     def sent_to(self, reader):
-        """How many bytes of the stream are behind a reader."""
+        """How many bytes of the stream a reader has been sent, with those before it began."""
         return self.began[reader] + len(self.got[reader])
 
     @precondition(lambda self: self.described)

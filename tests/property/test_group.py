@@ -545,7 +545,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_freed_that_a_cursor_needs(self):
-        """A freed header is behind every cursor, or a fragment of a transaction that a cursor is before."""
+        """Every cursor is past a freed header, or a fragment of a transaction that a cursor is before."""
         if not hasattr(self, "world"):
             return
         group = self.world.group

@@ -82,12 +82,12 @@ class Binlog:
             self.order.append(index)
             self.records.append((*head, file, begin, end, *gtid, 0, 0))
             self._prefixes.append(self._prefixes[-1] | {index})
-        behind = len(self.records)
+        after = len(self.records)
         self._places[file, begin] = first
         # The position after a file's last transaction is also the next file's beginning.
-        self._places[file, begin + STEP] = behind
+        self._places[file, begin + STEP] = after
         if place == TRANSACTIONS_A_FILE - 1:
-            self._places[file + 1, 4] = behind
+            self._places[file + 1, 4] = after
 
     def purge(self) -> None:
         """Purge all files but the last."""

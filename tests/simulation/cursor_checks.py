@@ -63,15 +63,15 @@ class CursorChecks(OperatorChecks):
         It joined where its source began: a join skips no transaction that the source still had.
         """
         if self._newcomer is None or not self.is_known(self._newcomer):
-            self._joined_epoch, self._joined_behind = None, None
+            self._joined_epoch, self._joined_after = None, None
         elif self._joined_epoch is None:
             source, name = self._sources[self._newcomer], f"s{self._newcomer}"
             cursors = [one.cursor for one in self._consumptions.values() if one.cursor is not None]
             joined = [source.reach(cursor.joined[name]) for cursor in cursors if name in cursor.joined]
-            behind = frozenset().union(*(reach.passed for reach in joined))
+            consumed = frozenset().union(*(reach.passed for reach in joined))
             gone = frozenset().union(*(binlog.forgotten for binlog in source.binlogs))
-            self._require(behind <= gone, "a shard joined after transactions that its source still has")
-            self._joined_epoch, self._joined_behind = epoch, behind
+            self._require(consumed <= gone, "a shard joined after transactions that its source still has")
+            self._joined_epoch, self._joined_after = epoch, consumed
 
     def unsubscribes(self, client_id: str) -> None:
         """Note that a consumer is about to unsubscribe."""
@@ -219,11 +219,11 @@ class CursorChecks(OperatorChecks):
             return
         known = consumption.known or consumption.first
         consumption.known = self._reaches(cursor, consumption)
-        for shard, (source, behind) in enumerate(zip(self._sources, consumption.known, strict=True)):
-            most_us = max(map(source.key_most_us, behind.passed), default=0)
+        for shard, (source, consumed) in enumerate(zip(self._sources, consumption.known, strict=True)):
+            most_us = max(map(source.key_most_us, consumed.passed), default=0)
             consumption.passed_most_us = max(consumption.passed_most_us, most_us)
             if known:
                 # Transactions that were purged before it began say nothing about the order of later ones.
-                passed = behind.passed - known[shard].passed
+                passed = consumed.passed - known[shard].passed
                 least_us = max((source.key_min_us[index] for index in passed), default=0)
                 consumption.passed_us = max(consumption.passed_us, least_us)

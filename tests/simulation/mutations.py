@@ -182,14 +182,14 @@ def a_rewind_opens_where_the_shards_were_read_to(patch: Patch) -> None:
     patch(Subscribers, "rewind", rewind)
 
 
-def what_is_behind_the_cursor_is_delivered(patch: Patch) -> None:
+def what_is_consumed_is_delivered(patch: Patch) -> None:
     """The leading one of two subscribers gets headers again that the other one still needs."""
     real = Subscribers.place
 
     def place(self: Subscribers) -> list[do.Instruction]:
         instructions = real(self)
         for subscriber in self._by_id.values():
-            subscriber.delivery.place._behind = {}
+            subscriber.delivery.place._consumed = {}
         return instructions
 
     patch(Subscribers, "place", place)
@@ -284,7 +284,7 @@ def who_was_away_misses_what_others_still_need(patch: Patch) -> None:
     patch(Subscriber, "stand_at", stand_at)
 
 
-def who_was_away_goes_back_behind_its_cursor(patch: Patch) -> None:
+def who_was_away_goes_back_before_its_cursor(patch: Patch) -> None:
     """A client is moved back to where the others are, although its cursor is further."""
     patch(GroupPosition, "further", lambda cursor, _: cursor)
 
@@ -349,7 +349,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (equal_keys_lose_their_shards_order, EVERYTHING),
     (a_rewind_forgets_the_slower_subscriber, EVERYTHING),
     (a_rewind_opens_where_the_shards_were_read_to, EVERYTHING),
-    (what_is_behind_the_cursor_is_delivered, EVERYTHING),
+    (what_is_consumed_is_delivered, EVERYTHING),
     (rings_are_freed_when_a_batch_is_delivered, EVERYTHING),
     (rings_are_never_freed, EVERYTHING),
     (outstanding_batches_have_no_bound, EVERYTHING),
@@ -364,7 +364,7 @@ MUTATIONS: tuple[tuple[Callable[[Patch], None], tuple[Fault, ...]], ...] = (
     (a_held_shard_is_passed, DEAD_SHARDS),
     (a_skipped_shard_is_waited_for, EVERYTHING),
     (who_was_away_misses_what_others_still_need, ABSENCES),
-    (who_was_away_goes_back_behind_its_cursor, ABSENCES),
+    (who_was_away_goes_back_before_its_cursor, ABSENCES),
     (a_follower_does_not_tell_of_a_loss, EVERYTHING),
     (cursors_of_two_servers_are_compared_by_key, FAILOVERS),
     (a_place_is_taken_on_any_server, FAILOVERS),

@@ -143,8 +143,8 @@ class OrderChecks(OperatorChecks):
                 # The shard joined where its source began; possibly no cursor says so yet.
                 before -= (
                     self._sources[shard].active.forgotten
-                    if self._joined_behind is None
-                    else self._joined_behind
+                    if self._joined_after is None
+                    else self._joined_after
                 )
             has = index in upto[shard] or consumption.finished.issuperset((shard, each) for each in before)
             self._require(has, "a consumer receives a header before earlier ones")
@@ -158,15 +158,15 @@ class OrderChecks(OperatorChecks):
         consumption = self._of(client_id)
         consumption.keeps_place = True
         self._check_places(batch, places)
-        begin, behind = self._reaches(start, consumption), self._reaches(batch.end, consumption)
-        for source, first, last in zip(self._sources, begin, behind, strict=True):
+        begin, end = self._reaches(start, consumption), self._reaches(batch.end, consumption)
+        for source, first, last in zip(self._sources, begin, end, strict=True):
             found = {index for shard, index in places if shard == source.index}
             again = last.passed - (first.placed if first.server == last.server else first.passed)
             there = last.passed - first.passed
             if f"s{source.index}" not in start.shards:
                 # The shard joined after `start`, where its source began.
-                known = source.index == self._newcomer and self._joined_behind is not None
-                there -= self._joined_behind if known else source.active.forgotten
+                known = source.index == self._newcomer and self._joined_after is not None
+                there -= self._joined_after if known else source.active.forgotten
             self._require(
                 self._with_rows(source, there) <= found <= again,
                 "an offset range differs from the headers between its ends",

@@ -44,7 +44,7 @@ class Record:
         #: the epoch in which a cursor first held the newcomer; None: no cursor holds it
         self._joined_epoch: int | None = None
         #: indexes of what its source had purged when it joined
-        self._joined_behind: frozenset[int] | None = None
+        self._joined_after: frozenset[int] | None = None
         #: since when a shard is held, by (epoch, shard)
         self._held: dict[tuple[int, int], int] = {}
         #: removals by (epoch, shard), and those that a cursor says have happened
@@ -124,7 +124,7 @@ class Record:
         known = self._of(client_id).known or [Reach()] * len(self._sources)
         return [set(reach.passed) for reach in known]
 
-    def behind(self, client_id: str) -> list[int]:
+    def consumed(self, client_id: str) -> list[int]:
         """Return for each shard how many headers are before the cursor that the active server knows."""
         return [len(passed) for passed in self.passed(client_id)]
 

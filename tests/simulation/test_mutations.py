@@ -15,7 +15,7 @@ QUICK = {
     "any_batch_can_be_acknowledged",
     "acked_before_written",
     "everything_goes_out_at_once",
-    "what_is_behind_the_cursor_is_delivered",
+    "what_is_consumed_is_delivered",
     "rings_are_freed_when_a_batch_is_delivered",
     "rings_are_never_freed",
     "outstanding_batches_have_no_bound",

@@ -179,8 +179,8 @@ class ZooKeeper:
                         self._nodes.pop(path, None)
                     else:
                         self._nodes[path] = node
-                behind = len(operations) - place - 1
-                return [RolledBackError()] * place + [error] + [RuntimeInconsistency()] * behind
+                after = len(operations) - place - 1
+                return [RolledBackError()] * place + [error] + [RuntimeInconsistency()] * after
         for path in dict.fromkeys(path for path, _ in change.undo):
             self._changed(path)
         self._observe(session, operations)

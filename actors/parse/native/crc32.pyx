@@ -24,7 +24,7 @@ cdef extern from *:
         return __builtin_cpu_supports("pclmul");
     }
 
-    /* Fold size bytes, a multiple of 16 and 64 at least, behind a checksum into 16 with the same remainder. */
+    /* Fold a checksum and the size bytes after it, a multiple of 16 and at least 64, into 16 with the same remainder. */
     __attribute__((target("sse2,pclmul")))
     static void canal_group_fold(const uint8_t *data, size_t size, uint32_t value, uint8_t *rest) {
         const __m128i *at = (const __m128i *)data, *end = (const __m128i *)(data + size);

@@ -278,7 +278,7 @@ cdef inline int find(
 ) noexcept nogil:
     """Find a value in an open container.
 
-    `found` is 0 if there is none. `before` is the value that it is behind, or would be; 0: none, it is the first.
+    `found` is 0 if there is none. `before` is the value before it, or before where it would be; 0: none, it is the first.
     """
     cdef Node* node = node_of(document, container)
     cdef uint32_t index = node.first, last = 0, position

@@ -31,7 +31,7 @@ class Words:
         self._at = 0
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return a token without taking it; behind the last one is END."""
+        """Return a token without taking it; after the last one is END."""
         return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
 
     def take(self) -> Token:

@@ -21,7 +21,7 @@ from actors.parse.grammar.chunk_builder import ChunkBuilder, Limits
 from actors.parse.grammar.tables import Select
 from actors.parse.server.clock import STALE_US, SourceClock
 from actors.parse.server.dump.dump_connection import DumpConnection
-from actors.parse.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_behind, dump_from
+from actors.parse.server.dump.dump_request import OFFSET_MAX, DumpRequest, dump_after, dump_from
 from actors.parse.server.dump_server.attachment import Attachment
 from actors.parse.server.dump_server.wire import idle_moment_us, is_notice
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp, LowWatermarks
@@ -233,7 +233,7 @@ class BinlogStream:
 
     def _request(self) -> DumpRequest:
         if self._by_gtid:
-            return dump_behind(self._start.gtid_set, self._address.server_id)
+            return dump_after(self._start.gtid_set, self._address.server_id)
         return dump_from(*self._dump_at, self._address.server_id)
 
     def __iter__(self) -> Iterator[Chunk | CaughtUp]:

@@ -106,9 +106,9 @@ def translated(address: SourceAddress) -> Iterator[None]:
             f"{address.title} at {address} {refused.what}.", hint=refused.hint, shard=address.name
         ) from refused
     except pymysql.Error as error:
-        behind = getattr(error, "original_exception", None)
-        if isinstance(behind, ssl.SSLCertVerificationError):
-            raise _not_trusted(address, behind) from error
+        cause = getattr(error, "original_exception", None)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            raise _not_trusted(address, cause) from error
         code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         text = str(error.args[1]) if len(error.args) > 1 else str(error)
         raise server_error(address, code, text) from error

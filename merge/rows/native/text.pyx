@@ -30,7 +30,7 @@ cdef extern from *:
 
 cdef enum:
     SECOND = 1_000_000
-    #: most digits of a fraction of a second, and behind the point of a decimal of 128 bits
+    #: most digits of a fraction of a second, and after the point of a decimal of 128 bits
     FRACTION = 6
     SCALE = 38
     #: digits of a part of a large decimal
@@ -215,7 +215,7 @@ cdef inline uint8_t* _write_datetime(uint8_t* at, int64_t micros, int digits) no
 
 
 cdef uint8_t* _write_large_decimal(uint8_t* at, uint128_t amount, int scale) noexcept nogil:
-    """Write an amount of any size with `scale` digits behind its point."""
+    """Write an amount of any size with `scale` digits after its point."""
     cdef uint8_t[3 * EIGHTEEN_DIGITS] text
     cdef uint8_t* end = text + 3 * EIGHTEEN_DIGITS
     cdef uint8_t* begin = end

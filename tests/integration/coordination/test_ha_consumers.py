@@ -239,7 +239,7 @@ def test_a_consumer_says_where_it_looked(one_zookeeper: EmbeddedZooKeeper):
 
 
 def test_no_ack_is_accepted_by_two_servers(pair_shop: SharedShop, pair: Pair):
-    """A consumer acks while its servers take turns: every cursor that was answered is behind the next one."""
+    """A consumer acks while its servers take turns: no cursor is before one that was answered."""
     with connect(pair_shop, pair.first, pair.second) as consumer:
         pair_shop.write_everywhere(30)
         cursors: list[tuple[int, int]] = []

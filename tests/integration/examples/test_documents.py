@@ -92,7 +92,7 @@ def test_the_readmes_query_writes_parquet(
 
 
 def test_the_parquet_example_writes_every_change_once(served: SharedShop, tmp_path: Path):
-    """1. it writes what is there and ends when nothing comes; 2. run again, it goes on behind its cursor."""
+    """1. it writes what is there and ends when nothing comes; 2. run again, it goes on after its cursor."""
     folder = tmp_path / "orders"
     served.connect(client_id="parquet").close()
     command = [sys.executable, str(ROOT / "examples" / "to_parquet.py"), "--gateway", served.instance.uri]

@@ -103,7 +103,7 @@ def written(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.soak
 def test_the_example_begins_again_where_it_was_not_acknowledged(shop: Shop, tmp_path: Path) -> None:
-    """1. It writes what is there, in several ranges. 2. A folder behind the cursor is of a run that died, and
+    """1. It writes what is there, in several ranges. 2. A folder after the cursor is of a run that died, and
     is written anew. 3. Every change is there once.
     """
     with serving(shop) as instance:

@@ -108,7 +108,7 @@ def test_a_stream_by_gtid_goes_on_where_the_set_ends(make, source_address):
             astray = replace(position, file="elsewhere.000099", offset=999)
             with reading(address, start=astray, start_by="gtid") as again:
                 await_rows(again, "g", 3 - number)
-                await_true(lambda again=again: again.of("caught_up"), "a promise behind what was passed over")
+                await_true(lambda again=again: again.of("caught_up"), "a promise after what was passed over")
             assert ids_of(again) == [1, 2, 3][number:]
             assert last_position(again, address).gtid_set == gtids(server)
 

@@ -125,13 +125,13 @@ def test_a_reset_is_seen_though_the_places_coincide(make, source_address, follow
             (begin,) = recorder.of("opened")
             insert(server, 1, 2, 3)
             await_rows(recorder, "g", 3)
-        behind = followed[0].position
+        after = followed[0].position
         assert begin.created_s
-        assert behind.created_s == begin.created_s
+        assert after.created_s == begin.created_s
         reset(server)
         insert(server, *range(101, 111))
-        assert gtids(server).contains(behind.gtid_set), "their GTIDs do not tell them apart"
-        for position in (begin, behind):
+        assert gtids(server).contains(after.gtid_set), "their GTIDs do not tell them apart"
+        for position in (begin, after):
             with pytest.raises(DataError, match="the binary logs were reset") as caught:
                 read_from(address, position)
             assert caught.value.details["expected_created_s"] == begin.created_s

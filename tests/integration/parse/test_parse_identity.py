@@ -27,7 +27,7 @@ from merge.errors import DataError, SourceUnavailable, SourceUnfit
 class Balancer:
     """An address with several servers behind it: the n-th connection goes where `ports[n]` says.
 
-    What comes behind the last goes where that one went.
+    What comes after the last goes where that one went.
     """
 
     def __init__(self, ports):

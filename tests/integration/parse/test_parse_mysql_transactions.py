@@ -37,7 +37,7 @@ def test_compressed_and_tagged_transactions(mysql, source_address):
 
 
 def test_rows_prepared_before_the_position_are_looked_up(mysql, source_address):
-    """1. Prepared. 2. Two files follow, and a reader ends behind them. 3. Another one reads the commit."""
+    """1. Prepared. 2. Two files follow, and a reader ends after them. 3. Another one reads the commit."""
     with reading(source_address(mysql)) as recorder:
         mysql.execute("XA START 'x1'", "INSERT INTO app.x VALUES (1)", "XA END 'x1'", "XA PREPARE 'x1'")
         mysql.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "INSERT INTO app.x VALUES (100)")

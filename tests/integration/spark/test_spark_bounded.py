@@ -73,14 +73,14 @@ def test_a_range_larger_than_the_rings_ends_at_any_position(
         served, served.instance, client="range", partitions=tasks, maxRowsPerBatch=9, retrySeconds=20
     )
     before = read(spark, chosen | {"startingPosition": begin.to_json(), "endingPosition": place})
-    behind = read(spark, chosen | {"startingPosition": place, "columns": "id,_seq"})
+    after = read(spark, chosen | {"startingPosition": place, "columns": "id,_seq"})
     found = {name: [row["id"] for row in before if row["_shard"] == name] for name in served.written}
     assert {name: sorted(ids) for name, ids in found.items()} == {
         "s0": served.written["s0"][wrote["s0"] :][: 3 * RING],
         "s1": served.written["s1"][wrote["s1"] :][: 9 * RING],
     }
     written = sorted(number for name, ids in served.written.items() for number in ids[wrote[name] :])
-    assert sorted(row["id"] for row in before + behind) == written
+    assert sorted(row["id"] for row in before + after) == written
     everything = chosen | {"startingPosition": begin.to_json(), "endingPosition": place}
     envelopes = read(spark, {**everything, "table": "", "format": "envelope"})
     assert sorted(row["after"]["id"] for row in envelopes) == sorted(str(row["id"]) for row in before)

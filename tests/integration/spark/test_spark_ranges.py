@@ -39,7 +39,7 @@ def read(spark: Any, chosen: dict[str, str]) -> list[Any]:
 
 
 def test_ranges_that_meet_at_a_time_hold_every_change_once(spark: Any, served: tuple[Shop, Instance]) -> None:
-    """1. Writers write before and behind a time. 2. What is read up to it and from it on is all there is."""
+    """1. Writers write before and after a time. 2. What is read up to it and from it on is all there is."""
     shop, instance = served
     with shop.connect(instance, client_id="now") as now:
         begin = now.locate("latest").to_json()

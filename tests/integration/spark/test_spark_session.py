@@ -25,7 +25,7 @@ ROWS_MAX, BYTES_MAX = 7, 1 << 20
 
 def test_what_an_executor_planned_again_does_not_stand_in_the_way(served: SharedShop) -> None:
     """1. A range is planned and taken back. 2. An executor plans it again for itself, and reads it. 3. The
-    query goes on behind it, as long as it likes, with nothing twice and nothing left out.
+    query goes on after it, as long as it likes, with nothing twice and nothing left out.
     """
     chosen = options(served, served.instance, client="session", startingPosition="latest")
     session = Session(Options.from_spark(chosen))

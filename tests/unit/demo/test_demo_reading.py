@@ -36,7 +36,7 @@ class FakeBatch:
 
 
 class FakeServer:
-    """A ledger over `rows` rows that now and then fails, by a seed: before a call, behind it, or for good."""
+    """A ledger over `rows` rows that now and then fails, by a seed: before a call, after it, or for good."""
 
     def __init__(self, rows: int, seed: int, trouble_percent: int) -> None:
         self.rows, self.cursor, self.next_id = rows, 0, 1
@@ -77,7 +77,7 @@ class FakeServer:
         batch = FakeBatch(self.next_id, begin, end, self)
         self.next_id += 1
         self.outstanding.append(batch)
-        self.trouble("behind get")
+        self.trouble("after get")
         return batch
 
     def ack(self, batch_id: int) -> None:
@@ -90,13 +90,13 @@ class FakeServer:
             raise AckOutOfOrder(f"{batch_id}")
         self.cursor = self.outstanding.pop(0).end
         if self._random.randrange(100) < self._percent:
-            raise ServerUnavailable("behind ack", retry_after_s=0.0)
+            raise ServerUnavailable("after ack", retry_after_s=0.0)
 
     def rollback(self, batch_id: int | None = None) -> int:
         self._check()
         before = len(self.outstanding)
         self.outstanding = [b for b in self.outstanding if batch_id is not None and b.batch_id < batch_id]
-        self.trouble("behind rollback")
+        self.trouble("after rollback")
         return before - len(self.outstanding)
 
 

@@ -420,7 +420,7 @@ def test_a_rewind_while_the_cursor_is_written_delivers_nothing_until_it_is_known
     """1. An acknowledgement is being written.
     2. A shard is lost.
     3. Nothing is delivered.
-    4. Written: go on behind it.
+    4. Written: go on after it.
     """
     world = World.of(Source(Tx(10), Tx(30)), Source(Tx(20), Tx(40)))
     world.subscribe()
@@ -520,7 +520,7 @@ def test_an_unwritten_acknowledgement_can_be_repeated():
 
 
 def test_while_it_is_unknown_whether_a_cursor_is_written_nothing_moves_it_backwards():
-    """1. The cursor behind two transactions may be written: the store did not answer.
+    """1. The cursor after two transactions may be written: the store did not answer.
     2. The consumer may not take its batch back, nor may another one write the cursor before it.
     3. With the next tick the write is repeated; nobody is answered twice.
     4. The consumer hears that its batch is acknowledged.

@@ -169,7 +169,7 @@ def test_a_hand_over_in_good_order_writes_everything_and_a_crash_repeats_what_wa
     crashed = PeriodicCursorStore(disk, NEVER_S)
     crashed.save(reader(4), 1)
     crashed.save(reader(5), 1)
-    assert disk.load() == [reader(4)], "what was acknowledged behind it comes twice"
+    assert disk.load() == [reader(4)], "what was acknowledged after it comes twice"
     crashed.close()
     assert disk.load() == [reader(5)]
     assert disk.closed
@@ -205,7 +205,7 @@ def test_what_waits_under_an_older_epoch_is_never_written(store, disk):
 
 
 def test_a_store_that_does_not_answer_for_long_makes_acknowledgements_wait(disk):
-    """What can come twice stays bounded: behind the bound every save is a write, and refused if it fails."""
+    """What can come twice stays bounded: past the bound every save is a write, and refused if it fails."""
     store = PeriodicCursorStore(disk, NEVER_S)
     store.save(reader(4), 1)
     disk.away = True

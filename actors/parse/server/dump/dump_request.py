@@ -46,7 +46,7 @@ def dump_from(file: str, offset: int, server_id: int) -> DumpRequest:
     return DumpRequest(COMMAND.COM_BINLOG_DUMP, struct.pack("<IHI", offset, 0, server_id) + file.encode())
 
 
-def dump_behind(gtids: GtidSet, server_id: int) -> DumpRequest:
+def dump_after(gtids: GtidSet, server_id: int) -> DumpRequest:
     """Return the request for every transaction that is not in `gtids`."""
     if isinstance(gtids, MariaDbGtidSet):
         # Strict: a GTID that the source lacks, while it has later ones, is an error instead of a guess.

@@ -17,7 +17,7 @@ def release(world, client):
 
 
 def away(**settings):
-    """A world in which `old` went away behind its first row, and `new` read all three."""
+    """A world in which `old` went away after its first row, and `new` read all three."""
     world = World.of(Source(Tx(10), Tx(20), Tx(30)), lease_us=LEASE, **settings)
     world.subscribe("old")
     world.subscribe("new")
@@ -134,7 +134,7 @@ def test_it_goes_on_at_its_own_cursor_where_the_others_are_behind_it():
 
 
 def test_a_rewind_and_a_restart_do_not_read_back_to_it():
-    """A purged binlog behind a client id that nobody uses any more stops nobody."""
+    """A purged binlog after the cursor of a client id that nobody uses any more stops nobody."""
     world = dropped()
     end = world.stored["new"].cursor.shards["s0"]
     world.lose(0)

@@ -42,7 +42,7 @@ def test_a_range_is_cut_between_transactions_and_asked_again_it_is_the_same_batc
 
 
 def test_the_order_is_of_the_binlogs_and_not_of_the_log():
-    """1. Shard 1 promised too much: its 20 is late, and goes out behind shard 0's 30.
+    """1. Shard 1 promised too much: its 20 is late, and goes out after shard 0's 30.
     2. The offset range is in the order of commits, and is so again when it comes out of the log in that
     order.
     """
@@ -165,7 +165,7 @@ def test_a_range_waits_for_as_many_rows_as_it_wants_unless_its_bounds_are_smalle
 
 
 def test_nothing_is_delivered_until_the_sources_are_read_back_for_a_reader():
-    """1. A get waits behind what is outstanding. 2. An offset range from before the cursor takes that back.
+    """1. A get waits for what is outstanding. 2. An offset range from before the cursor takes that back.
     3. Neither is answered from a log that does not reach back.
     """
     world, begin = reading(Source(Tx(10), Tx(20)))
@@ -434,14 +434,14 @@ def test_of_another_server_a_range_is_whole_when_all_its_gtids_are_there():
         inside = covered(until, GroupPosition(start), headers, run.names, ("s",), ("new",))
         return inside if inside is None else inside.tolist()
 
-    before, behind = {"s": Position("old.9", 4, server="old")}, {"s": first}
+    before, after = {"s": Position("old.9", 4, server="old")}, {"s": first}
     assert [found(0, end, before, second) for end in (0, 1, 2)] == [None] * 3
     assert found(0, 3, before, second) == [True, True, True]
     assert found(0, 4, before, second) == found(0, 4, {}, second) == [True, True, True, False]
     assert found(0, 4, before, first) == [True, False, False, False]
     assert found(0, 4, before, replace(first, gtid_set=NO_GTIDS)) is None
-    assert found(1, 4, behind, second) == [True, True, False]
-    assert found(1, 4, behind, first) == [False] * 3
+    assert found(1, 4, after, second) == [True, True, False]
+    assert found(1, 4, after, first) == [False] * 3
     assert found(1, 4, before, second) is None
 
 

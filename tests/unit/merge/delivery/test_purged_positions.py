@@ -181,7 +181,7 @@ def test_a_position_that_all_need_hides_none_that_only_one_needs():
 
 def test_who_subscribed_long_ago_and_acknowledged_nothing_is_told_what_it_misses():
     """1. A client reads a batch and acknowledges nothing. 2. The ring is lost, and what it is owed is purged.
-    3. It does not go on behind that in silence.
+    3. It does not go on after that in silence.
     """
     world = committing()
     assert world.get("other") is not None

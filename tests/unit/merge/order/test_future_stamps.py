@@ -321,7 +321,7 @@ def test_a_clock_that_is_read_inside_a_transaction_says_nothing_of_its_rest(firs
 
 
 def test_a_time_that_is_out_is_believed_of_who_has_it_too():
-    """Its transaction waits behind another shard's, which is out in part."""
+    """Its transaction waits for another shard's, which is out in part."""
     timeline = Timeline([0, 0])
     timeline.append(0, Source(Tx(FAR, (1, 1))).run(0, 1))
     timeline.append(1, run_of(Tx(FAR), Tx(FAR + 1)))

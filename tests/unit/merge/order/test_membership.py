@@ -344,7 +344,7 @@ def test_names_are_given_once():
 
 
 def test_equal_keys_stay_in_the_order_of_joining_through_departures():
-    """Indexes are not given twice: who came later stands behind, also where somebody left between."""
+    """Indexes are not given twice: who came later stands after them, also where somebody left between."""
     world = running(*(Source(Tx(50), Tx(90), server=n) for n in range(3)))
     world.remove("s1", now=True)
     world.save()

@@ -64,7 +64,7 @@ def values(*places):
 
 @pytest.mark.parametrize("event_type", UPDATES)
 def test_an_image_after_has_what_the_one_before_says(event_type):
-    """Text, vectors and JSON too, one row behind the other; null bits count the columns that are there."""
+    """Text, vectors and JSON too, one row after the other; null bits count the columns that are there."""
     first = [stored(0, 1, 2, 3), image([None, FULL[9][1]])]
     second = [image([FULL[0][1], None, None, FULL[3][1]]), image([FULL[0][1], None])]
     body = rows_body(
@@ -193,7 +193,7 @@ def partial_json(document, *each, before=None, after=None, options=b"\1\1"):
     return batch
 
 
-def behind(document, *each):
+def applied(document, *each):
     batch = partial_json(row_images.json_binary(document), *each, options=b"\1\2")
     return batch.column("after").to_pylist()[0]["c2"]
 
@@ -230,13 +230,13 @@ DOCUMENT = {"a": 1, "b": [1, {"x": "y"}, 3], "n m": None, "long": "x" * 300}
     ],
 )
 def test_differences_are_applied(each, expected):
-    assert json.loads(behind(DOCUMENT, *each)) == expected
+    assert json.loads(applied(DOCUMENT, *each)) == expected
 
 
 def test_members_stand_in_the_servers_order():
     """Shorter names first, then by their bytes; a member that is put in finds its place."""
     added = [difference(INSERT, f"$.{name}", 0) for name in ("a", "c", "ab", "aaa")]
-    text = behind({"b": 1, "aa": 2}, *added)
+    text = applied({"b": 1, "aa": 2}, *added)
     assert list(json.loads(text)) == ["a", "b", "c", "aa", "ab", "aaa"]
     assert text == '{"a": 0, "b": 1, "c": 0, "aa": 2, "ab": 0, "aaa": 0}'
 
@@ -289,14 +289,14 @@ def test_members_stand_in_the_servers_order():
 )
 def test_differences_that_do_not_fit_are_corrupt(each):
     with pytest.raises(CorruptEvent, match="JSON difference"):
-        behind(DOCUMENT, each)
+        applied(DOCUMENT, each)
     with pytest.raises(CorruptEvent, match="JSON difference"):
-        behind(DOCUMENT, difference(REPLACE, "$.a", 2), each)
+        applied(DOCUMENT, difference(REPLACE, "$.a", 2), each)
 
 
 def test_values_of_differences_that_cannot_be_read_are_corrupt():
     with pytest.raises(CorruptEvent, match="JSON value"):
-        behind(DOCUMENT, b"\0\3$.a\2\x63\0")
+        applied(DOCUMENT, b"\0\3$.a\2\x63\0")
 
 
 def test_a_size_beyond_the_event_is_corrupt():

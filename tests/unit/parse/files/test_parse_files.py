@@ -285,7 +285,7 @@ def test_statements_and_rows_of_the_fixture_again(tmp_path):
 
 
 def test_a_file_between_others_that_ends_inside_a_transaction(tmp_path):
-    """Cut off behind a whole event: its rows are not there, and the next file is not read."""
+    """Cut off after a whole event: its rows are not there, and the next file is not read."""
     one = rows_of(File("5.5.62"), 1)
     one.query("BEGIN").table_map(INT).insert(INT, [struct.pack("<i", 99)])
     two = rows_of(File("5.5.62"), 2).write(tmp_path / "mysql-bin.000002")

@@ -90,7 +90,7 @@ def test_random_bytes_after_a_right_header(kind):
             feed([*before, resized(bytes(head), chance.randbytes(chance.randrange(120)))])
 
 
-#: index behind which a fixture's rows are rolled back, and not decoded
+#: index after which a fixture's rows are rolled back, and not decoded
 ROLLED_BACK = {"xa": 20}
 #: size of a rows event whose images are all cut off: it says no rows
 EMPTY = {"all_types": 19 + 10 + 1 + 5 + 4}

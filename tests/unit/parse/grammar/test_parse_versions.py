@@ -37,7 +37,7 @@ SECOND_US = 1_300_000_000_000_000
 
 
 def write_rows_v2(file, columns, rows, extra=b"", number=7):
-    """Append rows of version 2; `extra` stands behind its own length."""
+    """Append rows of version 2; `extra` follows its own length."""
     body = number.to_bytes(6, "little") + b"\1\0" + struct.pack("<H", 2 + len(extra)) + extra
     bitmap = (len(columns) + 7) // 8
     body += bytes([len(columns)]) + b"\xff" * bitmap

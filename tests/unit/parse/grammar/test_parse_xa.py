@@ -47,10 +47,10 @@ def test_rows_come_with_the_commit_and_not_with_the_prepare_or_a_rollback():
 def test_a_stream_that_begins_after_the_prepare_asks_for_it():
     """1. Behind PREPARE the commit's rows are missing: an error with the xid. 2. A lead-in has them."""
     events = events_of("xa")
-    behind = [e for e in events[1:] if int.from_bytes(e[13:17], "little") > 837]
+    later = [e for e in events[1:] if int.from_bytes(e[13:17], "little") > 837]
     short = Reading(start=Position(FILE, 837))
     with pytest.raises(PositionPurged, match="commits here") as caught:
-        short.feed([events[0], *behind])
+        short.feed([events[0], *later])
     assert caught.value.details["xid"] == "X'7831',X'',1"
     assert caught.value.details["offset"] == 914
     long = Reading(start=Position(FILE, 837))
@@ -189,7 +189,7 @@ def test_what_is_dropped_is_not_held():
 
 
 def test_a_mariadb_gtid_with_everything_it_can_have():
-    """Group commit id, xid, and behind them the flags of an ALTER."""
+    """Group commit id, xid, and after them the flags of an ALTER."""
     head = struct.pack("<QIB", 9, 3, 0x02 | 0x80) + bytes(8) + struct.pack("<IBB", 1, 2, 1) + b"\xff\xff\xff"
     start = parse_mariadb_gtid(head + b"\x04" + bytes(8), 7)
     assert (start.source, start.number, start.implied_begin) == ("3-7", 9, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.parse.formats.gtid_sets import decode_gtid_set, encode_gtid_set
-from actors.parse.server.dump.dump_request import dump_behind, dump_from
+from actors.parse.server.dump.dump_request import dump_after, dump_from
 from actors.parse.server.source import ServerFacts, SourceAddress
 from actors.parse.server.starts.start import goes_by_gtid
 from merge.errors import SourceUnfit
@@ -48,10 +48,10 @@ def test_requests():
     by_file = dump_from("bin.000007", 4711, server_id=7)
     assert (by_file.command, by_file.session) == (0x12, ())
     assert by_file.payload == (4711).to_bytes(4, "little") + b"\0\0" + b"\x07\0\0\0" + b"bin.000007"
-    by_gtid = dump_behind(parse_gtid_set(f"{UUID}:1"), server_id=7)
+    by_gtid = dump_after(parse_gtid_set(f"{UUID}:1"), server_id=7)
     assert by_gtid.command == 0x1E
     assert by_gtid.payload.startswith(b"\x04\0" + b"\x07\0\0\0" + bytes(4) + number(4))
-    of_mariadb = dump_behind(parse_gtid_set("0-1-5,1-2-7"), server_id=7)
+    of_mariadb = dump_after(parse_gtid_set("0-1-5,1-2-7"), server_id=7)
     assert of_mariadb.command == 0x12
     assert "@slave_connect_state = '0-1-5,1-2-7'" in of_mariadb.session
 
