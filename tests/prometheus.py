@@ -42,15 +42,15 @@ class Prometheus:
 
 
 @contextmanager
-def scraping(target: str, folder: Path) -> Iterator[Prometheus]:
-    """Run a server that scrapes `host:port` each second, with the alerts of `deploy/`."""
+def scraping(folder: Path, *targets: str) -> Iterator[Prometheus]:
+    """Run a server that scrapes each `host:port` every second, with the alerts of `deploy/`."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     (folder / "prometheus.yaml").write_text(
         f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n"
         f"rule_files: [{ROOT / 'deploy' / 'prometheus' / 'alerts.yaml'}]\n"
-        f"scrape_configs: [{{job_name: canal-group, static_configs: [{{targets: ['{target}']}}]}}]\n"
+        f"scrape_configs: [{{job_name: canal-group, static_configs: [{{targets: {list(targets)}}}]}}]\n"
     )
     command = [
         program("prometheus"),

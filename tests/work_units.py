@@ -21,6 +21,7 @@ TOGETHER = {
     ),
     "brokers": (
         "output/test_publisher",
+        "output/test_relay_metrics",
         "output/test_sink_conformance",
     ),
     "mysql": (

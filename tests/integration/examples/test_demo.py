@@ -193,7 +193,7 @@ def test_a_writer_out_of_time_still_adds_the_column_and_runs_the_large_transacti
 @pytest.mark.parametrize("engine", list(Engine))
 def test_the_demo_proves_its_stream_and_leaves_nothing_behind(demo, folder, tmp_path, engine):
     require(engine)
-    sizes = ("--shards", "2", "--transactions", "300", "--seconds", "10", "--seed", "5")
+    sizes = ("--shards", "2", "--transactions", "300", "--seconds", "60", "--seed", "5")
     process = demo("--json", "--engine", engine, *sizes)
     watch = Watch(process)
     output, _ = process.communicate(timeout=DEADLINE_S)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from integration.http.test_http_service import listening
+from integration.output.faults import RECOVERED_S, Relay
+from integration.output.relay_values import relay_values
 from integration.shared_servers import SharedShop
+from integration.zookeeper_fixtures import eventually
 from prometheus import ROOT, scraping
 
 import canal_group
@@ -35,14 +39,24 @@ def expressions() -> dict[str, str]:
 
 @pytest.mark.soak
 def test_every_panel_shows_something_and_nothing_alerts(served: SharedShop, tmp_path: Path):
-    with listening(served, tmp_path) as called, served.connect() as consumer:
-        target = called.service.url.removeprefix("http://")
-        with scraping(target, tmp_path) as prometheus:
+    settings = relay_values(served, {"kind": "lines", "path": str(tmp_path / "lines")}, metrics={"port": 0})
+    with (
+        listening(served, tmp_path) as called,
+        served.connect() as consumer,
+        closing(Relay(tmp_path, settings)) as relay,
+    ):
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
+        targets = [
+            url.removeprefix("http://").removesuffix("/metrics")
+            for url in (called.service.url, relay.metrics_url)
+        ]
+        with scraping(tmp_path, *targets) as prometheus:
             missing = expressions()
             # Nothing is wrong and the group waits for nobody: no series of these.
             for quiet in (
                 "The group waits for A",
                 *(f"What was not as it should be {each}" for each in "EF"),
+                "Lag and failures of relays D",
             ):
                 assert prometheus.query(missing.pop(quiet)) == []
             deadline_s = time.monotonic() + SEEN_S

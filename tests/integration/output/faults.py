@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -62,6 +63,12 @@ class Relay:
     @property
     def said(self) -> str:
         return self._log.read_text()
+
+    @property
+    def metrics_url(self) -> str:
+        """Where it answers Prometheus, as it said when it began."""
+        (url,) = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", self.said)
+        return str(url)
 
     def publishes(self) -> bool:
         """Whether a relay is active that was started last, or since."""

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import re
-import socket
 import subprocess
 import sys
 import uuid
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-import requests
-from integration.output.faults import RECOVERED_S, Relay
 from integration.output.published import Published, Queue, Running, in_kafka, in_lines, publishing
 from integration.output.relay_values import relay_values
 from integration.shared_servers import SharedShop
 from integration.shop import DEADLINE_S
 from integration.zookeeper_fixtures import eventually
-from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks._brokers import Broker
 from canal_group.canal_protocol.entry_pb2 import Entry, EventType, RowChange
@@ -57,56 +50,6 @@ def test_a_file_of_lines_has_every_change_once_across_restarts(served: SharedSho
     check_written(found, served)
     numbers = [int(each.headers["seq"]) for each in found]
     assert numbers == sorted(set(numbers))
-
-
-def test_a_running_relay_says_in_metrics_what_it_published(served: SharedShop, tmp_path: Path):
-    output = {"kind": "lines", "path": str(tmp_path / "lines")}
-    settings = relay_values(served, output, metrics={"port": 0})
-    with closing(Relay(tmp_path, settings)) as relay:
-        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
-        served.write_everywhere(3, rows=20)
-
-        def value(name: str) -> float:
-            (url,) = re.findall(r"metrics at (http://127\.0\.0\.1:\d+/metrics)", relay.said)
-            answer = requests.get(url, timeout=DEADLINE_S)
-            families = text_string_to_metric_families(answer.text)
-            labels = {
-                "destination": served.destination,
-                "client_id": settings["read"]["client_id"],
-                "output": "lines",
-            }
-            found = [each for family in families for each in family.samples]
-            return next(
-                (
-                    each.value
-                    for each in found
-                    if each.name == f"canal_group_relay_{name}" and each.labels == labels
-                ),
-                math.nan,
-            )
-
-        eventually(lambda: value("published_messages_total") >= served.rows, "the rows", within_s=DEADLINE_S)
-        lines = in_lines(tmp_path / "lines")
-        assert value("published_messages_total") == len(lines) == served.rows
-        assert 1 <= value("confirmed_batches_total") <= served.rows
-        assert value("published_bytes_total") > 100 * served.rows
-        assert value("publishing") == 1
-        committed_s = max(each.json["es"] for each in lines) / 1_000
-        assert committed_s <= value("position_timestamp_seconds") < committed_s + 1
-        lag_s = value("confirmed_timestamp_seconds") - value("position_timestamp_seconds")
-        assert value("lag_seconds") == pytest.approx(lag_s, abs=0.001)
-        assert value("rollbacks_total") == 0
-        assert relay.terminate() == 0, relay.said
-
-
-def test_a_port_that_is_taken_is_named(served: SharedShop, tmp_path: Path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        output = {"kind": "lines", "path": str(tmp_path / "lines")}
-        with closing(Relay(tmp_path, relay_values(served, output, metrics={"port": port}))) as relay:
-            assert relay.process.wait(DEADLINE_S) == 1
-    assert f"The relay's metrics cannot listen on 127.0.0.1:{port}: Address already in use." in relay.said
-    assert "Traceback" not in relay.said
 
 
 def test_kafka_has_every_change_once_across_restarts(served: SharedShop, kafka: Broker):
