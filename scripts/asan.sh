@@ -34,4 +34,5 @@ echo "damaged binlogs from seed $seed on; SEED=$seed make asan plays them again"
     tests/property/test_ranges.py tests/property/test_assemble.py \
     tests/unit/merge/rows/test_text_native.py tests/unit/merge/rows/test_text.py \
     tests/unit/merge/rows/test_canal_native.py tests/property/test_canal_entries.py \
+    tests/property/test_texts.py \
     tests/unit/output/test_flat_message.py

@@ -76,9 +76,9 @@ cdef inline bint read_datetime2(const uint8_t* data, size_t fraction, int64_t* o
 
 cdef inline bint read_timestamp2(const uint8_t* data, size_t fraction, int64_t* out) noexcept nogil:
     """Read 4 bytes of seconds, big-endian, and the fraction; all zeros is the zero date."""
-    cdef uint64_t seconds = load_big(data, 4), behind = load_big(data + 4, fraction)
-    out[0] = <int64_t>seconds * SECOND_US + fraction_us(behind, fraction)
-    return (seconds | behind) != 0
+    cdef uint64_t seconds = load_big(data, 4), rest = load_big(data + 4, fraction)
+    out[0] = <int64_t>seconds * SECOND_US + fraction_us(rest, fraction)
+    return (seconds | rest) != 0
 
 
 cdef inline int64_t read_time2(const uint8_t* data, size_t fraction) noexcept nogil:
@@ -161,6 +161,6 @@ cdef inline bint read_hires_timestamp(
     const uint8_t* data, size_t size, size_t digits, int64_t* out
 ) noexcept nogil:
     """Read 4 bytes of seconds and the fraction, both big-endian; all zeros is the zero date."""
-    cdef uint64_t seconds = load_big(data, 4), behind = load_big(data + 4, size - 4)
-    out[0] = <int64_t>seconds * SECOND_US + <int64_t>behind * unit_us(digits)
-    return (seconds | behind) != 0
+    cdef uint64_t seconds = load_big(data, 4), rest = load_big(data + 4, size - 4)
+    out[0] = <int64_t>seconds * SECOND_US + <int64_t>rest * unit_us(digits)
+    return (seconds | rest) != 0

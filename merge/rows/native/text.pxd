@@ -41,7 +41,7 @@ cdef struct Column:
     const int32_t* offsets
     #: of a dictionary: which text each row has
     const int32_t* indexes
-    #: digits behind the point
+    #: digits after the point
     int digits
     #: Arrow's validity bitmap, and the bit of row 0; NULL: all rows are valid
     const uint8_t* valid

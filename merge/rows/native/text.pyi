@@ -16,7 +16,7 @@ class Values:
         rows: how many.
         offset: index of the first one in the buffers.
         buffers: of its Arrow array, the validity bitmap first.
-        digits: of decimals, datetimes and times: how many are printed behind the point.
+        digits: of decimals, datetimes and times: how many are printed after the point.
         members: the texts of a dictionary.
 
     Raises:

@@ -154,7 +154,7 @@ cdef class Values:
                 if not is_null(&self.column, row):
                     at = write_text(at, &self.column, row)
                 begins[row] = <int32_t>(at - first)
-        return offsets - offsets[0], data[offsets[0] :]
+        return offsets - offsets[0], data[offsets[0] : self.size_max]
 
 
 # ---- texts of each kind
