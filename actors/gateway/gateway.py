@@ -33,6 +33,7 @@ from actors.admission.token_middleware import CALLS_MAX, TokenMiddleware, grant_
 from actors.gateway.batch_reader import BatchReader, Part
 from actors.gateway.canal.packets import COUNTED as CANAL_PACKETS
 from actors.gateway.canal.server import CanalServer
+from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.wiring import CanalWiring
 from actors.gateway.delivery_lease import DeliveryLease
 from actors.gateway.gateway_counters import GatewayCounters
@@ -102,7 +103,8 @@ class GatewayServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow i
         self._shared_memory = SharedMemoryServer(self._offer)
         self._guard = ConnectionGuard(wiring.connections)
         if wiring.canal is not None:
-            self._canal = CanalServer(wiring.canal, self._group, self._requests, self._rows, self._counters)
+            canal = CanalService(wiring.canal, self._group, self._requests, self._rows, self._counters)
+            self._canal = CanalServer(wiring.canal, canal)
         # Last: it listens, and may be called, before it returns.
         tls = wiring.tls.server_options() if wiring.tls is not None else {}
         tokens = TokenMiddleware(wiring.grants, wiring.calls_max)

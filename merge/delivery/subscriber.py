@@ -1,4 +1,4 @@
-"""One client id on a destination: its cursor, its consumer's lease, its read position in the merged log.
+"""One client id on a destination: its consumer and what that asks for, and its writes to the cursor store.
 
 Rules:
 
@@ -16,18 +16,15 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from merge.delivery.batch_limits import BatchLimits
-from merge.delivery.cursor_writes import OWN_CALL, CursorWrites, Saving
-from merge.delivery.delivery import Delivery
+from merge.delivery.continuation import Continuation
+from merge.delivery.cursor_writes import OWN_CALL, Saving
 from merge.delivery.lease import Lease
-from merge.delivery.ledger import Batch
-from merge.delivery.phase import KEPT, Phase, Step, after
+from merge.delivery.phase import Phase
 from merge.errors import (
     CanalGroupError,
-    DataError,
     FencedError,
     NotSubscribed,
     RetryableError,
-    RolledBack,
     SubscriptionDropped,
 )
 from merge.events import (
@@ -43,15 +40,10 @@ from merge.events import (
 )
 from merge.instructions import ForgetClient, Instruction, Refuse, ReleaseConsumer, Reply, SaveCursor
 from merge.order.stream import Stream
-from merge.values.loss import Loss, to_dicts, with_loss
-from merge.values.offset_range import reaches_back, same_places
-from merge.values.position import GroupPosition, Position
-
-#: times that a client id moves over what a source has purged without acknowledging anything in between
-MOVES_MAX = 5
+from merge.values.loss import to_dicts
 
 
-class Subscriber:
+class Subscriber(Continuation):
     """State of one client id; see the rules of this module and of the other modules of this package.
 
     Args:
@@ -62,27 +54,10 @@ class Subscriber:
     """
 
     def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int = 0) -> None:
-        self.client_id = client_id
-        self.phase = Phase.WAITING
+        super().__init__(client_id, server_epoch, limits, after_id)
         #: canal's filter on `schema.table`; empty: everything
         self.filter = ""
-        #: durable position; None until the first position of the group is known
-        self.cursor: GroupPosition | None = None
         self.lease = Lease(client_id)
-        self.writes = CursorWrites(client_id)
-        self.delivery = Delivery(client_id, server_epoch, limits, after_id)
-        #: what its sources had purged before it got it; stored with the cursor
-        self.losses: tuple[Loss, ...] = ()
-        #: shard -> times that it moved over what was purged since it last acknowledged something of it
-        self._moves: dict[str, int] = {}
-        #: why it is PURGED
-        self._purged: DataError | None = None
-        #: its cursor when it gave up the rows that it had missed; it never goes back before that cursor
-        self._gave_up_at: GroupPosition | None = None
-        #: whether it started with this log and has acknowledged nothing of it
-        self.new = True
-        #: the cursor before it sought another position, and why it was PURGED; until rows arrive from there
-        self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
         #: the filter that the cursor store has, while a subscription with another filter is unanswered
         self._stored_filter: str | None = None
         #: the filter in the last write
@@ -101,14 +76,6 @@ class Subscriber:
         subscriber.lease.give("" if state.dropped else state.holder, state.epoch, at_us)
         subscriber.writes.durable, subscriber.new = True, state.cursor is None
         return subscriber
-
-    def _go(self, step: Step) -> None:
-        self.phase = after(self.phase, step)
-
-    @property
-    def kept(self) -> bool:
-        """Whether the rings hold the rows that it has not acknowledged."""
-        return self.phase in KEPT
 
     # ---- its consumer ----------------------------------------------------------------------------------
 
@@ -135,6 +102,23 @@ class Subscriber:
         self.writes.check_not_forgetting()
         self.lease.check_last(epoch)
 
+    def check_kept(self, resume: Resume | None, at_us: int) -> None:
+        """Return if it continues at its cursor, or if `resume` says where to continue.
+
+        Raises:
+            SubscriptionDropped: it was inactive for too long; nothing is lost yet.
+        """
+        if self.phase is Phase.DROPPED and resume is None:
+            away_s = (at_us - self.lease.seen_us) / 1e6
+            raise SubscriptionDropped(
+                f"Client {self.client_id} was inactive for too long: its rows are no longer held.",
+                hint="Subscribe with resume='cursor' to read the sources again from its cursor, if they still"
+                " have the binlogs (every consumer is rolled back), or with resume='now' to continue where"
+                " the others are and skip the rows in between.",
+                away_s=away_s,
+                cursor=self.cursor.to_json() if self.cursor is not None else None,
+            )
+
     def take_over(self, request: SubscribeRequested, event: ConsumerLeased) -> list[Instruction]:
         """Give the client id to another consumer; its subscription is answered when it is written."""
         over = FencedError(
@@ -150,13 +134,13 @@ class Subscriber:
             self._stored_filter = self.filter
         self.filter = request.filter
         self.writes.subscribing = event.call
-        self._resume(request.resume)
+        self.resume(request.resume)
         return refusals
 
     def release(self) -> list[Instruction]:
         """Release the consumer; its outstanding batches are delivered to the next consumer."""
         self.delivery.give_back()
-        self._come_back()
+        self.come_back()
         self.lease.holder = ""
         gone = NotSubscribed(f"Client {self.client_id} was released.", hint="Subscribe again.")
         return [*self.delivery.refuse_waiting(gone), ReleaseConsumer(self.client_id)]
@@ -175,7 +159,7 @@ class Subscriber:
         released = self._refuse_all(gone)
         self.delivery.give_back()
         self.lease.holder = ""
-        self._leave()
+        self.leave()
         self.writes.forget(request.call)
         return [*released, ReleaseConsumer(self.client_id), ForgetClient(request.call, self.client_id)]
 
@@ -186,10 +170,6 @@ class Subscriber:
             refusals.append(Refuse(self.writes.subscribing, error))
             self.writes.subscribing = None
         return refusals
-
-    def _leave(self) -> None:
-        self._go(Step.LEAVE)
-        self._purged = self._came_from = None
 
     def not_forgotten(self) -> None:
         """Note that the store may not have forgotten the subscription; `save_again` asks again."""
@@ -202,113 +182,11 @@ class Subscriber:
         released = self.release()
         if not self.writes.durable:
             # The write may have arrived; then the store has a subscription that no consumer wants.
-            self._leave()
+            self.leave()
             self.writes.forget_later()
         return released
 
-    # ---- inactive, and purged --------------------------------------------------------------------------
-
-    def check_kept(self, resume: Resume | None, at_us: int) -> None:
-        """Return if it continues at its cursor, or if `resume` says where to continue.
-
-        Raises:
-            SubscriptionDropped: it was inactive for too long; nothing is lost yet.
-        """
-        if self.phase is Phase.DROPPED and resume is None:
-            away_s = (at_us - self.lease.seen_us) / 1e6
-            raise SubscriptionDropped(
-                f"Client {self.client_id} was inactive for too long: its rows are no longer held.",
-                hint="Subscribe with resume='cursor' to read the sources again from its cursor, if they still"
-                " have the binlogs (every consumer is rolled back), or with resume='now' to continue where"
-                " the others are and skip the rows in between.",
-                away_s=away_s,
-                cursor=self.cursor.to_json() if self.cursor is not None else None,
-            )
-
-    def drop(self) -> None:
-        """Stop keeping rows for it; its cursor stays."""
-        self._go(Step.DROP)
-        self._purged = None
-        self.writes.unsaved = True
-
-    def needs(self, shard: str, position: Position, stream: Stream) -> bool:
-        """Return whether a shard was asked to open at `position` for this subscriber."""
-        if not self.kept or self.cursor is None:
-            return False
-        return stream.with_joined(self.cursor).shards.get(shard) == position
-
-    def begin_anew(self) -> None:
-        """Start where the next log will start; a rewind has to follow."""
-        assert self.new, "a subscriber that started earlier has a position of its own"
-        self.cursor = None
-
-    @property
-    def seeks(self) -> bool:
-        """Whether its consumer asked for the cursor's position, and nothing was delivered from there yet."""
-        return self._came_from is not None
-
-    def purge(self, error: DataError) -> list[Instruction]:
-        """Note that a source has purged the binlog that follows its cursor.
-
-        A subscriber that sought that position returns to its previous one; a rewind has to follow. For any
-        other subscriber nothing is kept until its consumer says where to continue.
-        """
-        if self.seeks:
-            self._come_back()
-        else:
-            self._go(Step.PURGE)
-            self._purged = _told(self.client_id, error)
-        return self.delivery.refuse_waiting(error)
-
-    def may_move_over(self, shard: str) -> bool:
-        """Return whether it may move over what was purged, and has not done so too often without a row."""
-        return self._moves.get(shard, 0) < MOVES_MAX
-
-    def move_over(self, shard: str, until: Position, found_us: int, stream: Stream) -> None:
-        """Go on after what a source has purged, with the loss in the same write; a rewind has to follow.
-
-        Keys do not fall below what was delivered.
-        """
-        assert self.cursor is not None, "a cursor was refused"
-        assert self.writes.saving is None, "no write that is under way may take the cursor back"
-        after = stream.with_joined(self.cursor).shards[shard]
-        until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
-        self.cursor = self.cursor.with_shard(shard, until)
-        self.losses = with_loss(self.losses, shard, after, until, found_us)
-        self._moves[shard] = self._moves.get(shard, 0) + 1
-        self.writes.unsaved = True
-
-    def _resume(self, where: Resume | None) -> None:
-        """Continue after a drop or a purge; `stand_at` has to follow.
-
-        A dropped subscriber continues at its cursor if `where` is None: it was not dropped yet when its
-        consumer subscribed. A purged one continues only if `where` is given.
-        """
-        if self.kept or (where is None and self.phase is Phase.PURGED):
-            return
-        self.writes.unsaved |= self.phase is Phase.DROPPED
-        self._go(Step.RESUME)
-        self._purged = None
-        if where is Resume.NOW:
-            self.cursor, self._gave_up_at = None, self.cursor
-
-    def begin_at(self, start: GroupPosition, stream: Stream) -> None:
-        """Move the cursor to a chosen position; a rewind has to follow unless it is then READING.
-
-        Everything before `start` counts as consumed, whatever the cursor was.
-        """
-        self.writes.unsaved |= self.writes.durable
-        if not self.kept:
-            self._go(Step.RESUME)
-        self._purged = self._came_from = self._gave_up_at = None
-        self.new = False
-        self.cursor = stream.reconciled(start)
-        if stream.holds(self.cursor):
-            self.stand_at(self.cursor, stream)
-        elif self.phase is Phase.READING:
-            self._go(Step.SEEK)
-
-    # ---- cursor ----------------------------------------------------------------------------------------
+    # ---- writes ----------------------------------------------------------------------------------------
 
     def _save(self, saving: Saving, stream: Stream) -> list[Instruction]:
         """Write subscription and cursor; with a batch, the cursor after that batch."""
@@ -328,54 +206,6 @@ class Subscriber:
             return []
         return self._save(Saving(call, None), stream)
 
-    def reconcile(self, stream: Stream) -> None:
-        """Note that shards joined or left; a shard that joined is positioned where it joined."""
-        if self.cursor is None:
-            return
-        reconciled = stream.reconciled(self.cursor)
-        self.writes.unsaved |= not self.cursor.knows_shards_of(reconciled)
-        self.cursor = reconciled
-
-    def _acked(self, batch: Batch, stream: Stream) -> None:
-        """Move the cursor past a batch that the cursor store has as acknowledged."""
-        self.new = False
-        self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
-        if self.delivery.acked(batch, stream):
-            self.cursor = stream.reconciled(batch.ack)
-        elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
-            # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
-            self.delivery.place.go_past(batch)
-            self.cursor = stream.reconciled(batch.ack)
-        elif stream.merging and self.kept:
-            self.stand_at(batch.ack, stream)
-        else:
-            self.cursor = stream.reconciled(batch.ack)
-
-    def _passes(self, batch: Batch, shard: str) -> bool:
-        """Return whether a batch brought something of a shard."""
-        before = self.cursor.shards.get(shard) if self.cursor is not None else None
-        after = batch.ack.shards.get(shard)
-        if before is None or after is None:
-            return False
-        return (before.file, before.offset) != (after.file, after.offset)
-
-    # ---- read position ---------------------------------------------------------------------------------
-
-    def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
-        """Make `cursor` the cursor, read from the log's base, and skip what is at or before the cursor.
-
-        Args:
-            cursor: a shard that it does not name is positioned where the log starts.
-            stream: one that merges and is positioned between two transactions.
-        """
-        self._go(Step.PLACE)
-        if self._gave_up_at is not None:
-            cursor, self._gave_up_at = cursor.further(self._gave_up_at), None
-        reconciled = stream.reconciled(cursor)
-        self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(reconciled)
-        self.cursor = reconciled
-        self.delivery.place.stand_at(reconciled, stream)
-
     def saved(self, call: int, stream: Stream) -> list[Instruction]:
         """Note that the cursor store has what was written, and answer the call that waited for it."""
         saving = self.writes.end(call)
@@ -384,7 +214,7 @@ class Subscriber:
             self._stored_filter = self._written_filter
         answers: list[Instruction] = []
         if saving.batch is not None:
-            self._acked(saving.batch, stream)
+            self.acked(saving.batch, stream)
             if not saving.unsure:
                 answers.append(Reply(call, self.cursor))
         elif self.writes.subscribing == call:
@@ -418,76 +248,6 @@ class Subscriber:
             return []
         return self._save(replace(saving, under_way=True), stream)
 
-    def _reads(self, stream: Stream) -> bool:
-        return stream.merging and self.phase is Phase.READING
-
-    def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
-        positioned = self.delivery.place.position if self._reads(stream) else self.cursor
-        return self.kept and positioned is not None and same_places(positioned, start)
-
-    def _is_forward(self, sought: GroupPosition) -> bool:
-        return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
-
-    def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
-        """Return whether it reads the current log, which holds what follows a position."""
-        return self._reads(stream) and stream.holds(sought)
-
-    def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
-        """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
-        start = request.offset_range.start
-        if self.delivery.find_range(request.offset_range) is not None or self._stands_at(start, stream):
-            return False
-        sought = stream.reconciled(start)
-        forward = self._is_forward(sought)
-        if self._holds(sought, stream) or not (forward or request.may_rewind):
-            return False
-        return stream.merging or not forward or not self.kept
-
-    def _seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
-        """Move to `start`; everything before it counts as consumed, whatever the cursor says.
-
-        Other offset ranges that wait are refused: they begin elsewhere.
-
-        Raises:
-            RolledBack: `start` is not at or after the cursor, and `may_rewind` is False; nothing was changed.
-        """
-        if self._stands_at(start, stream):
-            return []
-        sought = stream.reconciled(start)
-        forward, held = self._is_forward(sought), self._holds(sought, stream)
-        if not forward and not may_rewind:
-            raise RolledBack(
-                f"The offset range does not start at or after the cursor of client {self.client_id}, and the"
-                " request does not allow a rewind.",
-                hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
-                " Continue at the cursor.",
-            )
-        refusals = self.delivery.refuse_ranges()
-        self.new = False
-        self.delivery.give_back()
-        before, self.cursor = (self.cursor, self._purged), sought
-        if held:
-            self.stand_at(sought, stream)
-        elif stream.merging or not forward or not self.kept:
-            self._go(Step.SEEK)
-            self._came_from, self._purged = self._came_from or before, None
-        return refusals
-
-    def _come_back(self) -> None:
-        """Return to the position before a `_seek` from which nothing was delivered."""
-        if self._came_from is not None:
-            (self.cursor, self._purged), self._came_from = self._came_from, None
-            self._go(Step.SEEK if self._purged is None else Step.PURGE)
-
-    def rewind(self) -> list[Instruction]:
-        """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow.
-
-        The consumer is told before it gets anything again.
-        """
-        self._go(Step.REWIND)
-        self.new = self.cursor is None
-        return self.delivery.lose()
-
     # ---- gets ------------------------------------------------------------------------------------------
 
     def get(self, request: GetRequested) -> list[Instruction]:
@@ -497,8 +257,8 @@ class Subscriber:
             DataError: a source has purged the binlog that follows the cursor; nothing was changed.
             RolledBack, RetryableError: as `Delivery.check_get`.
         """
-        if self._purged is not None:
-            raise self._purged
+        if self.purged is not None:
+            raise self.purged
         self.delivery.check_get(request.seen_id)
         return self.delivery.get(request)
 
@@ -507,14 +267,14 @@ class Subscriber:
 
         Raises:
             RetryableError: a write is under way, or too many batches are outstanding; nothing was changed.
-            RolledBack: as `_seek`.
+            RolledBack: as `seek`.
         """
         found = self.delivery.find_range(request.offset_range)
         if found is not None:
             return [Reply(request.call, found)]
         self.writes.check_none()
         self.delivery.ledger.check_room()
-        refusals = self._seek(request.offset_range.start, stream, may_rewind=request.may_rewind)
+        refusals = self.seek(request.offset_range.start, stream, may_rewind=request.may_rewind)
         self.delivery.waiting[request.call] = request
         return refusals
 
@@ -526,7 +286,7 @@ class Subscriber:
         decided = lost is None or self.delivery.ledger.holds(lost)
         answers = self.delivery.serve(stream, readable=decided and self.phase is Phase.READING)
         if any(isinstance(answer, Reply) for answer in answers):
-            self._came_from = None
+            self.arrived()
         return answers
 
     def rollback(self, request: RollbackRequested) -> list[Instruction]:
@@ -571,7 +331,7 @@ class Subscriber:
             "epoch": self.lease.epoch,
             "phase": self.phase.value,
             "dropped": self.phase is Phase.DROPPED,
-            "error": str(self._purged) if self._purged is not None else None,
+            "error": str(self.purged) if self.purged is not None else None,
             "cursor": self.cursor.to_json() if self.cursor is not None else None,
             "cursor_commit_us": min((place.commit_us for place in places if place.commit_us), default=None),
             "losses": to_dicts(self.losses),
@@ -585,16 +345,6 @@ class Subscriber:
         self.writes.validate()
         self.delivery.validate(stream, self.cursor, reading=reading)
         assert stream.merging or not reading, "a subscriber reads only while the stream merges"
-        assert (self.phase is Phase.PURGED) == (self._purged is not None), "a purged subscriber knows why"
+        assert (self.phase is Phase.PURGED) == (self.purged is not None), "a purged subscriber knows why"
         assert self.kept or not self.delivery.waiting, "a subscriber that is not kept has no waiting calls"
         assert self.lease.holder or not self.delivery.waiting, "waiting calls come from the lease's holder"
-
-
-def _told(client_id: str, error: DataError) -> DataError:
-    """Return the error for a consumer whose cursor was purged."""
-    return type(error)(
-        f"Client {client_id} cannot go on at its cursor: {error.message}",
-        hint=f"{error.hint} Then subscribe with resume='cursor' to try again, or with resume='now' to"
-        " continue where the others are and skip the rows in between.".strip(),
-        **error.details,
-    )

@@ -13,17 +13,16 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from actors.gateway.canal import packets
+from actors.gateway.canal.batch_sender import BatchSender
 from actors.gateway.canal.login import new_seed
 from actors.gateway.canal.service import CanalService
-from actors.gateway.canal.stream import PART_BYTES, PacketStream, PeerGone
-from actors.gateway.canal.subscription import Entries, Subscription
+from actors.gateway.canal.stream import PacketStream, PeerGone
+from actors.gateway.canal.subscription import Subscription
 from actors.transport.flight_errors import refusal
 from canal_group.canal_protocol.packet_pb2 import ClientAck, ClientRollback, Get, Sub, Unsub
-from merge.delivery.ledger import Batch
 from merge.errors import (
     CanalGroupError,
     FencedError,
@@ -42,26 +41,12 @@ LOGIN_BYTES_MAX: Final = 4 << 10
 PACKETS_MAX: Final = 4
 #: rows of a batch for which no number is said
 FETCH_ROWS: Final = 1_000
-#: rows of a batch after which the next one is prefetched, if it was at least half of what was asked for
-PREFETCH_ROWS: Final = 256
 #: how long the group is asked to wait for rows at once; in between acknowledgements are taken
 _SLICE_S: Final = 0.5
 #: how long a get without a limit waits at most, before it is answered without a batch
 _GET_S_MAX: Final = 30.0
 #: how long a get goes on while the group or a shard is unavailable
 AWAY_S: Final = 3.0
-#: pause before the group is asked again that refused a get, or whose batch was rolled back
-_AGAIN_S: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A batch that can be sent."""
-
-    batch: Batch
-    entries: Entries
-    #: bytes that are held for it
-    size: int
 
 
 class CanalConnection:
@@ -79,8 +64,7 @@ class CanalConnection:
         #: a packet that was looked at and is next
         self._next: packets.Request | None = None
         self._subscription: Subscription | None = None
-        #: the next batch, prefetched while the client reads the last one
-        self._ahead: asyncio.Task[_Ready | None] | None = None
+        self._batches = BatchSender(service, stream)
 
     async def run(self, logged_in: Callable[[], None]) -> None:
         """Serve the client until the connection ends.
@@ -216,7 +200,7 @@ class CanalConnection:
                 hint="Open another connection for another client id.",
             )
         self._service.check(request.destination)
-        await self._drop_ahead()
+        await self._batches.drop_ahead()
         self._subscription = await self._service.subscribe(request.client_id, self._stream.peer, table_filter)
         return self._subscription
 
@@ -255,7 +239,7 @@ class CanalConnection:
 
     async def _release(self) -> None:
         subscription, self._subscription = self._subscription, None
-        await self._drop_ahead()
+        await self._batches.drop_ahead()
         if subscription is not None:
             with contextlib.suppress(CanalGroupError):
                 await subscription.release()
@@ -276,7 +260,9 @@ class CanalConnection:
         while True:
             left_s = max(0.0, until_s - time.monotonic())
             try:
-                if await self._sent_batch(subscription, rows_max, min(left_s, _SLICE_S), request):
+                if await self._batches.send(
+                    subscription, rows_max, min(left_s, _SLICE_S), auto_ack=request.auto_ack
+                ):
                     return
                 away_until_s = 0.0
             except (FencedError, RolledBack):
@@ -291,76 +277,6 @@ class CanalConnection:
                 await self._stream.send(packets.no_messages())
                 return
             await self._take_acks()
-
-    async def _sent_batch(
-        self, subscription: Subscription, rows_max: int, wait_s: float, request: Get
-    ) -> bool:
-        """Send the next batch; return whether there was one."""
-        ahead, self._ahead = self._ahead, None
-        ready = await (ahead if ahead is not None else self._ready(subscription, rows_max, wait_s))
-        if ready is None:
-            return False
-        batch, entries = ready.batch, ready.entries
-        try:
-            if not entries.lease.holds:
-                await asyncio.get_running_loop().run_in_executor(self._service.threads, entries.lease.check)
-            if not entries.count:
-                await subscription.skip(batch)
-                return False
-            subscription.delivered(batch)
-            # While the client reads this one.
-            if batch.rows >= max(PREFETCH_ROWS, rows_max // 2) and self._service.unsent.has_room:
-                self._ahead = asyncio.create_task(self._ready(subscription, rows_max, 0.0))
-            await self._send_batch(batch, entries)
-        except RolledBack:
-            await asyncio.sleep(_AGAIN_S)
-            return False  # The client has not seen it: it gets the next one.
-        finally:
-            self._service.unsent.give_back(ready.size)
-        if request.auto_ack:
-            await subscription.ack(batch.batch_id)
-        return True
-
-    async def _ready(self, subscription: Subscription, rows_max: int, wait_s: float) -> _Ready | None:
-        """Return the next batch with its entries, whose bytes are held; None if there is none in time."""
-        batch = await subscription.get(rows_max, wait_s)
-        if batch is None:
-            return None
-        size = subscription.size_of(batch)
-        await self._service.unsent.take(size)
-        try:
-            return _Ready(batch, await subscription.entries(batch), size)
-        except RolledBack:
-            self._service.unsent.give_back(size)
-            await asyncio.sleep(_AGAIN_S)
-            return None
-        except BaseException:
-            self._service.unsent.give_back(size)
-            raise
-
-    async def _drop_ahead(self) -> None:
-        """Forget the batch that was prefetched; whoever calls this rolls it back."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            with contextlib.suppress(CanalGroupError):
-                ready = await ahead
-                if ready is not None:
-                    self._service.unsent.give_back(ready.size)
-
-    async def _send_batch(self, batch: Batch, entries: Entries) -> None:
-        await self._stream.send(packets.messages_head(batch.batch_id, len(entries.body)))
-        for begin in range(0, len(entries.body), PART_BYTES):
-            if not entries.lease.holds:
-                try:
-                    await asyncio.get_running_loop().run_in_executor(
-                        self._service.threads, entries.lease.check
-                    )
-                except CanalGroupError as error:
-                    # Half of a packet is sent: nothing can follow it.
-                    self._stream.abort()
-                    raise PeerGone from error
-            await self._stream.send(entries.body[begin : begin + PART_BYTES])
-        self._service.sent(batch.rows, len(entries.body))
 
     async def _take_acks(self) -> None:
         """Take acknowledgements that came while a get waits; raise if the connection ended."""
@@ -384,7 +300,7 @@ class CanalConnection:
             self._service.check(request.destination)
             return
         subscription = await self._subscribed(request)
-        await self._drop_ahead()
+        await self._batches.drop_ahead()
         await subscription.rollback(request.batch_id or None)
 
 

@@ -6,14 +6,10 @@ import asyncio
 import logging
 
 from actors.admission.held_connections import HeldConnections
-from actors.gateway.batch_reader import BatchReader
 from actors.gateway.canal.connection import CanalConnection
 from actors.gateway.canal.service import CanalService
 from actors.gateway.canal.stream import PacketStream
 from actors.gateway.canal.wiring import CanalWiring
-from actors.gateway.gateway_counters import GatewayCounters
-from actors.gateway.group_handle import GroupHandle
-from actors.gateway.requests import Requests
 from actors.process.loop_thread import LoopThread
 from merge.errors import ConfigError
 
@@ -30,25 +26,14 @@ class CanalServer:
 
     Args:
         wiring: its settings.
-        group: whom to ask.
-        requests: answers subscriptions.
-        rows: reads the rows of batches.
-        counters: where packets are counted.
+        service: what its connections share.
 
     Raises:
         ConfigError: it cannot listen there.
     """
 
-    def __init__(
-        self,
-        wiring: CanalWiring,
-        group: GroupHandle,
-        requests: Requests,
-        rows: BatchReader,
-        counters: GatewayCounters,
-    ) -> None:
-        self._wiring = wiring
-        self._service = CanalService(wiring, group, requests, rows, counters)
+    def __init__(self, wiring: CanalWiring, service: CanalService) -> None:
+        self._wiring, self._service = wiring, service
         self._tls = None if wiring.tls is None else wiring.tls.server_context()
         #: connections by the addresses of their other ends, before and after the login
         self._logging_in = HeldConnections[PacketStream](wiring.limits.login_max)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from purges import TRANSACTIONS, committing, numbers, phase, subscribe
 
 from merge import events as ev
-from merge.delivery.subscriber import MOVES_MAX
+from merge.delivery.continuation import MOVES_MAX
 from merge.errors import PositionPurged, PositionRefused, RetryableError
 from merge.group import PURGED_WAIT_US
 from merge.values.loss import Purged

@@ -1,0 +1,292 @@
+"""Where one subscriber continues: its cursor, its phase, and what became of positions that it left.
+
+Rules:
+
+1. A subscriber that gave up the rows that it had missed never goes back before its cursor of that time.
+2. A subscriber that sought a position which its source has purged returns to the position before.
+3. A subscriber that moves over what was purged does so a few times at most until it acknowledges something
+   that follows. Each time, the loss is in the same write as the cursor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from merge.delivery.batch_limits import BatchLimits
+from merge.delivery.cursor_writes import CursorWrites
+from merge.delivery.delivery import Delivery
+from merge.delivery.ledger import Batch
+from merge.delivery.phase import KEPT, Phase, Step, after
+from merge.errors import DataError, RolledBack
+from merge.events import RangeRequested, Resume
+from merge.instructions import Instruction
+from merge.order.stream import Stream
+from merge.values.loss import Loss, with_loss
+from merge.values.offset_range import reaches_back, same_places
+from merge.values.position import GroupPosition, Position
+
+#: times that a client id moves over what a source has purged without acknowledging anything in between
+MOVES_MAX = 5
+
+
+class Continuation:
+    """The cursor of a client id and its place in the stream; see the module's rules.
+
+    Args:
+        client_id: the client id.
+        server_epoch: fencing epoch of the server; batch ids start from it.
+        limits: bounds of its batches.
+        after_id: batch ids up to this one were given to an earlier subscriber of the client id.
+    """
+
+    def __init__(self, client_id: str, server_epoch: int, limits: BatchLimits, after_id: int) -> None:
+        self.client_id = client_id
+        self.phase = Phase.WAITING
+        #: durable position; None until the first position of the group is known
+        self.cursor: GroupPosition | None = None
+        self.writes = CursorWrites(client_id)
+        self.delivery = Delivery(client_id, server_epoch, limits, after_id)
+        #: what its sources had purged before it got it; stored with the cursor
+        self.losses: tuple[Loss, ...] = ()
+        #: whether it started with this log and has acknowledged nothing of it
+        self.new = True
+        #: why it is PURGED
+        self.purged: DataError | None = None
+        #: shard -> times that it moved over what was purged since it last acknowledged something of it
+        self._moves: dict[str, int] = {}
+        #: its cursor when it gave up the rows that it had missed
+        self._gave_up_at: GroupPosition | None = None
+        #: the cursor before it sought another position, and why it was PURGED; until rows arrive from there
+        self._came_from: tuple[GroupPosition | None, DataError | None] | None = None
+
+    def _go(self, step: Step) -> None:
+        self.phase = after(self.phase, step)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the rings hold the rows that it has not acknowledged."""
+        return self.phase in KEPT
+
+    def drop(self) -> None:
+        """Stop keeping rows for it; its cursor stays."""
+        self._go(Step.DROP)
+        self.purged = None
+        self.writes.unsaved = True
+
+    def leave(self) -> None:
+        """Keep nothing for it any more: it was unsubscribed."""
+        self._go(Step.LEAVE)
+        self.purged = self._came_from = None
+
+    def needs(self, shard: str, position: Position, stream: Stream) -> bool:
+        """Return whether a shard was asked to open at `position` for this subscriber."""
+        if not self.kept or self.cursor is None:
+            return False
+        return stream.with_joined(self.cursor).shards.get(shard) == position
+
+    def begin_anew(self) -> None:
+        """Start where the next log will start; a rewind has to follow."""
+        assert self.new, "a subscriber that started earlier has a position of its own"
+        self.cursor = None
+
+    # ---- purged sources --------------------------------------------------------------------------------
+
+    def purge(self, error: DataError) -> list[Instruction]:
+        """Note that a source has purged the binlog that follows its cursor.
+
+        A subscriber that sought that position returns to its previous one; a rewind has to follow. For any
+        other subscriber nothing is kept until its consumer says where to continue.
+        """
+        if self.seeks:
+            self.come_back()
+        else:
+            self._go(Step.PURGE)
+            self.purged = _told(self.client_id, error)
+        return self.delivery.refuse_waiting(error)
+
+    def may_move_over(self, shard: str) -> bool:
+        """Return whether it may move over what was purged, and has not done so too often without a row."""
+        return self._moves.get(shard, 0) < MOVES_MAX
+
+    def move_over(self, shard: str, until: Position, found_us: int, stream: Stream) -> None:
+        """Go on after what a source has purged, with the loss in the same write; a rewind has to follow.
+
+        Keys do not fall below what was delivered.
+        """
+        assert self.cursor is not None, "a cursor was refused"
+        assert self.writes.saving is None, "no write that is under way may take the cursor back"
+        after = stream.with_joined(self.cursor).shards[shard]
+        until = replace(until, key_us=after.key_us, commit_us=after.commit_us, rows_into_transaction=0)
+        self.cursor = self.cursor.with_shard(shard, until)
+        self.losses = with_loss(self.losses, shard, after, until, found_us)
+        self._moves[shard] = self._moves.get(shard, 0) + 1
+        self.writes.unsaved = True
+
+    # ---- the cursor -------------------------------------------------------------------------------------
+
+    def resume(self, where: Resume | None) -> None:
+        """Continue after a drop or a purge; `stand_at` has to follow.
+
+        A dropped subscriber continues at its cursor if `where` is None: it was not dropped yet when its
+        consumer subscribed. A purged one continues only if `where` is given.
+        """
+        if self.kept or (where is None and self.phase is Phase.PURGED):
+            return
+        self.writes.unsaved |= self.phase is Phase.DROPPED
+        self._go(Step.RESUME)
+        self.purged = None
+        if where is Resume.NOW:
+            self.cursor, self._gave_up_at = None, self.cursor
+
+    def begin_at(self, start: GroupPosition, stream: Stream) -> None:
+        """Move the cursor to a chosen position; a rewind has to follow unless it is then READING.
+
+        Everything before `start` counts as consumed, whatever the cursor was.
+        """
+        self.writes.unsaved |= self.writes.durable
+        if not self.kept:
+            self._go(Step.RESUME)
+        self.purged = self._came_from = self._gave_up_at = None
+        self.new = False
+        self.cursor = stream.reconciled(start)
+        if stream.holds(self.cursor):
+            self.stand_at(self.cursor, stream)
+        elif self.phase is Phase.READING:
+            self._go(Step.SEEK)
+
+    def stand_at(self, cursor: GroupPosition, stream: Stream) -> None:
+        """Make `cursor` the cursor, read from the log's base, and skip what is at or before the cursor.
+
+        Args:
+            cursor: a shard that it does not name is positioned where the log starts.
+            stream: one that merges and is positioned between two transactions.
+        """
+        self._go(Step.PLACE)
+        if self._gave_up_at is not None:
+            cursor, self._gave_up_at = cursor.further(self._gave_up_at), None
+        reconciled = stream.reconciled(cursor)
+        self.writes.unsaved |= self.cursor is not None and not self.cursor.knows_shards_of(reconciled)
+        self.cursor = reconciled
+        self.delivery.place.stand_at(reconciled, stream)
+
+    def reconcile(self, stream: Stream) -> None:
+        """Note that shards joined or left; a shard that joined is positioned where it joined."""
+        if self.cursor is None:
+            return
+        reconciled = stream.reconciled(self.cursor)
+        self.writes.unsaved |= not self.cursor.knows_shards_of(reconciled)
+        self.cursor = reconciled
+
+    def acked(self, batch: Batch, stream: Stream) -> None:
+        """Move the cursor past a batch that the cursor store has as acknowledged."""
+        self.new = False
+        self._moves = {shard: times for shard, times in self._moves.items() if not self._passes(batch, shard)}
+        if self.delivery.acked(batch, stream):
+            self.cursor = stream.reconciled(batch.ack)
+        elif batch.generation == stream.generation and batch.consumed is None and self.phase is Phase.READING:
+            # It was rolled back while it was being acknowledged. Its log is still there: read on after it.
+            self.delivery.place.go_past(batch)
+            self.cursor = stream.reconciled(batch.ack)
+        elif stream.merging and self.kept:
+            self.stand_at(batch.ack, stream)
+        else:
+            self.cursor = stream.reconciled(batch.ack)
+
+    def _passes(self, batch: Batch, shard: str) -> bool:
+        """Return whether a batch brought something of a shard."""
+        before = self.cursor.shards.get(shard) if self.cursor is not None else None
+        after = batch.ack.shards.get(shard)
+        if before is None or after is None:
+            return False
+        return (before.file, before.offset) != (after.file, after.offset)
+
+    def rewind(self) -> list[Instruction]:
+        """Forget outstanding batches: the log that they came from is gone. `stand_at` has to follow.
+
+        The consumer is told before it gets anything again.
+        """
+        self._go(Step.REWIND)
+        self.new = self.cursor is None
+        return self.delivery.lose()
+
+    # ---- other positions --------------------------------------------------------------------------------
+
+    @property
+    def seeks(self) -> bool:
+        """Whether its consumer asked for the cursor's position, and nothing was delivered from there yet."""
+        return self._came_from is not None
+
+    def would_rewind(self, request: RangeRequested, stream: Stream) -> bool:
+        """Return whether an offset range needs a rewind, which rolls back the other subscribers too."""
+        start = request.offset_range.start
+        if self.delivery.find_range(request.offset_range) is not None or self._stands_at(start, stream):
+            return False
+        sought = stream.reconciled(start)
+        forward = self._is_forward(sought)
+        if self._holds(sought, stream) or not (forward or request.may_rewind):
+            return False
+        return stream.merging or not forward or not self.kept
+
+    def seek(self, start: GroupPosition, stream: Stream, *, may_rewind: bool) -> list[Instruction]:
+        """Move to `start`; everything before it counts as consumed, whatever the cursor says.
+
+        Other offset ranges that wait are refused: they begin elsewhere.
+
+        Raises:
+            RolledBack: `start` is not at or after the cursor, and `may_rewind` is False; nothing was changed.
+        """
+        if self._stands_at(start, stream):
+            return []
+        sought = stream.reconciled(start)
+        forward, held = self._is_forward(sought), self._holds(sought, stream)
+        if not forward and not may_rewind:
+            raise RolledBack(
+                f"The offset range does not start at or after the cursor of client {self.client_id}, and the"
+                " request does not allow a rewind.",
+                hint="Its rows were acknowledged already, or an earlier run of the consumer asked for it."
+                " Continue at the cursor.",
+            )
+        refusals = self.delivery.refuse_ranges()
+        self.new = False
+        self.delivery.give_back()
+        before, self.cursor = (self.cursor, self.purged), sought
+        if held:
+            self.stand_at(sought, stream)
+        elif stream.merging or not forward or not self.kept:
+            self._go(Step.SEEK)
+            self._came_from, self.purged = self._came_from or before, None
+        return refusals
+
+    def arrived(self) -> None:
+        """Note that something was delivered from the position that it sought."""
+        self._came_from = None
+
+    def come_back(self) -> None:
+        """Return to the position before a `seek` from which nothing was delivered."""
+        if self._came_from is not None:
+            (self.cursor, self.purged), self._came_from = self._came_from, None
+            self._go(Step.SEEK if self.purged is None else Step.PURGE)
+
+    def _stands_at(self, start: GroupPosition, stream: Stream) -> bool:
+        positioned = self.delivery.place.position if self._reads(stream) else self.cursor
+        return self.kept and positioned is not None and same_places(positioned, start)
+
+    def _is_forward(self, sought: GroupPosition) -> bool:
+        return self.cursor is not None and reaches_back(self.cursor.shards, sought.shards)
+
+    def _holds(self, sought: GroupPosition, stream: Stream) -> bool:
+        """Return whether it reads the current log, which holds what follows a position."""
+        return self._reads(stream) and stream.holds(sought)
+
+    def _reads(self, stream: Stream) -> bool:
+        return stream.merging and self.phase is Phase.READING
+
+
+def _told(client_id: str, error: DataError) -> DataError:
+    """Return the error for a consumer whose cursor was purged."""
+    return type(error)(
+        f"Client {client_id} cannot go on at its cursor: {error.message}",
+        hint=f"{error.hint} Then subscribe with resume='cursor' to try again, or with resume='now' to"
+        " continue where the others are and skip the rows in between.".strip(),
+        **error.details,
+    )
