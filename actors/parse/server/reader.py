@@ -18,11 +18,9 @@ was stored.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -38,7 +36,7 @@ from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.source_definitions import SourceDefinitions
 from actors.parse.server.dump_server.access import DumpServerAccess
 from actors.parse.server.hosts import SourceHosts
-from actors.parse.server.listener import Listener, position_after
+from actors.parse.server.listener import Listener
 from actors.parse.server.low_watermarks import MARGIN_US, CaughtUp
 from actors.parse.server.preflight import preflight, require
 from actors.parse.server.replication import Withheld
@@ -52,16 +50,9 @@ from actors.parse.server.source import (
     translated,
 )
 from actors.parse.server.starts.beginning import beginning
-from actors.parse.server.starts.by_time import FALLBACK_US, continued_by_time
-from actors.parse.server.starts.remaining import with_remaining
-from actors.parse.server.starts.start import (
-    StartBy,
-    binlog_files,
-    goes_by_gtid,
-    goes_by_time,
-    past_purged,
-    require_not_reset,
-)
+from actors.parse.server.starts.by_time import FALLBACK_US
+from actors.parse.server.starts.read_place import ReadPlace
+from actors.parse.server.starts.start import StartBy, require_not_reset
 from merge.errors import (
     DataError,
     PositionPurged,
@@ -74,8 +65,6 @@ from merge.errors import (
 from merge.values.chunk import Chunk
 from merge.values.position import Position
 from merge.values.start import parse_shard_start
-
-_log = logging.getLogger(__name__)
 
 
 class SourceReader:
@@ -127,24 +116,12 @@ class SourceReader:
         self._stopped = threading.Event()
         self._lock = threading.Lock()  # guards _stream against a stop in between
         self._stream: BinlogStream | None = None
-        self._start_by = start_by
-        self._fallback_us = fallback_us
         self._definitions = SourceDefinitions(address.name, select) if definitions is None else definitions
         self._hosts = SourceHosts([address]) if hosts is None else hosts
+        self._place = ReadPlace(address, self._hosts, start_by, fallback_us)
         #: when the server has to execute the next statement, `time.monotonic`
         self._detect_at_s = 0.0
         self._ring = ring
-        #: identity of the server that is read; empty until one was reached
-        self.server = ""
-        #: everything before this position was handed over: where to continue; None if it is not known yet
-        self.position: Position | None = None
-        #: creation times of the files that were read, seconds since 1970, by name
-        self.created: dict[str, int] = {}
-        #: whether streams are requested by GTID; None until that is decided. It does not change afterwards,
-        #: because the order of transactions may differ between servers
-        self._by_gtid: bool | None = None
-        #: file from whose beginning the next stream looks for XA rows that were prepared before the position
-        self._lead_in: str | None = None
         self._opened: Position | None = None
         #: whether the next stream begins at what the ring has not freed, if replies wait for that
         self._replays = True
@@ -168,7 +145,7 @@ class SourceReader:
             DataError: only an operator can fix it; see `merge.errors`. Everything before it was handed over.
             ShardUnavailable: another server answers, or is to be read; nothing from it was handed over.
         """
-        self.position = start
+        self._place.position = start
         if start is not None:
             self._open(start)
         try:
@@ -202,6 +179,21 @@ class SourceReader:
         with self._lock:
             if self._stream is not None:
                 self._stream.interrupt()
+
+    @property
+    def position(self) -> Position | None:
+        """Where to continue: everything before it was handed over; None if it is not known yet."""
+        return self._place.position
+
+    @property
+    def server(self) -> str:
+        """Identity of the server that is read; empty until one was reached."""
+        return self._place.server
+
+    @property
+    def created(self) -> dict[str, int]:
+        """Creation times of the files that were read, seconds since 1970, by name."""
+        return self._place.created
 
     @property
     def counts(self) -> ReadCounts:
@@ -272,12 +264,12 @@ class SourceReader:
         require(preflight(self._address, self._allow), self._address.name)
         with contextlib.closing(connect(self._address)) as control:
             facts = server_facts(self._address, control)
-            self._require_same_source(facts)
-            if self.position is None:
+            self._place.require_same_source(facts)
+            if self._place.position is None:
                 start = parse_shard_start(self._begin, time.time_ns() // 1000)
-                self.position = beginning(start, self._address, control, facts)
-            begin, by_gtid = self._continue(self.position, control, facts)
-            lead_in, self._lead_in = self._lead_in, None
+                self._place.position = beginning(start, self._address, control, facts)
+            begin, by_gtid = self._place.next_begin(control, facts)
+            lead_in = self._place.take_lead_in()
             self._detect_at_s = 0.0
             self._detect(control)
             replayed = None if lead_in is not None or by_gtid else self._unfreed(begin)
@@ -286,14 +278,13 @@ class SourceReader:
             lookup = self._definitions.lookup(self._address, facts, self._known_at(facts))
             stream = self._opened_stream(begin, at, control, facts, lookup, by_gtid=by_gtid)
             # Only now is it known which server sends the stream.
-            self.position, self.server, self._by_gtid = begin, facts.identity, by_gtid
+            self._place.reached(begin, facts.identity, by_gtid=by_gtid)
             try:
                 with self._lock:
                     self._stream = stream
                 if self._opened is None:
                     stream.begin()
-                    self.position = self._created(self.position, stream)
-                    self._open(self.position)
+                    self._open(self._place.begun(stream))
                 if not self._stopped.is_set():
                     self._listener.connected(stream.clock.skew_us, facts.version)
                     if not by_gtid:
@@ -306,11 +297,11 @@ class SourceReader:
                 elif isinstance(error, PositionPurged) and replayed is not None:
                     self._replays = False
                 elif isinstance(error, PositionPurged):
-                    self._get_past(error, lead_in, control, facts, by_gtid=by_gtid)
+                    self._place.get_past(error, lead_in, control, facts, by_gtid=by_gtid)
                 else:
                     another = isinstance(error, PositionRefused) or "expected_created_s" in error.details
                     if another and not by_gtid:
-                        require_not_reset(self._address, control, facts, self.position)
+                        require_not_reset(self._address, control, facts, self._place.known)
                     raise
             finally:
                 with self._lock:
@@ -367,57 +358,26 @@ class SourceReader:
     def _moves(self, stream: BinlogStream, item: Chunk | CaughtUp) -> bool:
         """Return whether the next stream reads from a dump server, which covers the position by now."""
         self._met_end |= isinstance(item, CaughtUp)
-        position = self.position
-        assert position is not None, "it is known where the stream began"
+        position, server = self._place.known, self._place.server
         return (
             not self._dump_server.attached
             and not stream.prepared
-            and self._may_share_dump(position, self.server, by_gtid=bool(self._by_gtid))
-            and self._dump_server.move(position, self.server)
+            and self._may_share_dump(position, server, by_gtid=bool(self._place.by_gtid))
+            and self._dump_server.move(position, server)
         )
-
-    def _get_past(
-        self,
-        error: PositionPurged,
-        lead_in: str | None,
-        control: pymysql.Connection[Any],
-        facts: ServerFacts,
-        *,
-        by_gtid: bool,
-    ) -> None:
-        """Find where to continue although the source refused a position as purged.
-
-        Raises:
-            PositionPurged: nowhere, as transactions are missing; its details hold what the source still has.
-            DataError: as `past_purged`.
-        """
-        assert self.position is not None, "a position was refused"
-        if "xid" in error.details:
-            self._settle(error)
-            self._lead_in = self._earlier(error, lead_in, control)
-        elif lead_in is not None:
-            raise error
-        elif by_gtid:
-            raise with_remaining(self._address, control, facts, error) from error
-        else:
-            try:
-                self.position = past_purged(self._address, control, facts, self.position, error)
-            except PositionPurged as purged:
-                raise with_remaining(self._address, control, facts, purged) from error
 
     def _known_at(self, facts: ServerFacts) -> Position:
         """Return where definitions are known: on the server before, until something of this one was read."""
-        assert self.position is not None, "it is known where the stream begins"
-        if self._opened is None or self.created or self._opened.is_of(facts.identity):
-            return self.position
+        if self._opened is None or self._place.created or self._opened.is_of(facts.identity):
+            return self._place.known
         return self._opened
 
     def _remember(self, lookup: DefinitionLookup) -> None:
         """Let what the tables are be known from here on, even if nothing is read before they are altered."""
-        assert self.position is not None, "it is known where the stream began"
-        if self.position.is_of(self.server):
-            lookup.begin(self.position)
-            self._definitions.read_to(self.position)
+        position = self._place.known
+        if position.is_of(self._place.server):
+            lookup.begin(position)
+            self._definitions.read_to(position)
 
     def _consume(
         self, stream: BinlogStream, control: pymysql.Connection[Any], lookup: DefinitionLookup
@@ -430,113 +390,23 @@ class SourceReader:
                 # It may be smaller than the one before, if the source's clock was set back. The merger knows
                 # what it has emitted, and handles that.
                 self._listener.caught_up(item.frontier_us)
-                self._move(stream)
+                moved = self._place.move(stream)
+                if moved is not None:
+                    self._definitions.read_to(moved)
                 # The place of a stream by GTID is known only now.
                 if stream.place is not None:
                     self._remember(lookup)
             else:
                 # A source that is never idle yields no low watermark; measure its clock nevertheless.
                 stream.keep_time()
-                self.created |= stream.created
+                self._place.created |= stream.created
                 self._listener.chunk_read(item)
-                assert self.position is not None, "it is known where the stream began"
-                self.position = position_after(self.position, item, self.server, self.created)
-                self._definitions.read_to(self.position)
+                self._definitions.read_to(self._place.handed_over(item))
             if self._stopped.is_set() or self._moves(stream, item):
                 return
-
-    def _move(self, stream: BinlogStream) -> None:
-        """Move the position to that of the source, although nothing was handed over: files may be purged."""
-        position, place = self.position, stream.place
-        assert position is not None, "it is known where the stream began"
-        if place is None or place == (position.file, position.offset):
-            return
-        file, offset = place
-        moved = replace(position, file=file, offset=offset, rows_into_transaction=0, server=self.server)
-        self.position = self._created(moved, stream)
-        self._definitions.read_to(self.position)
-
-    def _created(self, position: Position, stream: BinlogStream) -> Position:
-        return replace(position, created_s=stream.created.get(position.file, 0))
-
-    def _settle(self, error: PositionPurged) -> None:
-        """Continue by file and offset on this server, from the XA COMMIT that was found first on it by GTID.
-
-        Files of another server mean nothing on this one; everything before the COMMIT was delivered, or comes
-        with it.
-        """
-        position = self.position
-        assert position is not None, "it is known where the stream began"
-        if position.is_of(self.server):
-            return
-        file, offset = error.details["file"], error.details["begin_offset"]
-        assert isinstance(file, str), "an event has a file"
-        assert isinstance(offset, int), "a transaction begins somewhere"
-        self.position = replace(
-            position, file=file, offset=offset, server=self.server, created_s=self.created.get(file, 0)
-        )
-        self._by_gtid = False
-
-    def _earlier(self, error: PositionPurged, lead_in: str | None, control: pymysql.Connection[Any]) -> str:
-        """Return the file from which to look for the rows of an XA transaction that a stream lacked.
-
-        The first try is the file of the position; each further try goes one file further back.
-
-        Raises:
-            PositionPurged: `error`, if no older file is left.
-        """
-        position = self.position
-        assert position is not None, "it is known where the stream began"
-        if lead_in is None:
-            return position.file
-        files = binlog_files(self._address, control)
-        place = files.index(lead_in) if lead_in in files else 0
-        if not place:
-            raise error
-        return files[place - 1]
-
-    def _continue(
-        self, position: Position, control: pymysql.Connection[Any], facts: ServerFacts
-    ) -> tuple[Position, bool]:
-        """Return where the next stream begins on the server that answers, and whether by GTID.
-
-        Raises:
-            SourceUnfit: see `goes_by_gtid`.
-            SourceUnavailable, PositionPurged: see `continued_by_time`.
-        """
-        if self._by_gtid is not None:
-            return position, self._by_gtid
-        if not goes_by_time(facts, position, self._start_by):
-            by_gtid = goes_by_gtid(self._address, facts, position, self._start_by)
-            if by_gtid and not position.is_of(facts.identity):
-                self._hosts.continued("gtid")
-            return position, by_gtid
-        found = continued_by_time(self._address, control, facts, position, self._fallback_us)
-        self._hosts.continued("time", found.dropped, found.repeated)
-        _log.warning(
-            "continues on %s at %s by commit time: the last transaction that was delivered was %s, "
-            "%d transactions are not repeated, %d may be",
-            self._address.place,
-            found.position,
-            "found" if found.anchored else "not found",
-            found.dropped,
-            found.repeated,
-            extra={"shard": self._address.name},
-        )
-        return found.position, False
 
     def _measure(self, control: pymysql.Connection[Any], withheld: Withheld) -> SourceClock:
         withheld.ask(control)
         with translated(self._address):
             self._clock = SourceClock.measure(control)
         return self._clock
-
-    def _require_same_source(self, facts: ServerFacts) -> None:
-        """Refuse a server other than the one that this reader reads; only a new reader may read that one."""
-        if self.server and self.server != facts.identity:
-            raise ShardUnavailable(
-                f"Another server answers for shard {self._address.name} at {self._address}: "
-                f"{facts.identity} instead of {self.server}. The reader is restarted.",
-                shard=self._address.name,
-                retry_after_s=0.1,
-            )
