@@ -77,6 +77,10 @@ class Broker(ABC):
         """End it as a crash would; its data stay."""
         self._end(signal.SIGKILL)
 
+    def terminate(self) -> None:
+        """End it in order; its data stay."""
+        self._end(signal.SIGTERM)
+
     def pause(self) -> None:
         """Let it answer nothing until `resume`."""
         assert self._process is not None
@@ -89,7 +93,7 @@ class Broker(ABC):
 
     def stop(self) -> None:
         """End it, and remove its folder."""
-        self._end(signal.SIGTERM)
+        self.terminate()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None

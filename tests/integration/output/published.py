@@ -83,6 +83,11 @@ class Queue:
         with self._channel() as channel:
             channel.queue_declare(name, durable=True)
 
+    def purge(self) -> None:
+        """Remove what is in the queue."""
+        with self._channel() as channel:
+            channel.queue_purge(self.name)
+
     def take(self) -> list[Published]:
         """Take what is in the queue now, and return everything that was taken."""
         with self._channel() as channel:
