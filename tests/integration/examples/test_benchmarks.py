@@ -85,7 +85,7 @@ def test_a_dump_server_costs_its_source_less_than_a_dump_for_each_reader():
         found = result[f"{readers}_readers"]
         # On a busy machine a reader may have connected again, and the server not noticed yet.
         assert found["own"]["dumps"] >= readers
-        assert found["dump_server"]["dumps"] < readers / 4
+        assert found["dump_server"]["dumps"] == 1
         assert found["dump_server"]["mib"] < found["own"]["mib"] / 4
 
 

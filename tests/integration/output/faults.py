@@ -202,6 +202,46 @@ class Faults:
         os.kill(found[0], signal.SIGKILL)
 
 
+def play_faults(
+    folder: Path,
+    values: dict[str, Any],
+    seed: int,
+    shop: SharedShop,
+    broker: Broker,
+    zookeeper: EmbeddedZooKeeper,
+    taken: Callable[[], int],
+) -> Writer:
+    """Run a relay while rows are written and a seed's faults are played, until all changes have come.
+
+    Args:
+        folder: where its settings and its log are.
+        values: its settings.
+        seed: chooses the faults and the rows.
+        shop: what is written to.
+        broker: what it publishes to.
+        zookeeper: of the shop's instance.
+        taken: returns how many changes have come.
+
+    Returns:
+        What was written.
+    """
+    with contextlib.closing(Relay(folder, values)) as relay:
+        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
+        writer = Writer(shop, seed)
+        faults = Faults(seed, shop, relay, broker, zookeeper)
+        try:
+            faults.play(writer)
+        finally:
+            writer.stop()
+        eventually(
+            lambda: taken() >= writer.count,
+            f"all changes after {faults.played}: {relay.said}",
+            within_s=RECOVERED_S,
+        )
+        assert relay.terminate() == 0
+    return writer
+
+
 def without_repeats(found: list[Published]) -> list[Published]:
     """Drop what a consumer of a queue has seen already: changes of a shard up to the last one's position."""
     last: dict[tuple[str, int, str], tuple[int, int, int]] = {}

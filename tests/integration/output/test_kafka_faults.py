@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from integration.output.faults import RECOVERED_S, Faults, Relay, Writer, check_all
+from integration.output.faults import check_all, play_faults
 from integration.output.published import in_kafka
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from integration.zookeeper_fixtures import eventually
 from soak import first_quick
 
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -28,20 +26,10 @@ def test_readers_of_kafka_see_each_change_once(
     admin = AdminClient({"bootstrap.servers": kafka.hosts})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
     output = {"kind": "kafka", "servers": kafka.hosts, "silence_s": 5.0, "transaction_timeout_s": 10.0}
-    with closing(Relay(tmp_path, partitioned_values(served, output, topic))) as relay:
-        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
-        writer = Writer(served, seed)
-        faults = Faults(seed, served, relay, kafka, one_zookeeper)
-        try:
-            faults.play(writer)
-        finally:
-            writer.stop()
-        eventually(
-            lambda: len(in_kafka(kafka, topic)) >= writer.count,
-            f"all changes after {faults.played}: {relay.said}",
-            within_s=RECOVERED_S,
-        )
-        assert relay.terminate() == 0
+    values = partitioned_values(served, output, topic)
+    writer = play_faults(
+        tmp_path, values, seed, served, kafka, one_zookeeper, lambda: len(in_kafka(kafka, topic))
+    )
     found = in_kafka(kafka, topic)
     check_all(found, writer, served)
     numbers = [int(each.headers["seq"]) for each in found]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from integration.output.faults import RECOVERED_S, Faults, Relay, Writer, check_all, without_repeats
-from integration.output.published import Queue
+from integration.output.faults import check_all, play_faults, without_repeats
+from integration.output.published import Published, Queue
 from integration.output.relay_values import PARTITIONS, partitioned_values
 from integration.shared_servers import SharedShop
-from integration.zookeeper_fixtures import eventually
 from soak import first_quick
 
 from actors.coordination.embedded import EmbeddedZooKeeper
@@ -43,22 +41,10 @@ def test_readers_of_rabbitmq_see_each_change(
     for queue in queues:
         queue.purge()
     output = {"kind": "rabbitmq", "port": rabbit.port, "partition_keys": True, "silence_s": 5.0}
-    with closing(Relay(tmp_path, partitioned_values(served, output, topic))) as relay:
-        eventually(relay.publishes, "the subscription", within_s=RECOVERED_S)
-        writer = Writer(served, seed)
-        faults = Faults(seed, served, relay, rabbit, one_zookeeper)
-        try:
-            faults.play(writer)
-        finally:
-            writer.stop()
 
-        def taken() -> int:
-            return sum(len(without_repeats(queue.take())) for queue in queues)
+    def taken() -> list[Published]:
+        return [each for queue in queues for each in without_repeats(queue.take())]
 
-        eventually(
-            lambda: taken() >= writer.count,
-            f"all changes after {faults.played}: {relay.said}",
-            within_s=RECOVERED_S,
-        )
-        assert relay.terminate() == 0
-    check_all([each for queue in queues for each in without_repeats(queue.take())], writer, served)
+    values = partitioned_values(served, output, topic)
+    writer = play_faults(tmp_path, values, seed, served, rabbit, one_zookeeper, lambda: len(taken()))
+    check_all(taken(), writer, served)
