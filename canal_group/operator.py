@@ -35,13 +35,19 @@ class Operator:
         """Return the state of the instance, as `canal-group status --json` prints it."""
         return self._gateway_client.ask_for("status", fields)
 
-    def trace(self, gtid: str) -> dict[str, Any]:
+    def trace(self, gtid: str, shard: str | None = None) -> dict[str, Any]:
         """Return where a transaction is: which shards have read it, in the group, and at each client id.
 
+        Args:
+            gtid: `uuid:42`, or `0-1-42`.
+            shard: whose transaction it is; None: of the only one that has it. Servers of MariaDB with the
+                same domain and server_id number their transactions alike.
+
         Raises:
-            UsageError: that is not the GTID of one transaction.
+            UsageError: that is not the GTID of one transaction, or several shards have it; or there is no
+                such shard.
         """
-        return self._gateway_client.ask_for("trace", fields, gtid=gtid)
+        return self._gateway_client.ask_for("trace", fields, gtid=gtid, shard=shard)
 
     def trace_key(self, key: str, bytes_max: int, shard: str | None = None) -> dict[str, Any]:
         """Return where the last changes of a row are, each with what `trace` says of its transaction.

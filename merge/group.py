@@ -13,6 +13,7 @@ answers the consumers' calls. The group connects the three. Rules:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -320,9 +321,9 @@ class Group:
             "clients": self._subscribers.describe(at_us),
         }
 
-    def trace(self, gtid: str) -> dict[str, Any]:
+    def trace(self, gtid: str, read: Mapping[str, str], shard: str | None = None) -> dict[str, Any]:
         """Return where a transaction is, see `merge.trace.trace`."""
-        return trace(self._stream, self._subscribers, gtid)
+        return trace(self._stream, self._subscribers, gtid, read, shard)
 
     def validate(self) -> None:
         """Assert what holds between two events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,40 +11,93 @@ from merge.delivery.subscriber import Subscriber
 from merge.delivery.subscribers import Subscribers
 from merge.errors import UsageError
 from merge.order.stream import Stream
-from merge.values.gtid import GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
+from merge.values.gtid import NO_GTIDS, GtidSet, MariaDbGtidSet, MySqlGtidSet, parse_gtid_set
 from merge.values.header import Flag, Headers
 
 
-def trace(stream: Stream, subscribers: Subscribers, gtid: str) -> dict[str, Any]:
+def trace(
+    stream: Stream, subscribers: Subscribers, gtid: str, read: Mapping[str, str], shard: str | None = None
+) -> dict[str, Any]:
     """Return where a transaction is in a group, as a JSON object.
 
-    `found` tells whether the group holds it: it is `waiting` to be merged, or `merged` and not acknowledged
-    by everybody. `clients` says of each client id what became of it.
+    `read_by` names the shards that have read it. `found` tells whether the group holds it: it is `waiting` to
+    be merged, or `merged` and not acknowledged by everybody. `clients` says of each client id what became of
+    it.
+
+    MariaDB numbers the transactions of a domain, and servers that know nothing of each other may have the
+    same domain, even the same server_id. So a transaction is of the shard in which the group holds it, else
+    of the one whose last transaction in the domain is of the same server. Where several have the same server,
+    or none has because it was replaced, the shard has to be named.
 
     Args:
         stream: the group's.
         subscribers: the group's.
         gtid: of one transaction, "uuid:number" or "domain-server-number".
+        read: the GTIDs that each shard has read, as text, by its name.
+        shard: whose transaction it is; None: as said above.
 
     Raises:
-        UsageError: that is no such GTID.
+        UsageError: that is no such GTID; or it is unknown whose it is; or there is no such shard.
     """
     wanted = parse_gtid_set(gtid)
     source, number = single(wanted, gtid)
-    waiting = [] if stream.timeline is None else [*stream.timeline.waiting(), *stream.ddl.waiting]
-    for headers in waiting:
-        mine = _of(stream, headers, source, number)
-        if len(mine):
-            return {**_found(stream, mine, "waiting"), "clients": _clients(stream, subscribers, wanted, None)}
+    if shard is not None and shard not in stream.shards:
+        raise UsageError(f"The group has no shard {shard}.", hint=f"It has {', '.join(stream.shards)}.")
     log = stream.log.slice(stream.log.base, stream.log.tip)
-    places = np.flatnonzero(_is(stream, log, source, number))
-    if not len(places):
-        return {"found": None, "clients": _clients(stream, subscribers, wanted, None)}
-    last = stream.log.base + int(places[-1])
-    return {
-        **_found(stream, log[places], "merged"),
-        "clients": _clients(stream, subscribers, wanted, last),
+    waiting = [] if stream.timeline is None else [*stream.timeline.waiting(), *stream.ddl.waiting]
+    found = [(headers, np.flatnonzero(_is(stream, headers, source, number))) for headers in (*waiting, log)]
+    held = {stream.shards[each] for headers, places in found for each in np.unique(headers["shard"][places])}
+    gtids = {name: parse_gtid_set(text) for name, text in read.items()}
+    counted = [shard] if shard is not None else _shards_of(wanted, held, gtids)
+    traced: dict[str, Any] = {
+        "read_by": [name for name in counted if gtids.get(name, NO_GTIDS).contains(wanted)],
+        "found": None,
     }
+    last = None
+    for headers, places in found:
+        mine = places[[stream.shards[each] in counted for each in headers["shard"][places]]]
+        if len(mine):
+            last = stream.log.base + int(mine[-1]) if headers is log else None
+            traced |= _found(stream, headers[mine], "merged" if headers is log else "waiting")
+            break
+    return {**traced, "clients": _clients(stream, subscribers, wanted, counted, last)}
+
+
+def _shards_of(wanted: GtidSet, held: set[str], read: Mapping[str, GtidSet]) -> list[str]:
+    """Return the shards of which a transaction may be.
+
+    Args:
+        wanted: one transaction.
+        held: the shards in which the group holds it.
+        read: what each shard has read, by its name.
+
+    Raises:
+        UsageError: it is unknown of which it is.
+    """
+    if held:
+        candidates = sorted(held)
+    elif isinstance(wanted, MariaDbGtidSet):
+        candidates = _of_server(wanted, read)
+    else:
+        return list(read)
+    if len(candidates) > 1:
+        raise UsageError(
+            f"{wanted} may be a transaction of each of the shards {', '.join(candidates)}.",
+            hint="Name the shard.",
+        )
+    return candidates
+
+
+def _of_server(wanted: MariaDbGtidSet, read: Mapping[str, GtidSet]) -> list[str]:
+    """Return the shards whose last transaction in its domain is of its server; all, if it was replaced."""
+    ((domain, server, _),) = wanted.domains
+    found = [
+        name
+        for name, gtids in read.items()
+        if isinstance(gtids, MariaDbGtidSet) and (domain, server) in {each[:2] for each in gtids.domains}
+    ]
+    may_have = any(gtids.contains(wanted) for gtids in read.values())
+    return found or (list(read) if may_have else [])
 
 
 def single(gtids: GtidSet, text: str) -> tuple[str, int]:
@@ -67,11 +121,6 @@ def _is(stream: Stream, headers: Headers, source: str, number: int) -> Any:
     return (headers["gtid_number"] == number) & (headers["gtid_source"] == np.int64(index))
 
 
-def _of(stream: Stream, headers: Headers, source: str, number: int) -> Headers:
-    found: Headers = headers[_is(stream, headers, source, number)]
-    return found
-
-
 def _found(stream: Stream, headers: Headers, where: str) -> dict[str, Any]:
     first, last = headers[0], headers[-1]
     return {
@@ -86,17 +135,20 @@ def _found(stream: Stream, headers: Headers, where: str) -> dict[str, Any]:
 
 
 def _clients(
-    stream: Stream, subscribers: Subscribers, wanted: GtidSet, index: int | None
+    stream: Stream, subscribers: Subscribers, wanted: GtidSet, shards: list[str], index: int | None
 ) -> list[dict[str, Any]]:
     return [
-        {"client_id": each.client_id, **_of_client(each, stream, wanted, index)} for each in subscribers.all
+        {"client_id": each.client_id, **_of_client(each, stream, wanted, shards, index)}
+        for each in subscribers.all
     ]
 
 
-def _of_client(client: Subscriber, stream: Stream, wanted: GtidSet, index: int | None) -> dict[str, Any]:
+def _of_client(
+    client: Subscriber, stream: Stream, wanted: GtidSet, shards: list[str], index: int | None
+) -> dict[str, Any]:
     """Return what became of a transaction for a client; `index`: of its last header in the log."""
-    cursor = client.cursor
-    if cursor is not None and any(place.gtid_set.contains(wanted) for place in cursor.shards.values()):
+    acknowledged = {} if client.cursor is None else client.cursor.shards
+    if any(acknowledged[name].gtid_set.contains(wanted) for name in shards if name in acknowledged):
         return {"state": "acknowledged"}
     if index is None:
         return {"state": "not delivered"}

@@ -44,13 +44,19 @@ class Tx:
 
 
 class Source:
-    """One shard's binlog. Headers have files, offsets, ordinals and GTIDs; `place` sets the sequences."""
+    """One shard's binlog. Headers have files, offsets, ordinals and GTIDs; `place` sets the sequences.
 
-    def __init__(self, *transactions: Tx, name: str = "bin", server: int = 0) -> None:
+    Args:
+        gtid_source: MariaDB's "domain-server"; default: MySQL's uuid with `server` as its last digit.
+    """
+
+    def __init__(
+        self, *transactions: Tx, name: str = "bin", server: int = 0, gtid_source: str | None = None
+    ) -> None:
         self.transactions = transactions
         files = len(transactions) // TRANSACTIONS_A_FILE + 1
-        uuid = UUID[:-1] + str(server)
-        self.names = (*(f"{name}.{number:06}" for number in range(1, files + 1)), uuid)
+        gtid_source = UUID[:-1] + str(server) if gtid_source is None else gtid_source
+        self.names = (*(f"{name}.{number:06}" for number in range(1, files + 1)), gtid_source)
         self.start = Position(self.names[0], 4)
         found: list[tuple[int, ...]] = []
         self.ends: list[Position] = []

@@ -74,7 +74,7 @@ class OperatorRequests:
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "status": lambda _: self.status(),
             "locate": self._locate,
-            "trace": lambda body: self._trace(str(body["gtid"])),
+            "trace": lambda body: self._trace(str(body["gtid"]), body.get("shard")),
             "trace_key": self._trace_key,
             "outstanding": self._outstanding,
             "rewind": self._rewind,
@@ -121,18 +121,13 @@ class OperatorRequests:
         client = self.client(body["client_id"])
         return [] if client is None else list(client["outstanding"])
 
-    def _trace(self, gtid: str) -> dict[str, Any]:
+    def _trace(self, gtid: str, shard: str | None) -> dict[str, Any]:
         """Return where a transaction is: read or not, in the group, and at each client id."""
-        wanted = parse_gtid_set(gtid)
-        single(wanted, gtid)
-        found: dict[str, Any] = self._group.call("trace", gtid)
+        single(parse_gtid_set(gtid), gtid)
         shards = self._shards.status(self._group.status().get("shards", []))
-        read = [
-            shard["shard"]
-            for shard in shards
-            if shard.get("gtid_set") and parse_gtid_set(shard["gtid_set"]).contains(wanted)
-        ]
-        return {"gtid": gtid, "read_by": read, **found}
+        read = {each["shard"]: each.get("gtid_set") or "" for each in shards}
+        found: dict[str, Any] = self._group.call("trace", gtid, read, shard)
+        return {"gtid": gtid, **found}
 
     def _trace_key(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return where the last changes of a row are, each with what `trace` says of its transaction."""
@@ -141,14 +136,14 @@ class OperatorRequests:
         changes = [{"shard": name, **each} for name, answer in found.items() for each in answer["changes"]]
         changes.sort(key=lambda each: int(each["commit_us"]))
         # Once for each transaction: it may change the row several times.
-        last = dict.fromkeys(each["gtid"] for each in changes if each["gtid"])
-        traced = {gtid: self._trace(gtid) for gtid in last}
+        last = dict.fromkeys((each["gtid"], each["shard"]) for each in changes if each["gtid"])
+        traced = {(gtid, name): self._trace(gtid, name) for gtid, name in last}
         searched = {
             name: {"files": answer["files"], "unknown": answer["unknown"]} for name, answer in found.items()
         }
         return {
             "key": str(body["key"]),
-            "changes": [{**each, "trace": traced.get(each["gtid"])} for each in changes],
+            "changes": [{**each, "trace": traced.get((each["gtid"], each["shard"]))} for each in changes],
             "searched": searched,
         }
 

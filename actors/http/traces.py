@@ -33,11 +33,13 @@ class Traces:
         router.get("/changes", summary="Where the last changes of a row are")(self.changes)
         return router
 
-    def transaction(self, request: Request, destination: str, gtid: str) -> Any:
+    def transaction(self, request: Request, destination: str, gtid: str, shard: str | None = None) -> Any:
         """Return where a transaction is: which shards have read it, in the group, and at each client id."""
         served, _ = self.callers.operator(request, destination, "trace")
         _check_form(parse_gtid_set, gtid)
-        return served.requests.answers["trace"]({"gtid": gtid})
+        if shard is not None:
+            check_shard(served, shard)
+        return served.requests.answers["trace"]({"gtid": gtid, "shard": shard})
 
     def changes(
         self,

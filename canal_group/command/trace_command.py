@@ -26,14 +26,15 @@ def trace(
         str, typer.Option("--within", help="With --key: how much of each binlog's end is searched.")
     ] = "64MiB",
     shard: Annotated[
-        str | None, typer.Option("--shard", help="With --key: the only shard that is searched.")
+        str | None,
+        typer.Option("--shard", help="With --key: the only one that is searched. With --gtid: whose it is."),
     ] = None,
 ) -> None:
     """Say where a transaction is: not read, waiting to be merged, in a batch, or acknowledged."""
     if (gtid is None) == (key is None):
         raise typer.BadParameter("Give --gtid or --key.")
     if gtid is not None:
-        said = lines(operator.trace(gtid), operator.status())
+        said = lines(operator.trace(gtid, shard), operator.status())
     else:
         said = key_lines(operator.trace_key(str(key), parse_size(within), shard), within, operator.status())
     for line in said:

@@ -83,8 +83,9 @@ class SharedShop(Shop):
 
 @pytest.fixture(scope="session")
 def shared_servers() -> Iterator[list[DatabaseServer]]:
-    """Two servers that nobody stops or resets."""
+    """Two servers that nobody stops or resets; they number the same domain, and the second is far ahead."""
     with all_started(MariaDbServer(), MariaDbServer()) as servers:
+        servers[1].execute("SET SESSION gtid_seq_no = 100000", "CREATE DATABASE ahead")
         yield servers
 
 

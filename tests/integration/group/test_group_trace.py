@@ -45,9 +45,10 @@ def test_a_transaction_is_followed_from_its_commit_to_its_acknowledgement(served
         found = operator.trace(later)
         assert (found["found"], found["read_by"]) == (None, [])
         assert lines(found, operator.status())[0] == f"{later} was not read by any shard yet."
-        for wrong in ("nonsense", "0-1-42,1-1-3", ""):
+        assert operator.trace(gtid, "s0") == operator.trace(gtid)
+        for wrong, shard in (("nonsense", None), ("0-1-42,1-1-3", None), ("", None), (gtid, "s9")):
             with pytest.raises(canal_group.UsageError):
-                operator.trace(wrong)
+                operator.trace(wrong, shard)
 
 
 def test_a_transaction_waits_for_the_shard_that_holds_the_group(served: SharedShop):

@@ -217,9 +217,12 @@ def test_a_transaction_and_a_row_are_traced_by_operators(served: SharedShop, cal
         assert (change["shard"], change["op"]) == ("s0", "INSERT")
         traced = called.operate("GET", f"/transactions/{change['gtid']}").json()
         assert (traced["read_by"], traced["clients"][0]["state"]) == (["s0"], "outstanding")
+        named = called.operate("GET", f"/transactions/{change['gtid']}", params={"shard": "s1"}).json()
+        assert (named["found"], named["read_by"]) == (None, ["s1"]), "it has one of that number too"
     assert called.operate("GET", "/transactions/0-1-4000000").json()["found"] is None
     for path, status in (
         ("/transactions/nonsense", 400),
+        ("/transactions/0-1-1?shard=s9", 404),
         ("/changes?key=nonsense", 400),
         (f"/changes?key={key}&shard=s9", 404),
         (f"/changes?key={key}&within_bytes=0", 400),
