@@ -46,7 +46,7 @@ def test_a_whole_instance_is_measured_beside_its_rivals():
     require(Engine.MARIADB)
     result = measured("group", "--size", "0.0025")
     for part in (result, result["small"]):
-        assert part["rows_per_s"] > 0
+        assert min(part["rows_per_s"], part["first_start_rows_per_s"]) > 0
         assert 0 < part["ratio_to_raw_dump"] < 10
     assert (result["rows"], result["small"]["rows"]) == (20_000, 1_000)
 
