@@ -4,7 +4,7 @@ The clock runs from the moment when the paused servers resume until a consumer h
 It includes connections, parsing, rings, timeline, ledger, gateway and the client's own decoding, but not the
 start of processes. That is a first start: each shard also reads its backlog for the statements in it, because
 it does not know its tables yet. Then the client id is rewound, and the same instance reads everything again,
-as after any restart.
+as after any restart: the ratios are of this second reading.
 
 There are two backlogs: `bulk`, transactions of a hundred rows of eleven columns of mixed types, and `small`,
 transactions of one row.
