@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import Source, Tx, World
 
+from merge import events as ev
 from merge.errors import UsageError
 from merge.trace import single
 from merge.values.gtid import parse_gtid_set
@@ -112,3 +113,63 @@ def test_two_transactions_of_one_gtid_are_told_apart_by_their_shards():
         world.group.trace("0-1-1", read)
     assert state(world, "0-1-1", read, "s0") == ("merged", ["s0"], "outstanding")
     assert state(world, "0-1-1", read, "s1") == ("waiting", ["s1"], "not delivered")
+
+
+def test_what_the_group_holds_is_found_although_its_server_was_replaced():
+    """Servers 3 and 2 write the domain now; 0-1-1 and 0-1-2, of server 1, are not acknowledged yet."""
+    world = World.of(Source(Tx(10), Tx(20), gtid_source="0-1"), Source(Tx(15), gtid_source="0-2"))
+    read = {"s0": "0-3-60", "s1": "0-2-500"}
+    world.subscribe()
+    world.report_all()
+    batches = [world.get(rows_max=1) for _ in range(3)]
+    assert [batch.headers["shard"].tolist() for batch in batches] == [[0], [1], [0]]
+    world.ack(batches[0].batch_id)
+    world.ack(batches[1].batch_id)
+    traced = world.group.trace("0-1-2", read)
+    assert (traced["found"], traced["shard"], traced["read_by"]) == ("merged", "s0", ["s0"])
+    assert traced["clients"] == [{"client_id": "c", "state": "outstanding", "batch_id": batches[2].batch_id}]
+
+
+def test_a_transaction_in_parts_is_delivered_with_its_last_one():
+    world, read = World.of(Source(Tx(10), Tx(20, (3, 2)), gtid_source="0-1")), {"s0": "0-1-1"}
+    world.subscribe()
+    world.report(0, 2, low_watermark_us=15)
+    assert not world.group.trace("0-1-2", read)["whole"]
+    world.report_all()
+    traced = world.group.trace("0-1-2", read)
+    assert (traced["whole"], traced["rows"], traced["found"]) == (True, 5, "merged")
+    batches = [world.get(rows_max=rows) for rows in (1, 3)]
+    assert state(world, "0-1-1", read) == ("merged", ["s0"], "outstanding")
+    assert state(world, "0-1-2", read) == ("merged", [], "not delivered")
+    batches.append(world.get())
+    traced = world.group.trace("0-1-2", read)["clients"][0]
+    assert (traced["state"], traced["batch_id"]) == ("outstanding", batches[2].batch_id)
+
+
+def test_one_shard_s_cursor_says_that_a_transaction_of_mysql_is_acknowledged():
+    """Its other shards have not read it; one of them is not in the cursor at all, because it joined since."""
+    world = World.of(Source(Tx(10)), Source(Tx(20), server=1))
+    world.subscribe()
+    world.report_all()
+    world.ack(world.get().batch_id)
+    uuid = world.sources[0].names[-1]
+    assert state(world, f"{uuid}:1", {"s9": "", "s0": f"{uuid}:1", "s1": ""}) == (
+        None,
+        ["s0"],
+        "acknowledged",
+    )
+
+
+def test_a_group_that_has_not_begun_to_merge_holds_nothing():
+    """A client id without a cursor has got nothing either."""
+    world = World.of(Source(Tx(10), gtid_source="0-1"), start=False)
+    world.start(ev.ConsumerState("c", "", None, "", 0))
+    assert state(world, "0-1-1", {"s0": "0-1-1"}) == (None, ["s0"], "not delivered")
+
+
+def test_all_shards_that_hold_a_transaction_are_named_in_order():
+    world = World.of(*(Source(Tx(10), gtid_source="0-1") for _ in range(6)))
+    world.subscribe()
+    world.report_all()
+    with pytest.raises(UsageError, match="of each of the shards s0, s1, s2, s3, s4, s5"):
+        world.group.trace("0-1-1", {})
