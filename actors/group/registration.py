@@ -22,6 +22,7 @@ from conf.changes import added_shard, is_same_shard
 from conf.settings import InstanceSettings
 from conf.shard_settings import ShardSettings
 from merge.errors import ServerUnavailable, ShardUnavailable, UsageError
+from merge.values.member import Role
 from merge.values.position import Position
 
 _log = logging.getLogger(__name__)
@@ -84,7 +85,10 @@ class ShardRegistration:
         """
         wanted = added_shard(self.settings, definition)
         if any(is_same_shard(wanted, shard) for shard in self.settings.shards):
-            return group.state_of_shard(wanted.name)
+            state = group.state_of_shard(wanted.name)
+            # The settings keep a shard that left, until its actor has ended or the server restarts.
+            if state.get("role") != Role.LEFT:
+                return state
         group.machine.check_name(wanted.name)
         if wanted.name not in self._wanted:
             self._wanted[wanted.name] = wanted, start, asyncio.get_running_loop().create_future()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 from integration.zookeeper_fixtures import (
@@ -369,8 +370,12 @@ def test_a_paused_server_is_replaced_and_does_not_serve_when_it_wakes(
 
 def test_zookeeper_restarts_and_the_active_server_goes_on(tmp_path, destination):
     """1. won; 2. ZooKeeper ends: writes fail; 3. it comes back in time: the same epoch goes on."""
-    with EmbeddedZooKeeper(folder=tmp_path, tick_ms=1000) as server:
-        coordinator = ZooKeeperCoordinator(server.hosts, destination, "a:1", "a", session_timeout_s=20.0)
+    with (
+        EmbeddedZooKeeper(folder=tmp_path, tick_ms=1000) as server,
+        closing(
+            ZooKeeperCoordinator(server.hosts, destination, "a:1", "a", session_timeout_s=20.0)
+        ) as coordinator,
+    ):
         epoch = coordinator.campaign()
         store_of(coordinator).save(OLD, epoch)
         server.stop()
@@ -383,7 +388,6 @@ def test_zookeeper_restarts_and_the_active_server_goes_on(tmp_path, destination)
         assert store_of(coordinator).load() == [OLD]
         store_of(coordinator).save(NEW, epoch)
         coordinator.check_active()
-        coordinator.close()
 
 
 def test_consumers_epochs_grow_and_survive_a_restart(coordinate, client, destination):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,10 @@ def test_a_shard_that_the_settings_lack_stops_the_stream_until_it_is_let_go(shop
 def test_a_dead_shard_is_skipped_and_waited_for_again_by_command(shop: Shop):
     """1. A source is down: its shard holds the group, and status says so.
     2. It is skipped: the others' rows come. 3. It is back: its rows come too, late. 4. It is resumed.
+    5. It is removed, and does not come back, although the settings still have it.
     """
-    with shop.serve() as instance, shop.connect(instance) as consumer:
+    _, second = definitions(shop)
+    with shop.serve(shard_add={"hosts": [second["host"]]}) as instance, shop.connect(instance) as consumer:
         shop.write_everywhere(5)
         reading = Reading(consumer)
         reading.until(10)
@@ -138,6 +141,11 @@ def test_a_dead_shard_is_skipped_and_waited_for_again_by_command(shop: Shop):
         shop.write_everywhere(5)
         reading.until(shop.rows)
         assert not consumer.status()["group"]["shards"][1]["skipped"]
+        with closing(Operator(instance.uri, shop.destination)) as operator:
+            assert operator.add(second)["role"] == "member"
+            assert operator.remove("s1", now=True)["role"] == "left"
+            with pytest.raises(canal_group.UsageError, match="belongs to a shard that left"):
+                operator.add(second)
     reading.check(shop)
 
 
