@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.columns.addresses import address_text
-from actors.parse.columns.charsets import charset_of
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.text import TextRule, text_array, text_rule
 from actors.parse.columns.types.column import Column, ColumnType, Extra

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from actors.parse.columns.charsets import BINARY_COLLATION, charset_of, text_decoder
+from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
 from actors.parse.columns.types.column import Column, ColumnType, Extra
 from actors.parse.columns.types.documents import GEOMETRY_NAMES
 from actors.parse.columns.types.table import having

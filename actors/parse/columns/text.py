@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.columns.charsets import Charset, text_decoder
+from actors.parse.charsets.charsets import Charset, text_decoder
 from actors.parse.native.images import converted, is_ascii, is_utf8
 from actors.parse.native.shapes import ColumnBuffers
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.columns.addresses import ADDRESS_SIZES
-from actors.parse.columns.charsets import BINARY_COLLATION
 from actors.parse.columns.table_lookup import ColumnFacts, TableLookup
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments

@@ -14,7 +14,9 @@ import struct
 import zlib
 from typing import NamedTuple
 
+from actors.parse.charsets.statement_text import statement_text
 from actors.parse.formats.compression import unpack
+from actors.parse.formats.query_status import client_collation
 from merge.errors import CorruptEvent
 
 HEADER_SIZE = 19
@@ -23,6 +25,8 @@ MAGIC = b"\xfebin"
 
 #: flag bits of an event header
 IN_USE_FLAG = 0x0001
+#: of a QUERY: the statement concerns temporary tables of its session; servers also set it for any DROP TABLE
+THREAD_SPECIFIC_FLAG = 0x0004
 ARTIFICIAL_FLAG = 0x0020
 RELAY_LOG_FLAG = 0x0040
 #: a replica that does not know the event's type may skip it; the same bit on MySQL and MariaDB
@@ -114,23 +118,28 @@ class Query(NamedTuple):
     """QUERY: a statement's text, and what decides its meaning."""
 
     schema: str
+    #: as its client's charset has it, see `actors.parse.charsets.statement_text`
     sql: str
     #: the session's settings, see `actors.parse.formats.query_status`
     status: bytes = b""
     #: number of the error with which the server ended it; 0: none
     error: int = 0
+    #: flags of the event's header
+    flags: int = 0
 
 
-def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Query:
+def parse_query(body: bytes, *, packed: bool = False, loads: bool = False, flags: int = 0) -> Query:
     """Return a QUERY event's schema and text, and its status variables as they are.
 
     Args:
         body: the event without header and checksum.
         packed: whether the text is packed: a QUERY_COMPRESSED event of MariaDB.
         loads: whether 13 bytes about a loaded file come before the status: an EXECUTE_LOAD_QUERY event.
+        flags: those of the event's header.
 
     Raises:
-        CorruptEvent: its lengths exceed the event, or it cannot be unpacked.
+        CorruptEvent: its lengths exceed the event, it cannot be unpacked, or its schema's name is not UTF-8.
+        UnsupportedEvent: its client's charset is not known.
     """
     schema_size = body[8]
     (error,), (status_size,) = _U16.unpack_from(body, 9), _U16.unpack_from(body, 11)
@@ -140,9 +149,15 @@ def parse_query(body: bytes, *, packed: bool = False, loads: bool = False) -> Qu
     if sql_at > len(body):
         raise CorruptEvent("A statement's lengths exceed its event.")
     sql = unpack(body[sql_at:]) if packed else body[sql_at:]
+    status = body[status_at:schema_at]
+    try:
+        schema = body[schema_at : sql_at - 1].decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        raise CorruptEvent(f"The name of a statement's schema is not UTF-8 ({wrong}).") from wrong
     return Query(
-        body[schema_at : sql_at - 1].decode("utf-8", "replace"),
-        sql.decode("utf-8", "replace"),
-        body[status_at:schema_at],
+        schema,
+        statement_text(sql, client_collation(status)),
+        status,
         error,
+        flags,
     )

@@ -12,6 +12,7 @@ text if the reader wants them `verbatim`:
 
 from __future__ import annotations
 
+from actors.parse.charsets.statement_text import printable
 from actors.parse.formats.event_types import REFUSED, EventType
 from actors.parse.formats.events import Query
 from actors.parse.grammar import ddl
@@ -58,7 +59,7 @@ class Statements:
             query: the statement.
             alone: whether it is its whole transaction; CREATE TABLE ... SELECT shares one with its rows.
         """
-        for change in ddl.changes_of(query.sql, query.schema):
+        for change in ddl.changes_of(printable(query.sql), query.schema):
             name = self._add(query.sql, change)
             if name is not None:
                 if alone:
@@ -79,7 +80,7 @@ class Statements:
 
     def change_rows(self, query: Query) -> None:
         """Hand on a statement whose rows are not in the binlog."""
-        self._add(query.sql, ddl.row_change_of(query.sql, query.schema))
+        self._add(query.sql, ddl.row_change_of(printable(query.sql), query.schema))
 
     def commit_elsewhere(self, sql: str, error: PositionPurged) -> None:
         """Hand on an XA COMMIT whose rows were logged before the oldest binlog that is read.
@@ -133,5 +134,7 @@ class Statements:
         """Hand a statement on; return what consumers call its table, None if that is left out."""
         name = self._select(change.schema, change.table)
         if name is not None:
-            self._builder.add_statement(name, change.op, sql, TableName(change.schema, change.table))
+            self._builder.add_statement(
+                name, change.op, printable(sql), TableName(change.schema, change.table)
+            )
         return name

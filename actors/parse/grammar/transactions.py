@@ -242,6 +242,7 @@ class Transactions:
             event.body,
             packed=event.type == EventType.MARIADB_QUERY_COMPRESSED,
             loads=event.type == EventType.EXECUTE_LOAD_QUERY,
+            flags=event.flags,
         )
         match ddl.kind_of(query.sql):
             case ddl.Kind.BEGIN:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.history.facts import Change, Fact, Learned, Place, Present, fact_from_json
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable

@@ -6,8 +6,8 @@ each is stored, and which may be null; that must agree, or no row is read.
 
 from __future__ import annotations
 
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.columns.addresses import ADDRESS_SIZES
-from actors.parse.columns.charsets import charset_of
 from actors.parse.columns.table_map import TableMap
 from actors.parse.columns.types import moments
 from actors.parse.columns.types.column import Column, ColumnType

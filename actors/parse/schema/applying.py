@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from actors.parse.columns.charsets import charset_of
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.alter_table import read_alter
 from actors.parse.schema.charset_words import Charsets
 from actors.parse.schema.create_table import TableCharset, read_table

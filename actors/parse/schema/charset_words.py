@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.parse.columns.charsets import charset_of
-from actors.parse.columns.collations import collation_number, default_collation
+from actors.parse.charsets.charsets import charset_of
+from actors.parse.charsets.collations import collation_number, default_collation
 from actors.parse.schema.statement import Statement
 from actors.parse.schema.tokens import Kind, UnreadableError
 from actors.parse.schema.words import Words

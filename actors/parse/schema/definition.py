@@ -16,7 +16,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.charsets.charsets import BINARY_COLLATION
 
 
 class SourceName(NamedTuple):

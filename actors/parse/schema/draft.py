@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from actors.parse.columns.charsets import charset_of
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.schema.definition import ColumnDefinition, Generated, Key, TableDefinition
 from actors.parse.schema.keys import KeyKind, KeyPart, KeyWords
 from actors.parse.schema.tokens import UnreadableError

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntFlag
 from typing import NamedTuple
 
+from actors.parse.charsets.statement_text import printable
+
 #: MariaDB puts 5.5.5- before its version for old replicas
 _VERSION = re.compile(r"^(?:5\.5\.5-(?=1))?(\d+)\.(\d+)\.(\d+)")
 
@@ -76,6 +78,14 @@ class Statement:
     default_collations: Mapping[str, int] | None = None
     #: whether the server logged it with an error: it may have done a part of what it says
     failed: bool = False
+    #: `character_set_client` and `collation_connection` of the session; None: UTF-8
+    client_collation: int | None = None
+    connection_collation: int | None = None
+    #: whether the server logged it with the number of a transaction of its data dictionary or its log of
+    #: definitions: of a CREATE that may have done nothing, this says that it created something
+    took_effect: bool = False
+    #: whether it concerns temporary tables of its session
+    thread_specific: bool = False
 
     def has(self, flag: SqlMode) -> bool:
         """Return whether any bit of a flag is set in the session's `sql_mode`."""
@@ -97,5 +107,5 @@ class Statement:
     @property
     def beginning(self) -> str:
         """The first words of its text, in quotes, for messages."""
-        text = " ".join(self.sql[:400].split())
+        text = " ".join(printable(self.sql[:400]).split())
         return repr(text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "...")

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from actors.parse.columns.charset_codecs import PREFIX
-from actors.parse.columns.charsets import BINARY_COLLATION, charset_of, text_decoder
-from actors.parse.columns.collations import bin_collation
+from actors.parse.charsets.charset_codecs import PREFIX
+from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
+from actors.parse.charsets.collations import bin_collation
+from actors.parse.charsets.statement_text import charset_of_client
 from actors.parse.schema.charset_words import Charsets, read_charset, skip_charset_words
 from actors.parse.schema.definition import ColumnDefinition
 from actors.parse.schema.statement import ServerVersion, SqlMode
@@ -244,10 +245,40 @@ def _listing(words: Words, charsets: Charsets, name: str) -> Type:
     def value() -> str | bytes:
         if words.peek().kind is Kind.BYTES:
             return bytes.fromhex(words.take().text)
-        return words.text()
+        return _literal(words)
 
     values = words.in_parentheses(value)
     return _with_charset(words, charsets, Type(name, values=tuple(values)))
+
+
+def _literal(words: Words) -> str | bytes:
+    """Take a text as the connection's charset has it; that of a binary one is bytes.
+
+    Raises:
+        UnreadableError: it has other characters than it can be read of.
+    """
+    client, connection = words.statement.client_collation, words.statement.connection_collation
+    if connection in (None, client) or words.peek().text.isascii():
+        return words.text() if connection != BINARY_COLLATION else _client_bytes(words)
+    if connection == BINARY_COLLATION:
+        return _client_bytes(words)
+    codec, _ = text_decoder(charset_of(connection))
+    try:
+        # The servers take a question mark for what the charset lacks.
+        return words.text().encode(codec, "replace").decode(codec)
+    except UnicodeError as error:
+        raise UnreadableError(f"a text cannot be converted to the connection's charset ({error})") from error
+
+
+def _client_bytes(words: Words) -> bytes:
+    """Take a text as the bytes that the client sent."""
+    charset = charset_of_client(words.statement.client_collation)
+    try:
+        return words.take().text.encode(charset.codec, "surrogateescape")
+    except UnicodeError as error:
+        raise UnreadableError(
+            f"the bytes of a text of charset {charset.name} are not known ({error})"
+        ) from error
 
 
 def _text(words: Words, charsets: Charsets, word: str) -> Type | None:  # noqa: PLR0911 - one return a word

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from actors.parse.charsets.statement_text import charset_of_client, is_whole, printable
 from actors.parse.schema.definition import SourceName
 from actors.parse.schema.statement import Statement
 from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
@@ -86,7 +87,7 @@ class Words:
         """
         if self.peek().kind not in (Kind.WORD, Kind.NAME):
             raise self.unexpected("a name should come")
-        return self.take().text
+        return self._whole()
 
     def table_name(self) -> SourceName:
         """Take a table's name, with the statement's schema if it names none."""
@@ -97,6 +98,17 @@ class Words:
         """Take a text."""
         if self.peek().kind is not Kind.TEXT:
             raise self.unexpected("a text should come")
+        return self._whole()
+
+    def _whole(self) -> str:
+        """Take a token that says something, which all of its bytes must.
+
+        Raises:
+            UnreadableError: some are no characters of the client's charset.
+        """
+        if not is_whole(self.peek().text):
+            charset = charset_of_client(self.statement.client_collation).name
+            raise self.unexpected(f"bytes that are not characters of {charset}, the client's charset")
         return self.take().text
 
     def number(self) -> int:
@@ -146,7 +158,7 @@ class Words:
         token = self.peek()
         if token.kind is Kind.END:
             return UnreadableError(f"the statement ends, and {wanted}")
-        sql = self.statement.sql[token.at : token.at + _SHOWN_CHARS]
+        sql = printable(self.statement.sql[token.at : token.at + _SHOWN_CHARS])
         return UnreadableError(f"at character {token.at}, {sql!r}: {wanted}")
 
     @staticmethod

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.columns.addresses import ADDRESS_SIZES
-from actors.parse.columns.charsets import BINARY_COLLATION
 from actors.parse.columns.types.column import Column
 from actors.parse.columns.types.table import BY_NAME, TYPES
 from actors.parse.server.source import SourceAddress, connect, query

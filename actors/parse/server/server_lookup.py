@@ -12,7 +12,7 @@ from typing import Any
 
 import pymysql
 
-from actors.parse.columns.charsets import BINARY_COLLATION, collation_of
+from actors.parse.charsets.charsets import BINARY_COLLATION, collation_of
 from actors.parse.columns.table_lookup import ColumnFacts
 from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query

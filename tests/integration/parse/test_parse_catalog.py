@@ -18,7 +18,7 @@ from ddl_sequences import EXPLORES, SCHEMAS, Author, comparable
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from actors.parse.columns.collations import default_collation
+from actors.parse.charsets.collations import default_collation
 from actors.parse.columns.table_map import parse_table_map
 from actors.parse.formats.event_types import EventType
 from actors.parse.formats.events import HEADER_SIZE, parse_header, parse_query

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
-from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.native.shapes import ColumnPlan
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from actors.parse.columns.charsets import charset_of
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.columns.text import text_rule
 from actors.parse.columns.types.column import Column, ColumnType, Extra, TypeRow, sized
 from actors.parse.native.shapes import ColumnPlan

@@ -14,10 +14,10 @@ from typing import Any
 import pymysql
 from pymysql.constants import ER
 
-from actors.parse.columns.charsets import BINARY_COLLATION
-from actors.parse.columns.collations import collation_number
+from actors.parse.charsets.charsets import BINARY_COLLATION
+from actors.parse.charsets.collations import collation_number
 from actors.parse.columns.table_lookup import NoLookup
-from actors.parse.formats.events import Query
+from actors.parse.formats.events import THREAD_SPECIFIC_FLAG, Query
 from actors.parse.formats.query_status import parse_status
 from actors.parse.grammar.chunk_builder import Limits
 from actors.parse.grammar.tables import Select
@@ -69,6 +69,10 @@ def statement_of(found: Query, version: ServerVersion) -> Statement:
         status.explicit_defaults_for_timestamp,
         defaults or None,
         failed=bool(found.error),
+        client_collation=status.client_collation,
+        connection_collation=status.connection_collation,
+        took_effect=status.took_effect,
+        thread_specific=bool(found.flags & THREAD_SPECIFIC_FLAG),
     )
 
 

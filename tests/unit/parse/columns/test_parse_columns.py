@@ -12,7 +12,7 @@ import row_images
 from json_model import decimal_text, double_text, json_text
 from row_images import integer, sized
 
-from actors.parse.columns.charsets import charset_of
+from actors.parse.charsets.charsets import charset_of
 from actors.parse.columns.columns import field_of, plan_of
 from actors.parse.columns.table_map import parse_table_map
 from actors.parse.columns.types.column import Column, ColumnType

@@ -15,7 +15,12 @@ MARIADB = bytes.fromhex("00000000010104000000000000000603737464042d002d002d00811
 
 def test_the_settings_of_a_session_of_mariadb():
     assert parse_status(MARIADB, mariadb=True) == QueryStatus(
-        sql_mode=4, server_collation=45, explicit_defaults_for_timestamp=True
+        sql_mode=4,
+        client_collation=45,
+        connection_collation=45,
+        server_collation=45,
+        explicit_defaults_for_timestamp=True,
+        took_effect=True,
     )
     without = MARIADB.replace(bytes.fromhex("0000000001"), bytes(5), 1)
     assert parse_status(without, mariadb=True).explicit_defaults_for_timestamp is False
@@ -30,12 +35,17 @@ def test_the_settings_of_a_session_of_mysql():
             b"\x04" + bytes([255, 0, 255, 0, 8, 0]),
             b"\x0c\x02one\x00two\x00",
             b"\x10\x00",
-            b"\x11" + bytes(8),
+            b"\x11" + bytes(8),  # no transaction: it did nothing
             b"\x12\xff\x00",
         )
     )
     assert parse_status(status, mariadb=False) == QueryStatus(
-        sql_mode=1 << 22, server_collation=8, explicit_defaults_for_timestamp=False, utf8mb4_collation=255
+        sql_mode=1 << 22,
+        client_collation=255,
+        connection_collation=255,
+        server_collation=8,
+        explicit_defaults_for_timestamp=False,
+        utf8mb4_collation=255,
     )
 
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from actors.parse.columns.charsets import BINARY_COLLATION
+from actors.parse.charsets.charsets import BINARY_COLLATION
 from actors.parse.columns.columns import field_of
 from actors.parse.columns.types.column import Column, ColumnType
 from actors.parse.columns.types.reader import read_columns

@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
-from actors.parse.columns.charset_codecs import PREFIX
+from actors.parse.charsets.charset_codecs import PREFIX
 from merge.errors import UnsupportedEvent
 
 BINARY_COLLATION = 63
@@ -21,7 +21,8 @@ _UCA14 = 2048
 _UCA14_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
 _C1 = "canal_group_c1"
 _ETEN = "canal_group_eten"
-_ETEN_FIRST, _ETEN_LAST = b"\xf9\xd6", b"\xf9\xdc"
+#: pairs of big5 that Python has in cp950 only
+ETEN_FIRST, ETEN_LAST = b"\xf9\xd6", b"\xf9\xdc"
 
 
 class Charset(NamedTuple):
@@ -49,7 +50,7 @@ def _eten_for_undefined(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
     pair = error.object[error.start : error.start + 2]
-    if not _ETEN_FIRST <= pair <= _ETEN_LAST:
+    if not ETEN_FIRST <= pair <= ETEN_LAST:
         raise error
     return pair.decode("cp950"), error.start + 2
 

@@ -1,0 +1,1 @@
+"""Charsets: text of the servers, by their names and numbers of charsets and collations."""
