@@ -277,6 +277,19 @@ class SchemaHistoryStore(Protocol):
             CoordinatorUnavailable: it is unknown whether it was written; saving it again is harmless.
         """
 
+    def append(self, shard: str, text: str, epoch: int) -> None:
+        """Continue a shard's history, durably: what that costs does not depend on what is stored already.
+
+        Args:
+            shard: its name; a history of it was saved.
+            text: whole lines.
+            epoch: the server's.
+
+        Raises:
+            FencedError: a newer epoch has been seen; nothing was written.
+            CoordinatorUnavailable: it is unknown whether it was written; nothing, or all of it, was.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Stores:

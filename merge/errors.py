@@ -22,6 +22,7 @@
         │   └── PositionPurged      it no longer has it
         ├── CorruptEvent        bytes that cannot be what they claim
         ├── UnsupportedEvent    bytes this version does not decode
+        ├── DefinitionContradicted  a definition that was followed is not the source's
         ├── SchemaMismatch      tables that cannot become one
         │   └── SchemaGrown         rows with a column that their reader's schema lacks
         ├── SinkRefused         a queue does not take a message, or not from us
@@ -174,6 +175,10 @@ class CorruptEvent(DataError):
 
 class UnsupportedEvent(DataError):
     """This version does not decode an event, or a part of it."""
+
+
+class DefinitionContradicted(DataError):
+    """The definition of a table that was followed through its statements is not what the source shows."""
 
 
 class SchemaMismatch(DataError):

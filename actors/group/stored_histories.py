@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from actors.ports import Host, SchemaHistoryStore
+from merge.values.history_text import HistoryText
 
 
 class StoredHistories:
@@ -31,10 +32,11 @@ class StoredHistories:
         await self._written(shard)
         return await self._host.blocking(self._store.load, shard, self._epoch)
 
-    async def save(self, shard: str, history: str) -> None:
-        """Write a shard's history. Raises as `SchemaHistoryStore.save`."""
+    async def save(self, shard: str, history: HistoryText) -> None:
+        """Write what is new of a shard's history. Raises as `SchemaHistoryStore.save`."""
         await self._written(shard)
-        writing = self._host.blocking(self._store.save, shard, history, self._epoch)
+        write = self._store.save if history.whole else self._store.append
+        writing = self._host.blocking(write, shard, history.text, self._epoch)
         self._writes[shard] = asyncio.ensure_future(writing)
         await asyncio.shield(self._writes[shard])
 

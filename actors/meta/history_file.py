@@ -1,9 +1,11 @@
 """Schema histories in one file per shard, beside the destination's file of cursors.
 
     {"epoch":7}
-    {"histories":[...],"version":1}
+    {"version":2}
+    ...
 
-The first line is the epoch that has seen it last; the rest is the history's text.
+The first line is the epoch that has seen it last; the rest is the history's text, which grows. What a crash
+has left of a line was never answered: it is no part of the text.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 from pathlib import Path
 
 from actors.meta.locked import locked
-from actors.process.durable import make_folder, replace_file
+from actors.process.durable import append_lines, make_folder, replace_file
 from merge.errors import ConfigError, CoordinatorUnavailable
 from merge.values.epoch import refuse_older
 from merge.values.position import whole
@@ -21,7 +23,7 @@ from merge.values.position import whole
 class FileHistoryStore:
     """Keeps histories in files; they survive a restart and a loss of power.
 
-    A file is replaced as a whole. An older epoch cannot write what a newer one has loaded.
+    An older epoch cannot write what a newer one has loaded.
 
     Implements `actors.ports.SchemaHistoryStore`.
 
@@ -69,15 +71,33 @@ class FileHistoryStore:
             refuse_older(epoch, self._read(file)[0], str(file))
             self._write(file, epoch, history)
 
+    def append(self, shard: str, text: str, epoch: int) -> None:
+        """Continue a shard's history. Raises as `save`."""
+        file = self._file(shard)
+        with locked(file):
+            refuse_older(epoch, self._epoch(file), str(file))
+            try:
+                append_lines(file, text)
+            except OSError as error:
+                raise CoordinatorUnavailable(f"{file} cannot be written ({error.strerror}).") from error
+
     def _file(self, shard: str) -> Path:
         return self._folder / f"{self._destination}.{shard}.schema.json"
 
     def _read(self, file: Path) -> tuple[int, str | None]:
-        try:
-            first, _, history = file.read_text("utf-8").partition("\n")
-            epoch = whole(json.loads(first)["epoch"])
-        except FileNotFoundError:
+        epoch = self._epoch(file)
+        if not epoch:
             return 0, None
+        _, _, history = file.read_text("utf-8").partition("\n")
+        return epoch, history[: history.rfind("\n") + 1]
+
+    def _epoch(self, file: Path) -> int:
+        """Return the epoch that has seen a file last; 0: there is no file."""
+        try:
+            with file.open(encoding="utf-8") as lines:
+                return whole(json.loads(lines.readline())["epoch"])
+        except FileNotFoundError:
+            return 0
         except OSError as error:
             raise ConfigError(f"{file} cannot be read ({error.strerror}).") from error
         except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -85,10 +105,9 @@ class FileHistoryStore:
                 f"{file} does not hold a schema history ({type(error).__name__}: {error}).",
                 hint="Restore it from a backup, or remove it: a new one begins with what the source shows.",
             ) from error
-        return epoch, history.rstrip("\n")
 
     def _write(self, file: Path, epoch: int, history: str) -> None:
         try:
-            replace_file(file, f'{{"epoch":{epoch}}}\n{history}\n')
+            replace_file(file, f'{{"epoch":{epoch}}}\n{history}' + ("" if history.endswith("\n") else "\n"))
         except OSError as error:
             raise CoordinatorUnavailable(f"{file} cannot be written ({error.strerror}).") from error

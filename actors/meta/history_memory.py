@@ -33,6 +33,11 @@ class MemoryHistoryStore:
         self._advance(shard, epoch)
         self._kept[shard] = history
 
+    def append(self, shard: str, text: str, epoch: int) -> None:
+        """Continue a shard's history. Raises as `save`."""
+        self._advance(shard, epoch)
+        self._kept[shard] += text
+
     def _advance(self, shard: str, epoch: int) -> None:
         refuse_older(epoch, self._epoch, f"the schema history of {shard}")
         self._epoch = epoch

@@ -14,6 +14,8 @@ from pathlib import Path
 PRIVATE = 0o600
 #: mode of a file that other users of the machine may read
 PUBLIC = 0o644
+#: bytes that are read at once, from a file's end
+_BLOCK = 4096
 #: mode of folders that we make
 PRIVATE_FOLDER = 0o700
 
@@ -49,6 +51,31 @@ def open_lock(file: Path) -> int:
     if known.st_uid == os.geteuid() and stat.S_IMODE(known.st_mode) != PRIVATE:
         os.fchmod(fd, PRIVATE)
     return fd
+
+
+def append_lines(file: Path, text: str) -> None:
+    """Add whole lines to a file, durably; what a crash has left of a line before them is removed.
+
+    The caller must prevent concurrent writers.
+
+    Raises:
+        OSError: it could not be written; the file may end with a part of a line.
+    """
+    with os.fdopen(os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), "r+b") as stream:
+        end = stream.seek(0, os.SEEK_END)
+        while end:
+            begin = max(0, end - _BLOCK)
+            stream.seek(begin)
+            last = stream.read(end - begin).rfind(b"\n")
+            if last >= 0:
+                end = begin + last + 1
+                break
+            end = begin
+        stream.truncate(end)
+        stream.seek(end)
+        stream.write(text.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def replace_file(file: Path, text: str, mode: int = PRIVATE) -> None:

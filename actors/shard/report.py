@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from merge.errors import CanalGroupError
 from merge.values.header import HeaderRun
+from merge.values.history_text import HistoryText
 
 #: in place of a sequence, if there is none
 NOTHING = -1
@@ -31,7 +32,7 @@ class ShardReport:
     source_us: int | None = None
     #: creation times of the binlog files in `run`, by name, seconds since 1970; only those that are known
     created: Mapping[str, int] = field(default_factory=dict)
-    #: the schema history, to be stored before anything of `run` is delivered; None if it has not changed
-    history: str | None = None
+    #: what is new of the schema history, to be stored before anything of `run` is delivered; None: nothing
+    history: HistoryText | None = None
     #: what consumers call its tables; None: as before, or not known
     tables: frozenset[str] | None = None

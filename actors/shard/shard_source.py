@@ -25,6 +25,7 @@ from actors.sink.sink import Sink
 from merge.errors import UsageError
 from merge.rows.row_key import RowKey
 from merge.values.chunk import Chunk, TableName
+from merge.values.history_text import HistoryText
 from merge.values.position import Position
 from merge.values.start import ShardStart
 
@@ -101,7 +102,7 @@ class ShardSource:
         if self._definitions is not None:
             self._definitions.restore(history)
 
-    def news(self) -> str | None:
+    def news(self) -> HistoryText | None:
         """Return the schema history if it has to be stored, see `SourceDefinitions.news`."""
         return None if self._definitions is None else self._definitions.news()
 

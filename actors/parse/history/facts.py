@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeAlias
 
-from actors.parse.schema.catalog import Catalog
-from actors.parse.schema.definition import TableDefinition
-from actors.parse.schema.statement import ServerVersion, Statement
+from actors.parse.history.touches import Touches
+from actors.parse.schema.definition import SourceName
+from actors.parse.schema.held import Held, View, held_from_json, version_from_json
+from actors.parse.schema.statement import Statement
 from merge.values.position import file_order
 
 _STATEMENT_FIELDS = {field.name for field in fields(Statement)} - {"server"}
+#: what facts of one server are sorted by: the binlog file, the offset there, and 0 for a statement
+Order: TypeAlias = tuple[tuple[str, int], int, int]
 
 
 class Place(NamedTuple):
@@ -27,6 +30,9 @@ class Place(NamedTuple):
         same = (self.server, base) == (other.server, other_base)
         return same and (number, self.offset) >= (other_number, other.offset)
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
 
 class Change(NamedTuple):
     """A statement of the binlog that defines something."""
@@ -34,9 +40,11 @@ class Change(NamedTuple):
     #: where its event ends
     end: Place
     statement: Statement
+    #: None: not known yet
+    touches: Touches | None = None
 
     @property
-    def order(self) -> tuple[tuple[str, int], int, int]:
+    def order(self) -> Order:
         """What facts of one server are sorted by."""
         return file_order(self.end.file), self.end.offset, 0
 
@@ -48,50 +56,57 @@ class Change(NamedTuple):
         known = {name: value for name, value in known.items() if value != getattr(usual, name)}
         if said.default_collations is not None:
             known["default_collations"] = dict(said.default_collations)
-        return {"at": [self.end.file, self.end.offset], "server": list(said.server), **known}
+        touches = {} if self.touches is None else {"touches": self.touches.to_json()}
+        return {"at": [self.end.file, self.end.offset], "server": list(said.server), **known, **touches}
 
 
 class Learned(NamedTuple):
-    """What a table is from a place on, unless the statements before say it."""
+    """What the source showed of a table, which it is from a place on."""
 
     #: where that is known to hold
     end: Place
-    definition: TableDefinition
+    held: Held
 
     @property
-    def order(self) -> tuple[tuple[str, int], int, int]:
+    def order(self) -> Order:
         """What facts of one server are sorted by: after the statement that ends at the same place."""
         return file_order(self.end.file), self.end.offset, 1
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""
-        return {"at": [self.end.file, self.end.offset], "table": self.definition.to_json()}
+        return {"at": [self.end.file, self.end.offset], "table": self.held.to_json()}
 
 
 Fact: TypeAlias = Change | Learned
 
 
 class Present(NamedTuple):
-    """What a server shows at one moment, and the statements that lead from a place to that moment."""
+    """What a server lists at one moment, and the statements that lead from a place to that moment."""
 
-    catalog: Catalog
+    tables: Sequence[SourceName]
+    views: Sequence[View]
+    #: default collations; None: not known
+    schemas: Mapping[str, int | None]
     changes: Sequence[Change]
-    #: where the binlog ended at that moment; None: not known
-    end: Place | None = None
+
+
+def through(place: Place) -> Order:
+    """Return what sorts as the last fact at a place."""
+    return file_order(place.file), place.offset, 1
 
 
 def fact_from_json(server: str, data: Mapping[str, Any]) -> Fact:
     """Return the fact of an object that `to_json` made.
 
     Raises:
-        ValueError, KeyError, TypeError: it is none.
+        ValueError, KeyError, TypeError: it is not valid.
     """
     file, offset = data["at"]
     file_order(file)
     end = Place(server, str(file), int(offset))
     if "table" in data:
-        return Learned(end, TableDefinition.from_json(data["table"]))
+        return Learned(end, held_from_json(data["table"]))
     said = {name: data[name] for name in _STATEMENT_FIELDS & set(data)}
-    mariadb, *numbers = data["server"]
-    version = ServerVersion(bool(mariadb), *map(int, numbers))
-    return Change(end, Statement(**{"sql": "", "schema": "", **said}, server=version))
+    statement = Statement(**{"sql": "", "schema": "", **said}, server=version_from_json(data["server"]))
+    touches = Touches.from_json(data["touches"]) if "touches" in data else None
+    return Change(end, statement, touches)

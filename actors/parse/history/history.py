@@ -1,11 +1,14 @@
 """History: the definitions of a source's tables at each place of one server's binlog.
 
-It begins with what the server shows at one moment, its *present*, and with the statements between the place
-where reading begins and that moment. From them follows what is known at the beginning:
+It begins with the tables, views and schemas that the server lists at one moment, and with the statements
+between the place where reading begins and that moment. From them follows what is known at the beginning:
 
-- a table that none of the statements touches is as it is at present;
+- a name that no statement touches is what it is at present;
 - a table that a statement creates is known from there on;
-- a table that is altered, and not created before, is known after the last statement that touches it only.
+- a table that is altered, and not created before, is known after the last statement that touches it only;
+- a name that is not listed, and that no statement touches, is free.
+
+What a table of the list is, is read later, and holds from the last statement before that touches it.
 
 Statements, and what was learned of a table, are facts. They are kept in the order of the binlog, also those
 that were read and those that are still to be read, so that reading can go back: to where a lost connection,
@@ -16,29 +19,29 @@ folded into the beginning, and reading cannot go back before it any more.
 from __future__ import annotations
 
 import bisect
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Sequence
 
-from actors.parse.charsets.charsets import BINARY_COLLATION
-from actors.parse.history.facts import Change, Fact, Learned, Place, Present, fact_from_json
+from actors.parse.history.facts import Change, Fact, Learned, Order, Place, Present, through
+from actors.parse.history.followed import Followed, contradiction, shows_all
+from actors.parse.history.last_touches import LastTouches
+from actors.parse.history.touches import touches_of
 from actors.parse.schema.catalog import Catalog
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
-from actors.parse.schema.statement import Statement
-from actors.parse.schema.tokens import Kind, UnreadableError, tokens_of
-from merge.rows.statement_kind import is_dcl
-from merge.values.position import Position, file_order
+from actors.parse.schema.held import Held, ShownTable
+from merge.errors import DefinitionContradicted
+from merge.values.position import Position
 
 #: facts that are kept
 FACTS_MAX = 10_000
 #: characters of their statements
 FACTS_CHARS_MAX = 16 << 20
-#: statements that an empty catalog says nothing of, although they matter
-_MATTERS = re.compile(r"\b(?:DATABASE|SCHEMA|DROP|REPLACE)\b", re.IGNORECASE)
 
 
 class SchemaHistory:
     """The definitions of one source's tables, as one server wrote them; see the module's rules.
+
+    Not safe by itself: see `lock`.
 
     Args:
         make: returns an empty catalog.
@@ -47,15 +50,28 @@ class SchemaHistory:
     def __init__(self, make: Callable[[], Catalog]) -> None:
         #: returns an empty catalog
         self.make = make
+        #: held by whoever changes it, or reads it in another thread than the stream's
+        self.lock = threading.RLock()
         #: up to where the binlog was read with this history: no statement before it is missing; None: unknown
         self.read_to: Position | None = None
+        #: what was added and has not been stored: tables at the beginning, and facts
+        self.added: list[Held | Fact] = []
+        #: whether it has to be stored as a whole
+        self.rewritten = True
+        #: tables that the server lists, and that have not been read; by what names are compared by
+        self.unread: dict[SourceName, SourceName] = {}
         #: definitions at the beginning, and after the facts that were applied
         self._first = make()
         self._catalog = make()
         self._begin: Place | None = None
         self._facts: list[Fact] = []
+        self._last = LastTouches(make().key)
         self._applied = 0
         self._chars = 0
+        #: tables whose definition only statements speak for
+        self._followed: dict[SourceName, Followed] = {}
+
+    # ---- where it begins
 
     @property
     def beginning(self) -> Place:
@@ -63,32 +79,92 @@ class SchemaHistory:
         assert self._begin is not None, "it has begun"
         return self._begin
 
+    @property
+    def first(self) -> Catalog:
+        """What is known where it begins."""
+        return self._first
+
+    @property
+    def facts(self) -> Sequence[Fact]:
+        """The facts, in the order of the binlog."""
+        return self._facts
+
     def begin(self, place: Place, present: Present) -> None:
         """Begin at a place; everything that was known before is forgotten."""
-        touched = [(change, self._names(change.statement, present.catalog)) for change in present.changes]
-        last = {name: change.end for change, names in touched for name in names}
-        tables = [table for table in present.catalog.tables() if isinstance(table, TableDefinition)]
         first = self.make()
-        schemas = _schemas(present.catalog)
-        unsure = self._schemas_changed(present.changes, schemas)
-        for schema in schemas.keys() - unsure:
-            first.set_schema(schema, schemas[schema])
-        for table in tables:
-            if table.name not in last:
-                first.set(table)
-        learned = [Learned(last[table.name], table) for table in tables if table.name in last]
-        changes = [change for change, names in touched if names or _concerns_schemas(change.statement)]
-        self._set(place, first, [*changes, *learned])
+        for schema, collation in present.schemas.items():
+            first.set_schema(schema, collation)
+        for name in present.tables:
+            first.put(UnknownTable(*name, ""))
+        for view in present.views:
+            first.put(view)
+        self.set(place, first, self._forgotten(first, present.changes))
+        self.unread = {first.key(name): name for name in present.tables}
 
     def begin_with(self, place: Place, catalog: Catalog) -> None:
         """Begin at a place where a catalog is right; everything that was known before is forgotten."""
-        self._set(place, self._copied(catalog), [])
+        self.set(place, catalog.copy(), [])
 
     def extend(self, place: Place, changes: Sequence[Change]) -> None:
         """Begin at an earlier place, from which these statements lead to the beginning."""
-        known = self._facts
-        self.begin(place, Present(self._first, changes))
-        self._set(place, self._first, [*self._facts, *known])
+        first, known = self._first.copy(), self._facts
+        facts: list[Fact] = [*self._forgotten(first, changes)]
+        last = LastTouches(first.key)
+        for change in facts:
+            assert isinstance(change, Change), "statements only"
+            last.add(change)
+        for held in self._first.held():
+            end = last.of(held.name)
+            if end is not None and not isinstance(held, UnknownTable):
+                facts.append(Learned(end, held))
+        unread = self.unread
+        self.set(place, first, [*facts, *known])
+        self.unread = unread
+
+    def set(self, begin: Place, first: Catalog, facts: Iterable[Fact]) -> None:
+        """Begin at a place with what is known there, and with facts after it."""
+        self._begin, self._first = begin, first
+        # A fact that was stored twice, because the answer to the first write was lost, counts once.
+        known = {(fact.order, fact.held.name if isinstance(fact, Learned) else None): fact for fact in facts}
+        self._facts = sorted(known.values(), key=lambda fact: fact.order)
+        self._last = LastTouches(first.key)
+        for fact in self._facts:
+            if isinstance(fact, Change):
+                self._last.add(fact)
+        self._chars = sum(map(_chars, self._facts))
+        self._rest()
+        unread = (each for each in first.held() if isinstance(each, UnknownTable) and not each.reason)
+        self.unread = {first.key(each.name): each.name for each in unread}
+        self.added, self.rewritten = [], True
+
+    def _forgotten(self, first: Catalog, changes: Iterable[Change]) -> list[Change]:
+        """Forget what statements touch of what was right after them; return those that touch anything."""
+        found = []
+        for each in changes:
+            change = self.touching(each)
+            touches = change.touches
+            if not touches:
+                continue
+            found.append(change)
+            reason = f"{change.statement.beginning} has changed it since."
+            if touches.all:
+                first.forget_all(reason)
+            for schema in touches.gone:
+                first.forget_schema(schema, reason)
+            for schema in touches.schemas:
+                first.set_schema(schema, None)
+            # A table that was created only if it was not there is what it is now, if it was there.
+            for name in touches.names - touches.conditional:
+                first.put(UnknownTable(*name, reason))
+        return found
+
+    def touching(self, change: Change) -> Change:
+        """Return a statement with what it touches."""
+        if change.touches is not None:
+            return change
+        return change._replace(touches=touches_of(self.make, change.statement))
+
+    # ---- where reading is
 
     def covers(self, place: Place) -> bool:
         """Return whether reading may continue at a place, if every statement up to there is known."""
@@ -97,138 +173,188 @@ class SchemaHistory:
     def go_to(self, place: Place) -> None:
         """Go back, or on, to a place that it covers."""
         assert self.covers(place), "reading may continue there"
-        self._catalog, self._applied = self._copied(self._first), 0
-        self._advance(_through(place))
+        self._rest()
+        for _ in self._advance(through(place)):
+            pass
+
+    def catalog_at(self, place: Place) -> Catalog:
+        """Return the definitions at a place that it covers."""
+        self.go_to(place)
+        return self._catalog.copy()
 
     def apply(self, change: Change) -> bool:
-        """Apply the next statement of the binlog; return whether it is a new fact."""
+        """Apply the next statement of the binlog; return whether it is a new fact.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
         if self._begin is None or self._begin.reaches(change.end):
             return False
         place = bisect.bisect_left(self._facts, change.order, key=lambda fact: fact.order)
         known = place < len(self._facts) and self._facts[place].order == change.order
-        new = False
-        if not known and place >= self._applied:
-            self._advance((*_through(change.end)[:2], -1))
-            new = bool(self._catalog.apply(change.statement)) or self._matters(change.statement)
-            if new:
-                self._insert(change)
-                self._applied += 1
-        self._advance(_through(change.end))
+        touching = None if known or place < self._applied else self.touching(change)
+        if touching is not None and touching.touches:
+            self.insert(touching)
+        self.pass_to(change.end)
         self._fold()
-        return new
+        return touching is not None and bool(touching.touches)
+
+    def pass_to(self, place: Place) -> None:
+        """Say that reading has come to a place, and apply the facts up to there.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        found = list(self._advance(through(place)))
+        if found:
+            raise found[0]
+
+    def insert(self, fact: Fact) -> None:
+        """Add a fact; of a place that reading has passed, it says what is known from now on."""
+        at = bisect.bisect_right(self._facts, fact.order, key=lambda each: each.order)
+        self._facts.insert(at, fact)
+        self.added.append(fact)
+        self._chars += _chars(fact)
+        if isinstance(fact, Change):
+            self._last.add(fact)
+        if at < self._applied:
+            self._applied += 1
+            for _ in self._take(fact):
+                pass
+
+    # ---- tables
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
         """Return a table's definition here, why it is not known, or None: there is no such table."""
         return self._catalog.table(schema, table)
 
     def tables(self) -> list[TableDefinition | UnknownTable]:
-        """Return all tables here, in the order of their names."""
+        """Return all tables here, in the order of their names; this reads all that were shown."""
         return self._catalog.tables()
+
+    def names(self) -> list[SourceName]:
+        """Return the names of all tables here, in order."""
+        return self._catalog.names()
 
     def known_after(self, schema: str, table: str) -> Place | None:
         """Return from where on a table is known, if that has not been read yet."""
+        key = self._catalog.key(SourceName(schema, table))
         for fact in self._facts[self._applied :]:
-            if isinstance(fact, Learned) and fact.definition.name == (schema, table):
+            if isinstance(fact, Learned) and self._catalog.key(fact.held.name) == key:
                 return fact.end
         return None
 
-    def learn(self, place: Place, present: Present) -> None:
-        """Learn what each table that is not known is, from the last statement on that touches it."""
-        touched = [(change, self._names(change.statement, present.catalog)) for change in present.changes]
-        last = {name: change.end for change, names in touched for name in names}
-        for table in present.catalog.tables():
-            known = self._catalog.table(table.schema, table.table)
-            if isinstance(table, TableDefinition) and not isinstance(known, TableDefinition):
-                self._insert(Learned(last.get(table.name, place), table))
-        self._advance(_through(place))
+    def learn(self, shown: ShownTable, before: Place) -> bool:
+        """Take what the source showed of a table; every statement up to its answer is a fact.
 
-    def catalog_at(self, place: Place) -> Catalog:
-        """Return the definitions at a place that it covers."""
-        self.go_to(place)
-        return self._copied(self._catalog)
+        Args:
+            shown: what it showed.
+            before: where its binlog ended before the question.
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        begin = self.beginning
-        return {
-            "server": begin.server,
-            "begin": [begin.file, begin.offset],
-            "read_to": None if self.read_to is None else self.read_to.to_dict(),
-            "first": self._first.to_json(),
-            "facts": [fact.to_json() for fact in self._facts],
-        }
-
-    @classmethod
-    def from_json(cls, make: Callable[[], Catalog], data: Mapping[str, Any]) -> SchemaHistory:
-        """Return the history of an object that `to_json` made, without tables that are not kept any more.
-
-        Raises:
-            ValueError, KeyError, TypeError, UsageError: it is none.
+        Returns:
+            Whether it is known from where on this holds: no statement touched the table meanwhile.
         """
-        server, (file, offset) = str(data["server"]), data["begin"]
-        file_order(file)
-        loaded, first = make(), make()
-        loaded.load_json(data["first"])
-        for schema, collation in data["first"]["schemas"].items():
-            first.set_schema(schema, collation)
-        for table in loaded.tables():
-            if isinstance(table, TableDefinition):
-                first.set(table)
-        history = cls(make)
-        history.read_to = None if data["read_to"] is None else Position.from_dict(data["read_to"])
-        facts = [fact_from_json(server, each) for each in data["facts"]]
-        history._set(Place(server, str(file), int(offset)), first, facts)
-        return history
+        key = self._catalog.key(shown.name)
+        last = self._last.of(shown.name)
+        if last is not None and not before.reaches(last):
+            return False
+        self.unread.pop(key, None)
+        if last is not None and last.reaches(self.beginning) and last != self.beginning:
+            self.insert(Learned(last, shown))
+            return True
+        self._first.put(shown)
+        self.added.append(shown)
+        if not isinstance(self._catalog.resolved(shown.name), TableDefinition):
+            self._catalog.put(shown)
+        return True
 
-    def _set(self, begin: Place, first: Catalog, facts: Sequence[Fact]) -> None:
-        self._begin, self._first = begin, first
-        self._facts = sorted(facts, key=lambda fact: fact.order)
-        self._chars = sum(map(_chars, facts))
-        self._catalog, self._applied = self._copied(first), 0
+    def hide(self, name: SourceName) -> None:
+        """Note that the source does not show a table."""
+        self.unread.pop(self._catalog.key(name), None)
 
-    def _insert(self, fact: Fact) -> None:
-        bisect.insort(self._facts, fact, key=lambda each: each.order)
-        self._chars += _chars(fact)
+    def postpone(self, name: SourceName) -> None:
+        """Let a table be read after the others: it is changed just now."""
+        self.unread.pop(self._catalog.key(name), None)
+        self.unread[self._catalog.key(name)] = name
 
-    def _advance(self, order: tuple[tuple[str, int], int, int]) -> None:
-        """Apply the facts up to a place in their order."""
-        while self._applied < len(self._facts) and self._facts[self._applied].order <= order:
-            _apply(self._facts[self._applied], self._catalog)
-            self._applied += 1
+    def last_touch(self, name: SourceName) -> Place | None:
+        """Return where the last statement ends, of those that are known, that touches a name."""
+        return self._last.of(name)
 
-    def _matters(self, statement: Statement) -> bool:
-        """Return whether a statement touches a table that is kept, or any schema."""
-        return bool(self.make().apply(statement)) or _concerns_schemas(statement)
+    # ---- tables that were followed
 
-    def names_of(self, statement: Statement) -> set[SourceName]:
-        """Return the tables that a statement touches, as far as it, or what is known here, says them."""
-        return self._names(statement, self._catalog)
+    def followed(self) -> list[SourceName]:
+        """Return the tables that the source has not confirmed, in the order of their last statements."""
+        return list(self._followed)
 
-    def _names(self, statement: Statement, catalog: Catalog) -> set[SourceName]:
-        """Return the tables that a statement touches; `catalog` has those that it does not name.
+    def read_rows(self, name: SourceName, place: Place) -> None:
+        """Note that rows of a table are read at a place."""
+        followed = self._followed.get(self._catalog.key(name))
+        if followed is not None and followed.rows_from is None:
+            followed.rows_from = place
 
-        It is applied to an empty catalog, which reports whatever a statement names: of a table that the
-        catalog knows it would report only what makes it another one.
+    def is_followed(self, name: SourceName) -> bool:
+        """Return whether the source has not confirmed a table's definition."""
+        return self._catalog.key(name) in self._followed
+
+    def confirm(self, shown: ShownTable, here: Place) -> DefinitionContradicted | None:
+        """Take what the source showed of a followed table; return how that contradicts its definition.
+
+        Args:
+            shown: what it showed.
+            here: where reading is: no statement touches the table between the question and this place.
         """
-        applied = self.make().apply(statement)
-        if applied.any_unknown:
-            return {table.name for table in catalog.tables() if isinstance(table, TableDefinition)}
-        names = {*applied.changed, *applied.created, *applied.unknown}
-        return names | {name for pair in applied.renamed for name in pair}
-
-    def _schemas_changed(self, changes: Sequence[Change], known: Collection[str]) -> set[str]:
-        """Return the schemas whose default collation statements may have changed."""
-        found: set[str] = set()
-        for change in changes:
-            if _MATTERS.search(change.statement.sql) is not None:
-                catalog = self.make()
-                for schema in known:
-                    catalog.set_schema(schema, BINARY_COLLATION)
-                before = _schemas(catalog)
-                catalog.apply(change.statement)
-                after = _schemas(catalog)
-                found |= {each for each in {*before, *after} if before.get(each) != after.get(each)}
+        found = self._contradiction(shown, here)
+        if found is None:
+            self.insert(Learned(here, shown))
+            self.pass_to(here)
         return found
+
+    def _contradiction(self, shown: Held, until: Place) -> DefinitionContradicted | None:
+        """Return how what the source shows of a followed table differs from its definition here."""
+        followed = self._followed.get(self._catalog.key(shown.name))
+        held = self._catalog.resolved(shown.name)
+        if followed is None or not isinstance(held, TableDefinition):
+            return None
+        theirs = self._catalog.read(shown)
+        if not isinstance(theirs, TableDefinition):
+            return None
+        return contradiction(followed, held, theirs, until)
+
+    # ---- facts
+
+    def _rest(self) -> None:
+        """Go to the beginning."""
+        self._catalog, self._applied, self._followed = self._first.copy(), 0, {}
+
+    def _advance(self, order: Order) -> Iterable[DefinitionContradicted]:
+        """Apply the facts up to a place in their order; yield what the source contradicts."""
+        while self._applied < len(self._facts) and self._facts[self._applied].order <= order:
+            fact = self._facts[self._applied]
+            self._applied += 1
+            yield from self._take(fact)
+
+    def _take(self, fact: Fact) -> Iterable[DefinitionContradicted]:
+        if isinstance(fact, Learned):
+            found = self._contradiction(fact.held, fact.end)
+            if found is not None:
+                yield found
+            held = self._catalog.resolved(fact.held.name)
+            better = isinstance(held, TableDefinition) and not shows_all(held)
+            if isinstance(self._catalog.read(fact.held), TableDefinition) and (found or not better):
+                # The source is right, also of what has no meaning for rows: defaults of columns to come.
+                self._catalog.put(fact.held)
+            self._followed.pop(self._catalog.key(fact.held.name), None)
+            return
+        applied = self._catalog.apply(fact.statement)
+        if applied.any_unknown:
+            self._followed.clear()
+        for name in applied.names:
+            key = self._catalog.key(name)
+            before = self._followed.pop(key, None)
+            if isinstance(self._catalog.resolved(name), TableDefinition):
+                rows_from = None if before is None else before.rows_from
+                self._followed[key] = Followed(fact.statement.beginning, fact.end, rows_from)
 
     def _fold(self) -> None:
         if not self._applied or (len(self._facts) <= FACTS_MAX and self._chars <= FACTS_CHARS_MAX):
@@ -236,46 +362,16 @@ class SchemaHistory:
         count = max(1, self._applied // 2)
         folded = self._facts[:count]
         for fact in folded:
-            _apply(fact, self._first)
+            if isinstance(fact, Learned):
+                self._first.put(fact.held)
+            else:
+                self._first.apply(fact.statement)
         self._begin = folded[-1].end
         del self._facts[:count]
         self._applied -= count
         self._chars -= sum(map(_chars, folded))
-
-    def _copied(self, catalog: Catalog) -> Catalog:
-        copy = self.make()
-        copy.load_json(catalog.to_json())
-        return copy
-
-
-def _concerns_schemas(statement: Statement) -> bool:
-    """Return whether a statement may change a schema; one on accounts does not, and may hold a password."""
-    if _MATTERS.search(statement.sql) is None:
-        return False
-    try:
-        tokens = tokens_of(statement)
-    except UnreadableError:
-        return True
-    return not is_dcl(" ".join(token.text for token in tokens if token.kind is Kind.WORD))
-
-
-def _schemas(catalog: Catalog) -> dict[str, int]:
-    """Return the default collations of a catalog's schemas."""
-    found: dict[str, int] = catalog.to_json()["schemas"]
-    return found
-
-
-def _through(place: Place) -> tuple[tuple[str, int], int, int]:
-    """Return what sorts as the last fact at a place."""
-    return file_order(place.file), place.offset, 1
+        self.added, self.rewritten = [], True
 
 
 def _chars(fact: Fact) -> int:
     return len(fact.statement.sql) if isinstance(fact, Change) else 0
-
-
-def _apply(fact: Fact, catalog: Catalog) -> None:
-    if isinstance(fact, Change):
-        catalog.apply(fact.statement)
-    elif not isinstance(catalog.table(*fact.definition.name), TableDefinition):
-        catalog.set(fact.definition)

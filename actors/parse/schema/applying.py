@@ -21,6 +21,7 @@ from actors.parse.schema.definition import (
     UnknownTable,
 )
 from actors.parse.schema.draft import Draft
+from actors.parse.schema.held import View
 from actors.parse.schema.holdings import Holdings
 from actors.parse.schema.keys import KeyKind, read_index, skip_using
 from actors.parse.schema.statement import Statement
@@ -202,21 +203,46 @@ class Applying:
         or_replace = words.skip("OR", "REPLACE")
         if words.skip("TEMPORARY"):
             return
+        _skip_modifiers(words)
         if words.skip("TABLE"):
             self._create_table(words, or_replace=or_replace)
         elif words.skip_any("DATABASE", "SCHEMA"):
-            self._create_schema(words)
+            self._create_schema(words, or_replace=or_replace)
         elif words.skip("SEQUENCE"):
-            self._create_sequence(words)
+            self._create_sequence(words, or_replace=or_replace)
         elif words.sees_any(*_INDEX_WORDS) and not words.sees("SPATIAL", "REFERENCE"):
             self._create_index(words, or_replace=or_replace)
+        elif words.skip("VIEW"):
+            self._create_view(words)
         elif not _is_without_rows(words):
             raise words.unexpected()
+
+    def _create_view(self, words: Words) -> None:
+        conditional = words.skip_if_exists() and not self._statement.took_effect
+        name = words.table_name()
+        if not conditional or self._holdings.get(name) is None:
+            self._holdings.create_view(name)
+
+    def _creates(self, name: SourceName, *, if_not_exists: bool, or_replace: bool) -> bool:
+        """Return whether a table or sequence is created under a name.
+
+        If it is not known, because one may have been there, the name is not known either.
+        """
+        held = self._holdings.get(name)
+        if or_replace or not if_not_exists or self._statement.took_effect:
+            return True
+        if isinstance(held, TableDefinition | View):
+            return False
+        if held is None and not self._statement.says_effect:
+            return True
+        reason = f"{self._statement.beginning} has created it, or did nothing because it was there."
+        self._holdings.forget(name, reason, conditional=True)
+        return False
 
     def _create_table(self, words: Words, *, or_replace: bool) -> None:
         if_not_exists = words.skip_if_exists()
         name = words.table_name()
-        if if_not_exists and not or_replace and self._holdings.get(name) is not None:
+        if not self._creates(name, if_not_exists=if_not_exists, or_replace=or_replace):
             return
         self._concerned = [name]
         like = None
@@ -236,15 +262,17 @@ class Applying:
 
     def _create_like(self, name: SourceName, like: SourceName) -> None:
         model = self._holdings.get(like)
+        if self._statement.thread_specific:
+            raise UnreadableError(f"{like} may be a temporary table")
         if not isinstance(model, TableDefinition):
             raise UnreadableError(f"the definition of {like} is not known")
         table = Draft.of(model, hashes=self._hashes).finished()
         self._holdings.create(name, replace(table, schema=name.schema, table=name.table))
 
-    def _create_sequence(self, words: Words) -> None:
+    def _create_sequence(self, words: Words, *, or_replace: bool) -> None:
         if_not_exists = words.skip_if_exists()
         name = words.table_name()
-        if if_not_exists and self._holdings.get(name) is not None:
+        if not self._creates(name, if_not_exists=if_not_exists, or_replace=or_replace):
             return
         self._concerned = [name]
         if words.sees("AS"):
@@ -255,6 +283,8 @@ class Applying:
         )
 
     def _create_index(self, words: Words, *, or_replace: bool) -> None:
+        if self._statement.thread_specific:
+            return
         kind = KeyKind.INDEX
         while not words.skip("INDEX"):
             kind = KeyKind.UNIQUE if words.sees("UNIQUE") else kind
@@ -281,11 +311,14 @@ class Applying:
         draft.add_key(replace(key, hashed=key.hashed or hashed))
         self._holdings.change(name, draft.finished())
 
-    def _create_schema(self, words: Words) -> None:
-        if_not_exists = words.skip_if_exists()
+    def _create_schema(self, words: Words, *, or_replace: bool) -> None:
+        conditional = words.skip_if_exists() and not self._statement.took_effect
         name = words.name()
-        if if_not_exists and self._holdings.schema_collation(name) is not None:
+        if conditional and self._holdings.has_schema(name):
+            self._holdings.set_schema(name, self._holdings.schema_collation(name))
             return
+        if or_replace:
+            self._holdings.drop_schema(name)
         self._read_schema(words, name, self._server_collation)
 
     def _read_schema(self, words: Words, name: str, default: int | None) -> None:
@@ -314,9 +347,12 @@ class Applying:
             raise words.unexpected()
 
     def _alter_table(self, words: Words) -> None:
+        if self._statement.thread_specific:
+            return
         if_exists = words.skip_if_exists()
         name = words.table_name()
-        if if_exists and self._holdings.get(name) is None:
+        held = self._holdings.get(name)
+        if if_exists and (held is None or isinstance(held, View)):
             return
         self._concerned = [name]
         alter = read_alter(words, self._charsets)
@@ -332,7 +368,7 @@ class Applying:
         for other in alter.taken_in:
             self._holdings.drop(other)
         if alter.target is not None:
-            self._holdings.rename([(name, alter.target)], self._statement.beginning)
+            self._holdings.rename([(name, alter.target)], self._statement.beginning, if_exists=if_exists)
 
     def _convert_default(self, name: SourceName) -> int | None:
         """Return what CONVERT TO CHARACTER SET DEFAULT means; None: not known.
@@ -346,7 +382,7 @@ class Applying:
         return None if collation is None else self._charsets.default(charset_of(collation).name)
 
     def _draft(self, name: SourceName) -> Draft | None:
-        """Return a draft of a table; None if it is not kept, or is unknown already, and stays so.
+        """Return a draft of a table; None if it is unknown already, and stays so.
 
         Raises:
             UnreadableError: the catalog does not have the table.
@@ -354,7 +390,8 @@ class Applying:
         held = self._holdings.get(name)
         if isinstance(held, TableDefinition):
             return Draft.of(held, hashes=self._hashes)
-        if isinstance(held, UnknownTable) or not self._holdings.keeps(name):
+        if isinstance(held, UnknownTable):
+            self._holdings.change(name, held)
             return None
         raise UnreadableError(f"no definition of {name} came before it")
 
@@ -362,17 +399,9 @@ class Applying:
         if words.skip("TEMPORARY"):
             return
         if words.skip_any("TABLE", "TABLES", "SEQUENCE"):
-            words.skip_if_exists()
-            names = words.listed(words.table_name)
-            words.skip_any("RESTRICT", "CASCADE")
-            if words.skip("WAIT"):
-                words.number()
-            else:
-                words.skip("NOWAIT")
-            if not words.ended:
-                raise words.unexpected()
-            for name in names:
-                self._holdings.drop(name)
+            self._drop_all(words, view=False)
+        elif words.skip("VIEW"):
+            self._drop_all(words, view=True)
         elif words.skip_any("DATABASE", "SCHEMA"):
             words.skip_if_exists()
             self._holdings.drop_schema(words.name())
@@ -381,7 +410,32 @@ class Applying:
         elif not _is_without_rows(words):
             raise words.unexpected()
 
+    def _drop_all(self, words: Words, *, view: bool) -> None:
+        if_exists = words.skip_if_exists()
+        names = words.listed(words.table_name)
+        words.skip_any("RESTRICT", "CASCADE")
+        if words.skip("WAIT"):
+            words.number()
+        else:
+            words.skip("NOWAIT")
+        if not words.ended:
+            raise words.unexpected()
+        for name in names:
+            self._drop_named(name, if_exists=if_exists, view=view)
+
+    def _drop_named(self, name: SourceName, *, if_exists: bool, view: bool) -> None:
+        """Drop a table, or a view: with IF EXISTS, what is of the other kind stays."""
+        held = self._holdings.get(name)
+        if isinstance(held, View if view else TableDefinition) or not if_exists:
+            self._holdings.drop(name)
+        elif isinstance(held, UnknownTable):
+            other = "table" if view else "view"
+            reason = f"{self._statement.beginning} has dropped it, unless it is a {other}."
+            self._holdings.change(name, replace(held, reason=reason))
+
     def _drop_index(self, words: Words) -> None:
+        if self._statement.thread_specific:
+            return
         words.skip_any("ONLINE", "OFFLINE")
         words.expect("INDEX")
         if_exists = words.skip_if_exists()
@@ -405,7 +459,7 @@ class Applying:
             return
         if not words.skip_any("TABLE", "TABLES"):
             raise words.unexpected()
-        words.skip_if_exists()
+        if_exists = words.skip_if_exists()
 
         def pair() -> tuple[SourceName, SourceName]:
             old = words.table_name()
@@ -419,7 +473,12 @@ class Applying:
         pairs = words.listed(pair)
         if not words.ended:
             raise words.unexpected()
-        self._holdings.rename(pairs, self._statement.beginning)
+        if self._statement.thread_specific:
+            # At least one of them is a temporary table; if there is another one, it may be any.
+            for name in {name for pair in pairs for name in pair} if len(pairs) > 1 else ():
+                self._holdings.forget(name, f"{self._statement.beginning} renames temporary tables as well.")
+            return
+        self._holdings.rename(pairs, self._statement.beginning, if_exists=if_exists)
 
 
 def _is_without_rows(words: Words) -> bool:
@@ -433,6 +492,23 @@ def _is_without_rows(words: Words) -> bool:
             return False
         ahead += 1
     return False
+
+
+def _skip_modifiers(words: Words) -> None:
+    """Take what says how a view or a routine is run, before its kind."""
+    while True:
+        if words.skip("DEFINER"):
+            words.skip("=")
+            words.take()
+            if words.skip("@"):
+                words.take()
+        elif words.skip("ALGORITHM"):
+            words.skip("=")
+            words.take()
+        elif words.skip("SQL", "SECURITY"):
+            words.take()
+        else:
+            return
 
 
 def _all_names(words: Words) -> list[SourceName]:

@@ -1,50 +1,51 @@
 """The catalog: the definitions of a source's tables, as the DDL statements applied so far leave them.
 
-It begins with a snapshot: `show` reads the text of SHOW CREATE TABLE, `set` takes the result. That text is
-better than `information_schema.COLUMNS`. One parser reads it and the binlog's statements. It has the table's
-default collation, the keys with their prefixes, and says what MariaDB does not show as columns: whether rows
-have a period, and which keys are hashed.
+It begins with what the source shows: the text of SHOW CREATE TABLE. That is better than
+`information_schema.COLUMNS`. One parser reads it and the binlog's statements. It has the table's default
+collation, the keys with their prefixes, and says what MariaDB does not show as columns: whether rows have a
+period, and which keys are hashed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from actors.parse.schema.applying import Applying
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
+from actors.parse.schema.held import Held, Resolved, ShownTable
 from actors.parse.schema.holdings import Applied, Holdings
 from actors.parse.schema.statement import Statement
 
 __all__ = ["Applied", "Catalog"]
 
+#: texts that were shown, and whose reading is remembered
+READ_MAX = 1024
+
 
 class Catalog:
-    """Knows the definitions of tables, and the default collations of schemas.
+    """Knows the definitions of tables, which names are views', and the default collations of schemas.
 
-    A table is in one of three states: defined, unknown, or not there. It stays unknown until a statement
-    creates it again, drops it, or `set` defines it.
+    A name is that of a table whose definition is known, or not known, or of a view, or free. It stays not
+    known until a statement creates a table or view of the name, or drops it, or `put` says what it is.
 
     Args:
         collation: the server's default, for statements that do not say `server_collation`.
         lower_case_table_names: the server's variable. 0: names of schemas and tables are case-sensitive;
             1: they are stored in lower case; 2: stored as given, compared in lower case.
-        keep: which tables are remembered. A table that is renamed to a name that is kept, from one that is
-            not, is unknown.
         utf8_is_utf8mb3: what `utf8` means; MariaDB's `old_mode` may say otherwise.
     """
 
     def __init__(
-        self,
-        collation: int,
-        lower_case_table_names: int = 0,
-        keep: Callable[[str, str], bool] = lambda _schema, _table: True,
-        *,
-        utf8_is_utf8mb3: bool = True,
+        self, collation: int, lower_case_table_names: int = 0, *, utf8_is_utf8mb3: bool = True
     ) -> None:
         self._collation = collation
+        self._lower_case_table_names = lower_case_table_names
         self._utf8_is_utf8mb3 = utf8_is_utf8mb3
-        self._holdings = Holdings(str.lower if lower_case_table_names else str, keep)
+        read = lru_cache(READ_MAX)(self._read)
+        self._holdings = Holdings(str.lower if lower_case_table_names else str, read)
 
     def apply(self, statement: Statement) -> Applied:
         """Apply a statement that the server has executed; never raises because of what it says."""
@@ -53,16 +54,49 @@ class Catalog:
         return self._holdings.applied
 
     def table(self, schema: str, table: str) -> TableDefinition | UnknownTable | None:
-        """Return a table's definition, why it is unknown, or None: the catalog has no such table."""
-        return self._holdings.get(SourceName(schema, table))
+        """Return a table's definition, why it is unknown, or None: there is no such table."""
+        found = self._holdings.get(SourceName(schema, table))
+        return found if isinstance(found, TableDefinition | UnknownTable) else None
 
     def tables(self) -> list[TableDefinition | UnknownTable]:
-        """Return all tables, in the order of their names."""
-        return [table for _, table in sorted(self._holdings.tables.items())]
+        """Return all tables, in the order of their names; this reads all that were shown."""
+        found = (self._holdings.get(each.name) for _, each in sorted(self._holdings.tables.items()))
+        return [each for each in found if isinstance(each, TableDefinition | UnknownTable)]
+
+    def names(self) -> list[SourceName]:
+        """Return the names of all tables, also of those that are unknown, in order."""
+        tables = TableDefinition | ShownTable | UnknownTable
+        return [each.name for _, each in sorted(self._holdings.tables.items()) if isinstance(each, tables)]
+
+    def held(self) -> Iterable[Held]:
+        """Return all that is held, in the order of names."""
+        return [each for _, each in sorted(self._holdings.tables.items())]
+
+    def resolved(self, name: SourceName) -> Resolved | None:
+        """Return what a name is; None: it is free."""
+        return self._holdings.get(name)
+
+    def read(self, held: Held) -> Resolved | None:
+        """Return what something is that may be held, without holding it."""
+        return self._holdings.read(held)
+
+    def key(self, name: SourceName) -> SourceName:
+        """Return what a name is compared by."""
+        return self._holdings.key(name)
+
+    def put(self, held: Held) -> None:
+        """Say what a name is, whatever was known of it before."""
+        self._holdings.put(held)
 
     def set(self, definition: TableDefinition) -> None:
-        """Define a table, whatever it was before; one that is not kept is ignored."""
-        self._holdings.create(definition.name, definition)
+        """Define a table, whatever its name was before."""
+        self._holdings.put(definition)
+
+    def copy(self) -> Catalog:
+        """Return a catalog with the same content, which changes apart from this one."""
+        other = Catalog(self._collation, self._lower_case_table_names, utf8_is_utf8mb3=self._utf8_is_utf8mb3)
+        other._holdings.copy_from(self._holdings)
+        return other
 
     def show(self, statement: Statement) -> TableDefinition:
         """Return the table that SHOW CREATE TABLE's text defines, without adding it to the catalog.
@@ -81,44 +115,46 @@ class Catalog:
         """Return a schema's default collation; None if it is not known."""
         return self._holdings.schema_collation(schema)
 
-    def set_schema(self, schema: str, collation: int) -> None:
-        """Set a schema's default collation."""
+    def set_schema(self, schema: str, collation: int | None) -> None:
+        """Say that a schema exists, and its default collation; None: it is not known."""
         self._holdings.set_schema(schema, collation)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the catalog's content as a JSON object; equal contents have equal text."""
-        tables = self.tables()
-        data: dict[str, Any] = {
-            "tables": [table.to_json() for table in tables if isinstance(table, TableDefinition)],
-            "schemas": dict(sorted(self._holdings.schemas.items())),
-            "unknown": [
-                [table.schema, table.table, table.reason]
-                for table in tables
-                if isinstance(table, UnknownTable)
-            ],
-        }
-        if self._holdings.all_unknown:
-            data["all_unknown"] = self._holdings.all_unknown
-        return data
+    def forget_schema(self, schema: str, reason: str) -> None:
+        """Hold every name of a schema, and its default collation, as not known."""
+        self._holdings.forget_schema(schema, reason)
 
-    def load_json(self, data: Mapping[str, Any]) -> None:
-        """Replace the content with that of an object that `to_json` made.
+    def forget_all(self, reason: str) -> None:
+        """Hold every name, and every schema's default collation, as not known."""
+        self._holdings.forget_all(reason)
+
+    def schemas_to_json(self) -> dict[str, Any]:
+        """Return what is known of schemas, as a JSON object; `load_schemas` takes it."""
+        held = self._holdings
+        data = {"collations": held.schemas, "unsure": held.unsure, "all_unknown": held.all_unknown}
+        return {name: value for name, value in data.items() if value}
+
+    def load_schemas(self, data: Mapping[str, Any]) -> None:
+        """Take what is known of schemas from an object that `schemas_to_json` made.
 
         Raises:
-            ValueError: it is none; nothing was changed.
+            ValueError, TypeError, AttributeError: it is not valid.
         """
+        collations, unsure = dict(data.get("collations", {})), dict(data.get("unsure", {}))
+        self._holdings.schemas = {
+            str(name): None if number is None else int(number) for name, number in collations.items()
+        }
+        self._holdings.unsure = {str(name): str(reason) for name, reason in unsure.items()}
+        self._holdings.all_unknown = str(data.get("all_unknown", ""))
+
+    def _read(self, shown: ShownTable) -> TableDefinition | UnknownTable:
+        """Read a table that was shown."""
         try:
-            tables = [TableDefinition.from_json(table) for table in data["tables"]]
-            unknown = [UnknownTable(*map(str, table)) for table in data["unknown"]]
-            schemas = {str(name): int(collation) for name, collation in data["schemas"].items()}
-            all_unknown = str(data.get("all_unknown", ""))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"The content of a catalog is not what it should be: {error!r}.") from error
-        key = self._holdings.key
-        found: list[TableDefinition | UnknownTable] = [*tables, *unknown]
-        self._holdings.tables = {key(SourceName(table.schema, table.table)): table for table in found}
-        self._holdings.schemas = schemas
-        self._holdings.all_unknown = all_unknown
+            found = self.show(Statement(shown.text, shown.schema, shown.server))
+        except ValueError as error:
+            reason = f"What the source shows of it is not understood: {error}."
+            return UnknownTable(shown.schema, shown.table, reason)
+        # The text may have a name that the table had before.
+        return replace(found, schema=shown.schema, table=shown.table)
 
     def _applying(self, statement: Statement) -> Applying:
         collation = statement.server_collation

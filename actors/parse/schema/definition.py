@@ -242,12 +242,17 @@ class TableDefinition:
 
 @dataclass(frozen=True, slots=True)
 class UnknownTable:
-    """A table that exists, but whose definition is not known."""
+    """A name whose table's definition is not known; there may be no table of the name, or a view."""
 
     schema: str
     table: str
-    #: what made it unknown, a sentence with the statement's beginning
+    #: what made it unknown, a sentence with the statement's beginning; empty: the source was not asked yet
     reason: str
+
+    @property
+    def name(self) -> SourceName:
+        """Its name at the source."""
+        return SourceName(self.schema, self.table)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object."""

@@ -1,4 +1,4 @@
-"""Holdings: the tables and schemas that a catalog has, and a record of what a statement does to them."""
+"""Holdings: the tables, views and schemas of a catalog, and a record of what a statement does to them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
+from actors.parse.schema.held import Held, NoTable, Resolved, ShownTable, View
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a statement did to a catalog. Only tables that the catalog keeps are named."""
+    """What a statement did to a catalog."""
 
     #: tables whose definition is another now
     changed: tuple[SourceName, ...] = ()
     #: tables that did not exist before, or were replaced
     created: tuple[SourceName, ...] = ()
     dropped: tuple[SourceName, ...] = ()
-    #: (old name, new name) of each RENAME, in order; one of the names may be of a table that is not kept
+    #: (old name, new name) of each RENAME, in order
     renamed: tuple[tuple[SourceName, SourceName], ...] = ()
-    #: tables that exist, and whose definition is not known because of this statement
+    #: names whose table's definition is not known because of this statement
     unknown: tuple[SourceName, ...] = ()
+    #: those of them under which the statement has created a table, or has done nothing
+    conditional: tuple[SourceName, ...] = ()
+    #: schemas whose default collation was set, and schemas that are gone with all that was in them
+    schemas: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     #: whether the statement may have changed any table: all are unknown now
     any_unknown: bool = False
     #: why tables are unknown, a sentence with the statement's beginning; else empty
@@ -30,21 +36,32 @@ class Applied:
         """Return whether the catalog was changed."""
         return self != Applied()
 
+    @property
+    def names(self) -> frozenset[SourceName]:
+        """The names that it says anything of."""
+        pairs = (name for pair in self.renamed for name in pair)
+        return frozenset((*self.changed, *self.created, *self.dropped, *self.unknown, *pairs))
+
 
 class Holdings:
-    """Holds tables by name.
+    """Holds tables and views by name.
 
     Args:
         fold: returns what a name is compared by.
-        keep: which tables are held.
+        read: reads a table that was shown.
     """
 
-    def __init__(self, fold: Callable[[str], str], keep: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self, fold: Callable[[str], str], read: Callable[[ShownTable], TableDefinition | UnknownTable]
+    ) -> None:
         self._fold = fold
-        self._keep = keep
-        self.tables: dict[SourceName, TableDefinition | UnknownTable] = {}
-        self.schemas: dict[str, int] = {}
-        #: why a table that is not held may exist all the same; empty: it does not
+        self._read = read
+        self.tables: dict[SourceName, Held] = {}
+        #: default collations, None: not known; a schema that is missing does not exist
+        self.schemas: dict[str, int | None] = {}
+        #: why a name of a schema may be one of a table though nothing is held under it
+        self.unsure: dict[str, str] = {}
+        #: why any name may be; empty: none is
         self.all_unknown = ""
         self._applied = Applied()
 
@@ -57,76 +74,128 @@ class Holdings:
         """The record since `begin`."""
         return self._applied
 
+    def copy_from(self, other: Holdings) -> None:
+        """Hold what another one holds."""
+        self.tables, self.schemas, self.unsure = dict(other.tables), dict(other.schemas), dict(other.unsure)
+        self.all_unknown = other.all_unknown
+
     def key(self, name: SourceName) -> SourceName:
         """Return what a table is held under."""
         return SourceName(self._fold(name.schema), self._fold(name.table))
 
-    def keeps(self, name: SourceName) -> bool:
-        """Return whether a table is one of those that are held."""
-        return self._keep(name.schema, name.table)
+    def get(self, name: SourceName) -> Resolved | None:
+        """Return what is held under a name; None: there is no table or view of it."""
+        key = self.key(name)
+        found = self.tables.get(key)
+        if found is None and (reason := self._unsure(key)):
+            return UnknownTable(name.schema, name.table, reason)
+        return None if found is None else self.read(found)
 
-    def get(self, name: SourceName) -> TableDefinition | UnknownTable | None:
-        """Return what is held of a table."""
-        found = self.tables.get(self.key(name))
-        if found is None and self.all_unknown and self.keeps(name):
-            return UnknownTable(name.schema, name.table, self.all_unknown)
-        return found
+    def read(self, held: Held) -> Resolved | None:
+        """Return what something that is held is; None: its name is free."""
+        if isinstance(held, ShownTable):
+            return self._read(held)
+        return None if isinstance(held, NoTable) else held
+
+    def _unsure(self, key: SourceName) -> str:
+        """Return why a name that is not held may be a table's all the same; empty: it is not."""
+        return self.unsure.get(key.schema, self.all_unknown)
+
+    def put(self, held: Held) -> None:
+        """Hold something under its name, whatever was held before; the record does not say it."""
+        self.tables[self.key(held.name)] = held
 
     def create(self, name: SourceName, table: TableDefinition) -> None:
         """Hold a new table, or another one of the name."""
-        if self.keeps(name):
-            self.tables[self.key(name)] = table
+        self.tables[self.key(name)] = table
+        self._applied = replace(self._applied, created=(*self._applied.created, name))
+
+    def create_view(self, name: SourceName) -> None:
+        """Hold a view."""
+        key, view = self.key(name), View(*name)
+        if self.tables.get(key) != view:
+            self.tables[key] = view
             self._applied = replace(self._applied, created=(*self._applied.created, name))
 
-    def change(self, name: SourceName, table: TableDefinition) -> None:
-        """Hold another definition of a table."""
-        if self.keeps(name) and self.tables.get(self.key(name)) != table:
+    def change(self, name: SourceName, table: TableDefinition | UnknownTable) -> None:
+        """Hold another definition of a table; one that is not known is another one all the same."""
+        if isinstance(table, UnknownTable) or self.get(name) != table:
             self.tables[self.key(name)] = table
             self._applied = replace(self._applied, changed=(*self._applied.changed, name))
 
     def drop(self, name: SourceName) -> None:
-        """Hold a table no more."""
-        if self.tables.pop(self.key(name), None) is not None:
-            self._applied = replace(self._applied, dropped=(*self._applied.dropped, name))
+        """Hold a table or view no more."""
+        key = self.key(name)
+        if self.get(name) is None:
+            return
+        self._free(key, name)
+        self._applied = replace(self._applied, dropped=(*self._applied.dropped, name))
 
-    def rename(self, pairs: list[tuple[SourceName, SourceName]], statement: str) -> None:
-        """Give tables new names, one after another; a table that was not held is unknown under a held name.
+    def _free(self, key: SourceName, name: SourceName) -> None:
+        if self._unsure(key):
+            self.tables[key] = NoTable(*name)
+        else:
+            self.tables.pop(key, None)
+
+    def rename(self, pairs: list[tuple[SourceName, SourceName]], statement: str, *, if_exists: bool) -> None:
+        """Give tables and views new names, one after another.
 
         Args:
             pairs: old and new names.
             statement: what renames them, for messages.
+            if_exists: whether a table that is not there is passed over; else it is there, and not known.
         """
         for old, new in pairs:
-            held = self.get(old)
-            self.tables.pop(self.key(old), None)
-            if self.keeps(new):
-                reason = f"{statement} renames {old}, whose definition is not known."
-                unknown = UnknownTable(new.schema, new.table, reason)
-                self.tables[self.key(new)] = (
-                    unknown if held is None else replace(held, schema=new.schema, table=new.table)
-                )
-                if not isinstance(held, TableDefinition):
-                    self._unknown(new, reason if held is None else held.reason)
-            if self.keeps(old) or self.keeps(new):
-                self._applied = replace(self._applied, renamed=(*self._applied.renamed, (old, new)))
+            found = self.get(old)
+            if found is None and if_exists:
+                continue
+            reason = f"{statement} renames {old}, whose definition is not known."
+            if isinstance(found, UnknownTable) and if_exists:
+                # It may not be there, and then the new name stays what it is.
+                self.forget(new, reason)
+            elif found is None or isinstance(found, UnknownTable):
+                self.drop(old)
+                self.forget(new, reason if found is None or not found.reason else found.reason)
+            else:
+                self._free(self.key(old), old)
+                self.tables[self.key(new)] = replace(found, schema=new.schema, table=new.table)
+            self._applied = replace(self._applied, renamed=(*self._applied.renamed, (old, new)))
 
-    def forget(self, name: SourceName, reason: str) -> None:
-        """Hold a table as unknown."""
-        if self.keeps(name):
-            self.tables[self.key(name)] = UnknownTable(name.schema, name.table, reason)
-            self._unknown(name, reason)
+    def forget(self, name: SourceName, reason: str, *, conditional: bool = False) -> None:
+        """Hold a name as that of a table that is not known.
+
+        Args:
+            name: it.
+            reason: why, a sentence.
+            conditional: whether a table was created just now, or was there already.
+        """
+        self.tables[self.key(name)] = UnknownTable(name.schema, name.table, reason)
+        applied = self._applied
+        self._applied = replace(
+            applied,
+            unknown=(*applied.unknown, name),
+            conditional=(*applied.conditional, name) if conditional else applied.conditional,
+            reason=reason,
+        )
+
+    def forget_schema(self, name: str, reason: str) -> None:
+        """Hold every name of a schema as not known."""
+        folded = self._fold(name)
+        self.tables = {key: held for key, held in self.tables.items() if key.schema != folded}
+        self.unsure[folded] = reason
+        self.schemas[folded] = None
 
     def forget_all(self, reason: str) -> None:
-        """Hold every table as unknown."""
+        """Hold every name, and every schema, as not known."""
         self.all_unknown = reason
-        self.tables = {
-            key: UnknownTable(table.schema, table.table, reason) for key, table in self.tables.items()
-        }
-        self.schemas.clear()
+        self.tables.clear()
+        self.unsure.clear()
+        self.schemas = dict.fromkeys(self.schemas)
         self._applied = replace(self._applied, any_unknown=True, reason=reason)
 
-    def _unknown(self, name: SourceName, reason: str) -> None:
-        self._applied = replace(self._applied, unknown=(*self._applied.unknown, name), reason=reason)
+    def has_schema(self, name: str) -> bool:
+        """Return whether a schema exists, as far as is known."""
+        return self._fold(name) in self.schemas or bool(self.all_unknown)
 
     def schema_collation(self, name: str) -> int | None:
         """Return a schema's default collation; None if it is not known."""
@@ -134,14 +203,21 @@ class Holdings:
 
     def set_schema(self, name: str, collation: int | None) -> None:
         """Set a schema's default collation; None: it is not known."""
-        if collation is None:
-            self.schemas.pop(self._fold(name), None)
-        else:
-            self.schemas[self._fold(name)] = collation
+        folded = self._fold(name)
+        if folded not in self.schemas or self.schemas[folded] != collation:
+            self.schemas[folded] = collation
+            self._applied = replace(self._applied, schemas=(*self._applied.schemas, name))
 
     def drop_schema(self, name: str) -> None:
         """Hold nothing of a schema any more."""
-        self.schemas.pop(self._fold(name), None)
-        for key, table in list(self.tables.items()):
-            if key.schema == self._fold(name):
-                self.drop(SourceName(table.schema, table.table))
+        folded = self._fold(name)
+        known = self.schemas.pop(folded, self) is not self
+        known |= bool(self.unsure.pop(folded, self.all_unknown))
+        gone = {key: held for key, held in self.tables.items() if key.schema == folded}
+        for key, held in gone.items():
+            del self.tables[key]
+            self._applied = replace(self._applied, dropped=(*self._applied.dropped, held.name))
+        if self.all_unknown:
+            self.unsure[folded] = ""
+        if gone or known:
+            self._applied = replace(self._applied, gone=(*self._applied.gone, name))

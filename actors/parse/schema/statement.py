@@ -105,6 +105,15 @@ class Statement:
         return version >= ((10, 10, 0) if self.server.mariadb else (8, 0, 2))
 
     @property
+    def says_effect(self) -> bool:
+        """Whether its server says of each definition that it took effect.
+
+        MySQL does of tables of its transactional engines, the default one among them.
+        """
+        version = (self.server.major, self.server.minor, self.server.patch)
+        return version >= ((10, 6, 0) if self.server.mariadb else (8, 0, 3))
+
+    @property
     def beginning(self) -> str:
         """The first words of its text, in quotes, for messages."""
         text = " ".join(printable(self.sql[:400]).split())

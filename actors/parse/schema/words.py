@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from actors.parse.schema.tokens import Kind, Token, UnreadableError, tokens_of
 
 _Item = TypeVar("_Item")
 _SHOWN_CHARS = 40
+_BEYOND = re.compile("[\U00010000-\U0010ffff]")
 
 
 class Words:
@@ -87,7 +89,8 @@ class Words:
         """
         if self.peek().kind not in (Kind.WORD, Kind.NAME):
             raise self.unexpected("a name should come")
-        return self._whole()
+        # Names are in three bytes of UTF-8 at most: what needs four becomes a question mark.
+        return _BEYOND.sub("?", self._whole())
 
     def table_name(self) -> SourceName:
         """Take a table's name, with the statement's schema if it names none."""

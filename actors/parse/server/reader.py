@@ -402,6 +402,8 @@ class SourceReader:
                 self._place.created |= stream.created
                 self._listener.chunk_read(item)
                 self._definitions.read_to(self._place.handed_over(item))
+            if stream.place is not None:
+                lookup.between(idle=isinstance(item, CaughtUp))
             if self._stopped.is_set() or self._moves(stream, item):
                 return
 

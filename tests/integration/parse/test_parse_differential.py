@@ -20,7 +20,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from actors.parse.charsets.charsets import charset_of, text_decoder
-from actors.parse.columns import charsets
+from actors.parse.charsets import charsets
 from actors.parse.files.binlog_files import BinlogFiles, files_in
 from actors.parse.server.server_lookup import ServerLookup
 from actors.parse.server.source import connect

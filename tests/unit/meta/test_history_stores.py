@@ -63,19 +63,32 @@ def store(request, tmp_path):
 
 def test_what_was_saved_is_loaded_for_its_shard(store):
     assert store.load("s0", 1) is None
-    store.save("s0", '{"a":"\u00e9"}', 1)
-    store.save("s1", "{}", 1)
-    assert store.load("s0", 1) == '{"a":"\u00e9"}'
-    assert store.load("s1", 2) == "{}"
+    store.save("s0", '{"a":"\u00e9"}\n', 1)
+    store.save("s1", "{}\n", 1)
+    assert store.load("s0", 1) == '{"a":"\u00e9"}\n'
+    assert store.load("s1", 2) == "{}\n"
+
+
+def test_what_was_added_continues_what_was_saved(store):
+    store.save("s0", "one\n", 1)
+    store.append("s0", "two\nthree\n", 1)
+    store.append("s0", "f\u00f6ur\n", 1)
+    assert store.load("s0", 2) == "one\ntwo\nthree\nf\u00f6ur\n"
+    with pytest.raises(FencedError):
+        store.append("s0", "late\n", 1)
+    store.append("s0", "five\n", 2)
+    assert store.load("s0", 2).endswith("f\u00f6ur\nfive\n")
+    store.save("s0", "anew\n", 2)
+    assert store.load("s0", 2) == "anew\n"
 
 
 def test_an_older_epoch_is_fenced_by_one_that_has_loaded(store):
-    store.save("s0", "old", 1)
-    assert store.load("s0", 2) == "old"
+    store.save("s0", "old\n", 1)
+    assert store.load("s0", 2) == "old\n"
     for stale in (lambda: store.save("s0", "late", 1), lambda: store.load("s0", 1)):
         with pytest.raises(FencedError):
             stale()
-    assert store.load("s0", 2) == "old"
+    assert store.load("s0", 2) == "old\n"
 
 
 def text_of(size, seed):
@@ -85,13 +98,34 @@ def text_of(size, seed):
 
 def test_a_large_history_is_kept_in_parts_and_its_predecessor_goes(monkeypatch):
     monkeypatch.setattr(history_zookeeper, "BYTES_MAX", 1000)
+    monkeypatch.setattr(history_zookeeper, "ADDED_CHARS", 500)
     nodes = Nodes()
     store = ZooKeeperHistoryStore(nodes, TREE)
     for size in (50_000, 70_000, 100, 60_000, 100):
         text = text_of(size, size)
         store.save("s0", text, 1)
         assert store.load("s0", 1) == text
-    assert list(nodes.data) == [f"{TREE.schema}/s0"]
+        store.append("s0", text_of(2_000, 7) + "\n", 1)
+        store.append("s0", "more\n", 1)
+        assert store.load("s0", 1) == text + text_of(2_000, 7) + "\nmore\n"
+    store.save("s0", "short", 1)
+    assert sorted(nodes.data) == [f"{TREE.schema}/s0", f"{TREE.schema}/s0:0:0"]
+
+
+def test_additions_share_nodes_while_they_are_small(monkeypatch):
+    monkeypatch.setattr(history_zookeeper, "_ADDED_BYTES", 200)
+    nodes = Nodes()
+    store = ZooKeeperHistoryStore(nodes, TREE)
+    store.save("s0", "whole\n", 1)
+    for number in range(30):
+        store.append("s0", f"{text_of(60, number)}\n", 1)
+    assert store.load("s0", 1).count("\n") == 31
+    assert 4 < len(nodes.data) < 20
+
+
+def test_an_addition_without_what_it_continues_is_refused():
+    with pytest.raises(ConfigError, match="was to be continued"):
+        ZooKeeperHistoryStore(Nodes(), TREE).append("s0", "x\n", 1)
 
 
 def test_a_write_that_fails_halfway_leaves_the_history_before_it(monkeypatch):
@@ -110,7 +144,9 @@ def test_a_write_that_fails_halfway_leaves_the_history_before_it(monkeypatch):
     assert store.load("s0", 1) == after
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"zlib\nx", b'{"number":0,"parts":2}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b'{"number":0,"parts":2,"added":0}', b'{"number":0,"parts":1}', b"\xff"]
+)
 def test_a_node_that_holds_something_else_is_an_error(data):
     nodes = Nodes()
     nodes.data[f"{TREE.schema}/s0"] = data
@@ -127,6 +163,18 @@ def test_a_damaged_file_is_an_error_and_stays(tmp_path, text):
         with pytest.raises(ConfigError, match="does not hold a schema history"):
             use()
     assert file.read_bytes() == text.encode("utf-8", "surrogateescape")
+
+
+def test_what_a_crash_left_of_a_line_is_no_part_of_the_text(tmp_path):
+    store = FileHistoryStore("shop", tmp_path)
+    file = tmp_path / "shop.s0.schema.json"
+    store.save("s0", "one\n", 1)
+    for torn in ("tw", "x" * 10_000):
+        with file.open("a") as stream:
+            stream.write(torn)
+        assert store.load("s0", 1) == "one\n"
+    store.append("s0", "two\n", 1)
+    assert store.load("s0", 1) == "one\ntwo\n"
 
 
 def test_a_file_is_its_owners_alone(tmp_path):

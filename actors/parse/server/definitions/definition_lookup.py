@@ -8,11 +8,13 @@ from typing import Protocol
 from actors.parse.columns.table_lookup import ColumnFacts
 from actors.parse.columns.table_map import TableMap
 from actors.parse.formats.events import Query
-from actors.parse.history.facts import Change, Place
+from actors.parse.history.facts import Change, Place, Present
 from actors.parse.history.history import SchemaHistory
 from actors.parse.history.verified import require_agreement
-from actors.parse.schema.definition import TableDefinition, UnknownTable
+from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.server.definitions.base import Base
+from actors.parse.server.definitions.confirming import Confirming
+from actors.parse.server.definitions.learning import Learning
 from actors.parse.server.definitions.present import PresentReader, statement_of
 from merge.errors import UnsupportedEvent
 from merge.values.position import Position
@@ -35,19 +37,21 @@ class Keeper(Protocol):
     def always(self) -> bool:
         """Whether the tables are followed even if every table map says what is needed."""
 
+    @property
+    def confirm_s(self) -> float:
+        """How long the first rows after a statement wait for the source's own definition."""
+
     def begin(self, history: SchemaHistory) -> None:
         """Keep a history that has begun."""
 
     def keeps(self, history: SchemaHistory) -> bool:
         """Return whether a history is still the one of its server."""
 
-    def apply(self, history: SchemaHistory, change: Change) -> set[tuple[str, str]]:
+    def apply(self, history: SchemaHistory, change: Change) -> frozenset[SourceName]:
         """Apply a statement to a history; return the tables that it touches."""
 
-    def learn(
-        self, history: SchemaHistory, place: Place, reader: PresentReader, begin: Position
-    ) -> Place | None:
-        """Learn from a server's present; return where the binlog ended at that moment."""
+    def changed(self) -> None:
+        """Say that a history has changed."""
 
 
 class DefinitionLookup:
@@ -69,10 +73,10 @@ class DefinitionLookup:
         self._base = base
         self._stream: Following | None = None
         self._version = reader.version
+        self._learning = Learning(reader)
+        self._confirming = Confirming(reader, self._learning)
         #: tables that were asked for in vain, and not touched by a statement since
-        self._missed: set[tuple[str, str]] = set()
-        #: up to where the present that was read last knows every statement
-        self._present_end: Place | None = None
+        self._missed: set[SourceName] = set()
 
     def follow(self, stream: Following) -> None:
         """Say which stream it is that asks."""
@@ -91,19 +95,40 @@ class DefinitionLookup:
             self._needed(start)
 
     def redefine(self, query: Query, file: str, end: int) -> None:
-        """Apply a statement."""
+        """Apply a statement.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
         # It is still to be applied.
         history = self._needed(self._place()[0])
         if history is not None:
             change = Change(Place(self._reader.facts.identity, file, end), statement_of(query, self._version))
             self._missed -= self._keeper.apply(history, change)
 
+    def between(self, *, idle: bool) -> None:
+        """Read what tables are that have not been read, and compare what was followed with the source.
+
+        Call it between two items of the stream.
+
+        Args:
+            idle: whether the stream has nothing to read.
+
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
+        """
+        history = self._known()
+        if history is not None:
+            begin, place = self._place()
+            changed = self._learning.read_some(history, begin, place, idle=idle)
+            changed |= self._confirming.confirm_all(history, place)
+            if changed:
+                self._keeper.changed()
+
     def tables(self) -> Collection[tuple[str, str]] | None:
         """Return the tables here, if they are always followed; None: not known."""
         history = self._known()
-        if history is None or not self._keeper.always:
-            return None
-        return [(table.schema, table.table) for table in history.tables()]
+        return None if history is None or not self._keeper.always else history.names()
 
     def columns(self, table: TableMap) -> Sequence[ColumnFacts] | None:
         """Return what a table's columns were when its rows were written, see `TableLookup`.
@@ -111,10 +136,11 @@ class DefinitionLookup:
         Raises:
             UnsupportedEvent: the rows lack names, and the definition is not known here.
             CorruptEvent: the definition contradicts the table map.
-            SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader.read`.
+            DefinitionContradicted: the definition contradicts what the source shows.
+            SourceUnavailable, SourceUnfit, PositionPurged: see `PresentReader`.
         """
         history = self._known() or self._begin(*self._place())
-        found = self._definition(history, table.schema, table.table)
+        found = self._definition(history, SourceName(table.schema, table.table))
         if not isinstance(found, TableDefinition):
             if table.named:
                 return None
@@ -148,18 +174,25 @@ class DefinitionLookup:
             history = self._begin(start, Place(self._reader.facts.identity, start.file, start.offset))
         return history
 
-    def _definition(
-        self, history: SchemaHistory, schema: str, table: str
-    ) -> TableDefinition | UnknownTable | None:
-        found = history.table(schema, table)
-        if isinstance(found, TableDefinition) or (schema, table) in self._missed:
-            return found
+    def _definition(self, history: SchemaHistory, name: SourceName) -> TableDefinition | UnknownTable | None:
+        """Return a table's definition here: what is not known, or not confirmed, is asked."""
         begin, place = self._place()
-        if self._present_end is None or not self._present_end.reaches(place):
-            self._present_end = self._keeper.learn(history, place, self._reader, begin)
-            found = history.table(schema, table)
-        if not isinstance(found, TableDefinition):
-            self._missed.add((schema, table))
+        with history.lock:
+            history.pass_to(place)
+        found = history.table(*name)
+        if not isinstance(found, TableDefinition) and name not in self._missed:
+            if self._learning.learn(history, name, begin, place):
+                self._keeper.changed()
+                found = history.table(*name)
+            if not isinstance(found, TableDefinition):
+                self._missed.add(name)
+        if history.is_followed(name):
+            if self._keeper.confirm_s and self._confirming.confirm(
+                history, name, begin, place, self._keeper.confirm_s
+            ):
+                self._keeper.changed()
+                found = history.table(*name)
+            history.read_rows(name, place)
         return found
 
     def _begin(self, begin: Position, place: Place) -> SchemaHistory:
@@ -175,9 +208,11 @@ class DefinitionLookup:
                 history.begin_with(place, base.catalog)
                 self._keeper.begin(history)
                 return history
-        present = self._reader.read(make, begin, place)
-        history.begin(place, present)
-        self._present_end = present.end
+        with self._reader.asking() as asked:
+            end, listed = asked.end(), asked.listed()
+        changes = self._learning.statements(begin, place, end)
+        history.begin(place, Present(listed.tables, listed.views, listed.schemas, changes))
+        self._learning.read_first(history, begin, place)
         self._keeper.begin(history)
         return history
 
@@ -196,15 +231,21 @@ class DefinitionLookup:
         if known is not None:
             return UnsupportedEvent(
                 f"The rows of {name} come without column names, and the table was altered since: its "
-                f"definition is known after {known.file}:{known.offset} only.",
-                hint=f"Start at {known.file}:{known.offset} and load earlier rows of the table otherwise, or "
+                f"definition is known after {known} only.",
+                hint=f"Start at {known} and load earlier rows of the table otherwise, or "
                 f"leave the table out. {complete}",
                 table=name,
             )
-        not_shown = "The source has no such table now, or the account does not see it."
+        if found is not None and found.reason:
+            return UnsupportedEvent(
+                f"The rows of {name} come without column names, and its definition is not known. "
+                f"{found.reason}",
+                hint=f"Start after the next statement that creates the table, or leave it out. {complete}",
+                table=name,
+            )
         return UnsupportedEvent(
             f"The rows of {name} come without column names, and its definition is not known. "
-            f"{not_shown if found is None else found.reason}",
+            "The source does not show such a table to this account now.",
             hint=f"GRANT SELECT, or REFERENCES, ON {name} lets the account see the definition. If the table "
             "was dropped or renamed since, start before the statement that created it. "
             f"{complete}",

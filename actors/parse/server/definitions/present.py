@@ -1,15 +1,12 @@
-"""Present: what a server shows of its tables now, and the statements between a place and now.
-
-The definitions are read between two looks at the end of the binlog. If a statement that defines something was
-logged in between, they are read again, because it is not known which of them show it.
-"""
+"""Present: what a server shows of its tables now, and the statements between a place and now."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pymysql
 from pymysql.constants import ER
@@ -20,9 +17,10 @@ from actors.parse.columns.table_lookup import NoLookup
 from actors.parse.formats.events import THREAD_SPECIFIC_FLAG, Query
 from actors.parse.formats.query_status import parse_status
 from actors.parse.grammar.chunk_builder import Limits
-from actors.parse.grammar.tables import Select
-from actors.parse.history.facts import Change, Place, Present
+from actors.parse.history.facts import Change, Place
 from actors.parse.schema.catalog import Catalog
+from actors.parse.schema.definition import SourceName
+from actors.parse.schema.held import ShownTable, View
 from actors.parse.schema.statement import ServerVersion, Statement
 from actors.parse.server.binlog_stream import BinlogStream
 from actors.parse.server.clock import SourceClock
@@ -40,18 +38,18 @@ from actors.parse.server.starts.start import latest_position
 from merge.errors import SourceUnavailable, UnsupportedEvent
 from merge.values.position import Position, file_order
 
-#: how often definitions are read again because one was changed meanwhile
-_TRIES = 5
 #: statements between a place and now that are held, and characters of them
 CHANGES_MAX = 100_000
 CHANGES_CHARS_MAX = 64 << 20
+#: how long an answer may wait for a statement that changes the table, seconds
+ANSWER_S = 5.0
 #: a table was dropped meanwhile, or the account does not see it; 1503: MariaDB made one that it cannot open
 _NOT_SHOWN = {ER.NO_SUCH_TABLE, ER.TABLEACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1142, 1356, 1503}
-_TABLES = (
-    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN"
-    " ('information_schema', 'mysql', 'performance_schema', 'sys') AND TABLE_TYPE IN ('BASE TABLE',"
-    " 'SYSTEM VERSIONED')"
+_NAMES = (
+    "SELECT TABLE_SCHEMA AS sch, TABLE_NAME AS tab, TABLE_TYPE AS kind FROM information_schema.TABLES WHERE"
+    " TABLE_SCHEMA NOT IN ('information_schema', 'mysql', 'performance_schema', 'sys')"
 )
+_VIEW = "VIEW"
 _SCHEMAS = "SELECT SCHEMA_NAME AS sch, DEFAULT_COLLATION_NAME AS collation FROM information_schema.SCHEMATA"
 _SERVER = "SELECT @@global.collation_server AS collation, @@global.lower_case_table_names AS folded"
 
@@ -76,6 +74,68 @@ def statement_of(found: Query, version: ServerVersion) -> Statement:
     )
 
 
+class Listed(NamedTuple):
+    """What a server lists, of all schemas but its own."""
+
+    tables: list[SourceName]
+    views: list[View]
+    #: default collations; None: not known
+    schemas: dict[str, int | None]
+
+
+class Asked:
+    """A connection on which a server is asked for definitions."""
+
+    def __init__(self, reader: PresentReader, connection: pymysql.Connection[Any]) -> None:
+        self._reader = reader
+        self._connection = connection
+
+    def end(self) -> Place:
+        """Return where the binlog ends; what is asked after that shows every statement before it."""
+        facts = self._reader.facts
+        end = latest_position(self._reader.address, self._connection, facts)
+        return Place(facts.identity, end.file, end.offset)
+
+    def listed(self) -> Listed:
+        """Return the names of all tables and views that the account sees."""
+        address, facts = self._reader.address, self._reader.facts
+        found = Listed([], [], {})
+        for row in query(address, self._connection, _SCHEMAS):
+            name = row["collation"]
+            found.schemas[str(row["sch"])] = (
+                None if name is None else collation_number(str(name), mariadb=facts.mariadb)
+            )
+        for row in query(address, self._connection, _NAMES):
+            name = SourceName(str(row["sch"]), str(row["tab"]))
+            if _VIEW in str(row["kind"]):
+                found.views.append(View(*name))
+            else:
+                found.tables.append(name)
+        return found
+
+    def show(self, name: SourceName) -> ShownTable | None:
+        """Return a table as the server shows it; None if it shows no such table.
+
+        Raises:
+            SourceUnavailable, SourceUnfit: it does not answer, or not in time, or refuses.
+        """
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name)
+        with translated(self._reader.address), self._connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SHOW CREATE TABLE {quoted}")
+            except pymysql.MySQLError as error:
+                if error.args and error.args[0] in _NOT_SHOWN:
+                    return None
+                if error.args and error.args[0] == ER.LOCK_WAIT_TIMEOUT:
+                    raise SourceUnavailable(
+                        f"A statement on {name} at {self._reader.address} holds its definition.",
+                        shard=self._reader.address.name,
+                    ) from error
+                raise
+            row = cursor.fetchone()
+        return None if row is None else ShownTable(*name, str(row[1]), self._reader.version)
+
+
 @dataclass(frozen=True, slots=True)
 class PresentReader:
     """Asks one server.
@@ -83,12 +143,10 @@ class PresentReader:
     Args:
         address: the server.
         facts: what it reports about itself.
-        select: which tables are wanted; None leaves one out.
     """
 
     address: SourceAddress
     facts: ServerFacts
-    select: Select
 
     @property
     def version(self) -> ServerVersion:
@@ -107,70 +165,27 @@ class PresentReader:
             row = query_one(self.address, connection, _SERVER)
         collation = self._collation(row["collation"]) or BINARY_COLLATION
         folded = row.number("folded")
-        select = self.select
-        return lambda: Catalog(collation, folded, lambda schema, table: select(schema, table) is not None)
+        return lambda: Catalog(collation, folded)
 
-    def read(self, make: Callable[[], Catalog], begin: Position, place: Place) -> Present:
-        """Return what the server shows, and the statements from a place on.
+    @contextlib.contextmanager
+    def asking(self, answer_s: float = ANSWER_S) -> Iterator[Asked]:
+        """Return a connection to ask for definitions on.
 
         Args:
-            make: makes empty catalogs.
-            begin: where a transaction begins, at the place or before it.
-            place: statements that end there or before do not count.
+            answer_s: how long an answer may wait for a statement that changes the table.
 
         Raises:
-            SourceUnavailable, SourceUnfit: the server does not answer or refuses, or its definitions change
-                all the time.
-            PositionPurged: it has purged the place meanwhile.
+            SourceUnavailable, SourceUnfit: the server does not answer or refuses.
         """
         with contextlib.closing(connect(self.address)) as connection:
-            for _ in range(_TRIES):
-                before = self._end(connection)
-                catalog = self._shown(connection, make)
-                after = self._end(connection)
-                changes = [] if place.reaches(after) else self._changes(connection, begin, after, place)[0]
-                if not any(change.end.reaches(before) and change.end != before for change in changes):
-                    return Present(catalog, changes, after)
-        raise SourceUnavailable(
-            f"Tables at {self.address} are changed faster than their definitions are read.",
-            shard=self.address.name,
-        )
-
-    def _end(self, connection: pymysql.Connection[Any]) -> Place:
-        end = latest_position(self.address, connection, self.facts)
-        return Place(self.facts.identity, end.file, end.offset)
-
-    def _shown(self, connection: pymysql.Connection[Any], make: Callable[[], Catalog]) -> Catalog:
-        """Return what SHOW CREATE TABLE says of every table that is wanted."""
-        # Escapes and quotes in the text are those of the session that asks.
-        query(self.address, connection, "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1")
-        catalog = make()
-        for row in query(self.address, connection, _SCHEMAS):
-            collation = self._collation(row["collation"])
-            if collation is not None:
-                catalog.set_schema(str(row["sch"]), collation)
-        for row in query(self.address, connection, _TABLES):
-            schema, table = str(row["sch"]), str(row["tab"])
-            if self.select(schema, table) is None:
-                continue
-            text = self._text(connection, schema, table)
-            if text is not None:
-                # A table that cannot be read stays unknown, and is refused with its first row.
-                with contextlib.suppress(ValueError):
-                    catalog.set(catalog.show(Statement(text, schema, self.version)))
-        return catalog
-
-    def _text(self, connection: pymysql.Connection[Any], schema: str, table: str) -> str | None:
-        quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
-        with translated(self.address), connection.cursor() as cursor:
-            try:
-                cursor.execute(f"SHOW CREATE TABLE {quoted}")
-            except pymysql.MySQLError as error:
-                if error.args and error.args[0] in _NOT_SHOWN:
-                    return None
-                raise
-            row = cursor.fetchone()
-        return None if row is None else str(row[1])
+            # Escapes and quotes in the text are those of the session that asks.
+            query(
+                self.address,
+                connection,
+                "SET SESSION sql_mode = '', SESSION sql_quote_show_create = 1, SESSION lock_wait_timeout = "
+                f"{max(1, math.ceil(answer_s))}",
+            )
+            yield Asked(self, connection)
 
     def changes(
         self, begin: Position, until: Place, *, after: Place | None = None, by_gtid: bool = False

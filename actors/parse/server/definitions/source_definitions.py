@@ -21,18 +21,21 @@ from actors.parse.grammar.tables import Select
 from actors.parse.history.facts import Change, Place
 from actors.parse.history.histories import Histories
 from actors.parse.history.history import SchemaHistory
-from actors.parse.schema.definition import TableDefinition, UnknownTable
+from actors.parse.schema.definition import SourceName, TableDefinition, UnknownTable
 from actors.parse.server.definitions.base import Base
 from actors.parse.server.definitions.definition_lookup import DefinitionLookup
 from actors.parse.server.definitions.present import PresentReader
 from actors.parse.server.source import ServerFacts, SourceAddress
 from merge.errors import PositionPurged, PositionRefused
+from merge.values.history_text import HistoryText
 from merge.values.position import Position, file_order
 
 _log = logging.getLogger(__name__)
 
 #: bytes of a binlog after which it is stored again up to where it was read: what a restart may read twice
 READ_TO_EVERY_BYTES = 256 << 20
+#: how long the first rows after a statement wait for the source's own definition, by default, seconds
+CONFIRM_S = 5.0
 
 
 class SourceDefinitions:
@@ -42,10 +45,15 @@ class SourceDefinitions:
         shard: its name, for the log.
         select: which tables are wanted.
         always: whether they are followed even if every table map says what is needed.
+        confirm_s: how long the first rows after a statement wait for the source's own definition; 0: not at
+            all, it is compared later.
     """
 
-    def __init__(self, shard: str, select: Select, *, always: bool = False) -> None:
+    def __init__(
+        self, shard: str, select: Select, *, always: bool = False, confirm_s: float = CONFIRM_S
+    ) -> None:
         self.always = always
+        self.confirm_s = confirm_s
         self._shard = shard
         self._select = select
         self._lock = threading.RLock()
@@ -58,15 +66,16 @@ class SourceDefinitions:
 
     # ---- for whoever stores it
 
-    def restore(self, stored: str | None) -> None:
-        """Take what was stored; what is known already is newer, and is stored again."""
+    def restore(self, stored: str | HistoryText | None) -> None:
+        """Take what was stored, as a whole; what is known already is newer, and is stored again."""
         with self._lock:
             if len(self._histories):
                 self._changed = True
+                self._histories.rewrite()
             elif not self._changed:
-                self._stored = stored or ""
+                self._stored = stored.text if isinstance(stored, HistoryText) else stored or ""
 
-    def news(self) -> str | None:
+    def news(self) -> HistoryText | None:
         """Return what has to be stored now; None if nothing has changed.
 
         Ask after rows were taken, and store it before they are handed on: it has every statement before them.
@@ -78,7 +87,7 @@ class SourceDefinitions:
             if not self._changed:
                 return None
             self._changed = False
-            return self._histories.to_text()
+            return self._histories.take_text()
 
     def rebuild(self) -> None:
         """Forget everything: the present of the server is taken, where reading is now."""
@@ -98,7 +107,7 @@ class SourceDefinitions:
             latest = list(self._histories)
             if not latest:
                 return None
-            found = (self._select(table.schema, table.table) for table in latest[-1].tables())
+            found = (self._select(*name) for name in latest[-1].names())
             return frozenset(str(name) for name in found if name is not None)
 
     # ---- for the reader
@@ -110,7 +119,7 @@ class SourceDefinitions:
             DataError: what was stored cannot be read.
             SourceUnavailable, SourceUnfit: the server does not answer, or refuses.
         """
-        reader = PresentReader(address, facts, self._select)
+        reader = PresentReader(address, facts)
         with self._lock:
             self._load(reader)
         history, base = None, None
@@ -137,25 +146,21 @@ class SourceDefinitions:
             ):
                 self._told, self._changed = position, True
 
-    def apply(self, history: SchemaHistory, change: Change) -> set[tuple[str, str]]:
-        """Apply a statement to a history; return the tables that it touches."""
-        with self._lock:
-            names = history.names_of(change.statement)
-            self._changed |= history.apply(change)
-        return set(names)
+    def apply(self, history: SchemaHistory, change: Change) -> frozenset[SourceName]:
+        """Apply a statement to a history; return the tables that it touches.
 
-    def learn(
-        self, history: SchemaHistory, place: Place, reader: PresentReader, begin: Position
-    ) -> Place | None:
-        """Learn from a server's present what is not known; return where the binlog ended at that moment.
-
-        Raises as `PresentReader.read`.
+        Raises:
+            DefinitionContradicted: the source shows a table otherwise than statements have left it.
         """
-        present = reader.read(history.make, begin, place)
+        touching = history.touching(change)
+        with self._lock, history.lock:
+            self._changed |= history.apply(touching)
+        return touching.touches.names if touching.touches is not None else frozenset()
+
+    def changed(self) -> None:
+        """Say that a history has changed: it has to be stored."""
         with self._lock:
-            history.learn(place, present)
             self._changed = True
-        return present.end
 
     def begin(self, history: SchemaHistory) -> None:
         """Keep a history that has begun."""

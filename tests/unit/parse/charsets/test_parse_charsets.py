@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from actors.parse.charsets import charsets
 from actors.parse.charsets.charset_codecs import PREFIX
 from actors.parse.charsets.charsets import BINARY_COLLATION, charset_of, text_decoder
-from actors.parse.charsets import charsets
 from merge.errors import UnsupportedEvent
 
 PAGE = Path(__file__).parents[4] / "docs" / "charsets.md"

@@ -1,0 +1,13 @@
+"""History text: what a shard's schema history is stored as, whole or as a continuation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class HistoryText(NamedTuple):
+    """A part of a schema history's text."""
+
+    text: str
+    #: whether it takes the place of what is stored; else it continues that
+    whole: bool
