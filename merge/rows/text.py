@@ -46,6 +46,8 @@ _KINDS: Final = {
     pa.utf8(): "text",
     pa.binary(): "latin1",
 }
+#: the same by a decimal's bits
+_DECIMALS: Final = {128: "decimal", 256: "wide_decimal"}
 
 
 def text(values: Any, mysql_type: str = "") -> Any:
@@ -98,8 +100,8 @@ def _compiled(array: Any, mysql_type: str) -> Values | None:
     kind, members, digits = _KINDS.get(array.type), None, 0
     if pa.types.is_integer(array.type) and mysql_type.lower().startswith("year"):
         return None
-    if pa.types.is_decimal128(array.type) and array.type.scale >= 0:
-        kind, digits = "decimal", array.type.scale
+    if pa.types.is_decimal(array.type):
+        kind, digits = _DECIMALS[array.type.bit_width], array.type.scale
     elif pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz))
         kind, digits = "datetime", _fraction_digits(mysql_type)
@@ -125,8 +127,6 @@ def _printed(array: Any, mysql_type: str) -> Any:
         return text(array.cast(pa.binary()), mysql_type)
     if pa.types.is_list(kind):
         return _vector(array)
-    if pa.types.is_decimal(kind):
-        return _large_decimal(array)
     digits = array.cast(pa.utf8())
     return pc.utf8_lpad(digits, 4, "0") if pa.types.is_integer(kind) else digits
 
@@ -138,24 +138,6 @@ def _texts(array: Any, values: Values) -> Any:
         pa.utf8(),
         len(array),
         [None if valid is None else valid.buffers()[1], pa.py_buffer(begins), pa.py_buffer(data)],
-    )
-
-
-def _large_decimal(array: Any) -> Any:
-    kind = array.type
-    # the same digits as an integer: with a scale, Arrow prints small numbers as 1E-7
-    whole = pa.Array.from_buffers(
-        pa.decimal256(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
-    ).cast(pa.utf8())
-    if not kind.scale:
-        return whole
-    digits = pc.utf8_lpad(pc.utf8_ltrim(whole, "-"), kind.scale + 1, "0")
-    return pc.binary_join_element_wise(
-        pc.if_else(pc.starts_with(whole, "-"), "-", ""),
-        pc.utf8_slice_codeunits(digits, 0, -kind.scale),
-        ".",
-        pc.utf8_slice_codeunits(digits, -kind.scale, None),
-        "",
     )
 
 
