@@ -86,6 +86,29 @@ def values_of(values: Any, mysql_type: str) -> Values:
     return Values("text", len(printed), printed.offset, printed.buffers())
 
 
+def converted(values: Any, kind: Any, mysql_type: str = "") -> Any:
+    """Return values in another type: texts as `text` writes them, everything else as Arrow converts it.
+
+    Args:
+        values: as for `text`.
+        kind: the Arrow type.
+        mysql_type: as for `text`.
+
+    Returns:
+        (n,) Array or ChunkedArray.
+
+    Raises:
+        pyarrow.ArrowException: a value does not fit the type.
+    """
+    if values.type.equals(kind):
+        return values
+    if kind == pa.utf8():
+        return pa.chunked_array([text(values, mysql_type)])
+    if pa.types.is_dictionary(values.type) and not pa.types.is_dictionary(kind):
+        values = values.cast(values.type.value_type)
+    return values.cast(kind)
+
+
 def _one(values: Any) -> Any:
     """Return values as one array; those of a dictionary that differs from chunk to chunk without it."""
     if not isinstance(values, pa.ChunkedArray):
