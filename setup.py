@@ -52,7 +52,7 @@ setup(
             Extension(
                 f"{package.replace('/', '.')}.{name}",
                 [f"{package}/{name}.pyx"],
-                depends=sorted(str(each) for each in Path(package).glob("*.pxd")),
+                depends=sorted(str(each) for folder in _NATIVE for each in Path(folder).glob("*.pxd")),
                 extra_compile_args=_FLAGS,
                 extra_link_args=["-fsanitize=address,undefined"] if _ASAN else [],
             )

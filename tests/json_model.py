@@ -15,6 +15,8 @@ import json
 import struct
 from collections.abc import Callable
 
+from number_texts import json_double_text
+
 from actors.parse.columns.types.column import ColumnType
 from merge.errors import CorruptEvent
 
@@ -59,7 +61,7 @@ def _text(kind: int, data: memoryview, depth: int) -> str:
     if kind in _NUMBERS:
         return str(struct.unpack_from(_NUMBERS[kind], data)[0])
     if kind == _DOUBLE:
-        return double_text(struct.unpack_from("<d", data)[0])
+        return json_double_text(struct.unpack_from("<d", data)[0])
     if kind == _STRING:
         return _quoted(_sized(data).decode("utf-8"))
     if kind == _OPAQUE:
@@ -119,18 +121,6 @@ def _sized(data: memoryview) -> bytes:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def double_text(value: float) -> str:
-    """Return a double the way MySQL's JSON prints it: the shortest text that reads back as this double.
-
-    1.0 is "1.0"; exponents carry neither "+" nor leading zeros: "1e300", "1e-7".
-    """
-    text = repr(value)
-    mantissa, _, exponent = text.partition("e")
-    if not exponent:
-        return text
-    return f"{mantissa}e{int(exponent)}"
 
 
 def _opaque(kind: int, data: bytes) -> str:

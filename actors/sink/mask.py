@@ -1,7 +1,7 @@
 """Masks: what replaces the values of a column before they leave the shard.
 
-NULL stays NULL under `hash` and `last`. A value that is no longer than `last` becomes empty, so that no value
-leaves whole.
+`hash` and `last` take a value's text (see `merge.rows.text`), `hash` the bytes of a binary column; NULL stays
+NULL. A value that is no longer than `last` becomes empty, so that no value leaves whole.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from actors.sink.keyed_hash import keyed_hashes
+from merge.rows.text import text
 from merge.values.chunk import MYSQL_TYPE
 
 
@@ -51,11 +52,12 @@ class Mask:
         kind, name = (pa.int64(), b"bigint") if number else (pa.utf8(), b"text")
         return pa.field(column.name, kind, metadata={MYSQL_TYPE: name})
 
-    def apply(self, values: Any) -> Any:
+    def apply(self, values: Any, mysql_type: str) -> Any:
         """Return the masked values of a column.
 
-        Raises:
-            pa.ArrowException: the values cannot be shown as text.
+        Args:
+            values: (n,) Array.
+            mysql_type: the column's type as the source writes it.
         """
         if self.kind is MaskKind.NULL:
             return pa.nulls(len(values), values.type)
@@ -63,12 +65,10 @@ class Mask:
             return pa.repeat(
                 pa.scalar(self.value, pa.int64() if isinstance(self.value, int) else pa.utf8()), len(values)
             )
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
+        if self.kind is MaskKind.HASH and pa.types.is_binary(values.type):
+            return keyed_hashes(self.salt, values)
+        texts = text(values, mysql_type)
         if self.kind is MaskKind.HASH:
-            return keyed_hashes(
-                self.salt, values if pa.types.is_binary(values.type) else values.cast(pa.utf8())
-            )
-        values = values.cast(pa.utf8())
-        longer = pc.greater(pc.utf8_length(values), self.last)
-        return pc.if_else(longer, pc.utf8_slice_codeunits(values, -self.last), "")
+            return keyed_hashes(self.salt, texts)
+        longer = pc.greater(pc.utf8_length(texts), self.last)
+        return pc.if_else(longer, pc.utf8_slice_codeunits(texts, -self.last), "")

@@ -30,7 +30,7 @@ from merge.errors import DataError
 from merge.rows.expression import Expression, columns_of, fulfilled, value_of
 from merge.rows.pattern import PatternList
 from merge.rows.table_filter import split_patterns
-from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, rows_schema
+from merge.values.chunk import ABSENT, MYSQL_TYPE, PRIMARY_KEY, Op, TableName, mysql_type_of, rows_schema
 
 #: how Arrow refuses types and values
 _REFUSED = (pa.ArrowException, ValueError, TypeError, NotImplementedError)
@@ -160,7 +160,7 @@ class TableRule:
                 values = pa.nulls(len(hidden), kept.type)
             elif mask is not None:
                 unknown = hidden if image.absent is None else hidden | image.absent[:, place]
-                values = _nulled(mask.apply(values), unknown)
+                values = _nulled(mask.apply(values, mysql_type_of(column)), unknown)
             fields.append(kept.with_name(self.renamed.get(name, column.name)))
             arrays.append(values)
             places.append(place)

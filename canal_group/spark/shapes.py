@@ -33,7 +33,9 @@ from canal_group.shapes.debezium import DEBEZIUM, debezium_columns, is_change
 from canal_group.shapes.maps import tidy
 from merge.errors import ConfigError, SchemaGrown, SchemaMismatch
 from merge.rows.envelope import ENVELOPE, MAP
+from merge.rows.text import converted
 from merge.rows.typed import BEFORE, BEFORE_ABSENT, TYPED
+from merge.values.chunk import mysql_type_of
 
 UTC_US = pa.timestamp("us", tz="UTC")
 _STRINGS = pa.list_(pa.field("element", pa.utf8()))
@@ -167,7 +169,7 @@ def typed_rows(rows: pa.Table, table: str, schema: pa.Schema, *, new_columns: st
         found["_commit_timestamp"] = rows.column("_commit_us").cast(UTC_US)
     if "_row" in came:
         found["_commit_version"] = pc.subtract(rows.column("_seq"), rows.column("_row"))
-    return shaped(found, schema, table, len(rows))
+    return shaped(found, schema, table, len(rows), {each.name: mysql_type_of(each) for each in rows.schema})
 
 
 def check_columns(rows: pa.Schema, table: str, known: Collection[str]) -> None:
@@ -213,8 +215,21 @@ def _with_preimages(
     return {name: both.column(name) for name in both.schema.names}, rows.take(pa.array(indexes))
 
 
-def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> pa.Table:
+def shaped(
+    found: dict[str, Any],
+    schema: pa.Schema,
+    table: str,
+    count: int,
+    mysql_types: Mapping[str, str] | None = None,
+) -> pa.Table:
     """Return columns in the order and the types of a schema; a missing column is null.
+
+    Args:
+        found: the columns, by name.
+        schema: the query's schema.
+        table: the table's name, for errors.
+        count: rows.
+        mysql_types: what the source calls the types of columns, for their text.
 
     Raises:
         SchemaMismatch: values do not fit the schema's type.
@@ -226,7 +241,7 @@ def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> 
             columns.append(pa.nulls(count, wanted.type))
             continue
         try:
-            columns.append(_cast(values, wanted.type))
+            columns.append(converted(values, wanted.type, (mysql_types or {}).get(wanted.name, "")))
         except pa.ArrowException as error:
             raise SchemaMismatch(
                 f"Column {wanted.name} of {table} is {values.type} and does not fit the query's"
@@ -236,14 +251,6 @@ def shaped(found: dict[str, Any], schema: pa.Schema, table: str, count: int) -> 
                 column=wanted.name,
             ) from error
     return pa.table(columns, schema=schema)
-
-
-def _cast(values: Any, kind: Any) -> Any:
-    if values.type.equals(kind):
-        return values
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    return values.cast(kind)
 
 
 def envelope_rows(rows: pa.Table, name: str, schema: pa.Schema) -> pa.Table:

@@ -30,7 +30,7 @@ from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.ranges import Ranges
 from merge.rows.text import text
 from merge.rows.typed import OPS
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, Op, TableName
+from merge.values.chunk import PRIMARY_KEY, Op, TableName, mysql_type_of
 
 MAP = pa.map_(pa.utf8(), pa.utf8())
 
@@ -136,7 +136,7 @@ def _row_changes(name: TableName, rows: pa.Table) -> pa.Table:
 def _definition(columns: pa.StructType, count: int) -> Any:
     said = []
     for column in columns:
-        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
+        mysql_type = mysql_type_of(column)
         jdbc = jdbc_type(mysql_type, column.type)
         said.append([column.name, plain_type(mysql_type), jdbc.number, jdbc.wider, jdbc.number_max])
     said_text = json.dumps(said, ensure_ascii=False)
@@ -169,8 +169,7 @@ def _texts(image: Any) -> list[Any]:
     if image.null_count == len(image):
         return [pa.nulls(len(image), pa.utf8()) for _ in columns]
     return [
-        text(pc.struct_field(image, [place]), (column.metadata or {}).get(MYSQL_TYPE, b"").decode())
-        for place, column in enumerate(columns)
+        text(pc.struct_field(image, [place]), mysql_type_of(column)) for place, column in enumerate(columns)
     ]
 
 

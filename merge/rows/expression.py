@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from merge.rows.text import text
+
 #: wide enough for every BIGINT UNSIGNED
 _UNSIGNED = pa.decimal128(20, 0)
 
@@ -179,7 +181,16 @@ def _like(value: Any, pattern: Any) -> Any:
 
 
 def _concatenated(*values: Any) -> Any:
-    return pc.binary_join_element_wise(*(each.cast(pa.utf8()) for each in values), "")
+    return pc.binary_join_element_wise(*map(_text, values), "")
+
+
+def _text(value: Any) -> Any:
+    """Return the text of a value; TRUE is 1, and bytes are UTF-8."""
+    if isinstance(value, pa.Scalar):
+        return _text(pa.repeat(value, 1))[0]
+    if pa.types.is_binary(value.type):
+        return value.cast(pa.utf8())
+    return text(value.cast(pa.int8()) if pa.types.is_boolean(value.type) else value)
 
 
 def _left(value: Any, count: Any) -> Any:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from merge.errors import SchemaMismatch
 from merge.rows.widest import widest
-from merge.values.chunk import MYSQL_TYPE, TableName
+from merge.values.chunk import TableName, mysql_type_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def said_by_shard(definitions: Iterable[Definition], column: str) -> dict[str, s
 
 def said(field: pa.Field) -> str:
     """Return a column's type as its source writes it, or its Arrow type where that is not known."""
-    return (field.metadata or {}).get(MYSQL_TYPE, b"").decode() or str(field.type)
+    return mysql_type_of(field) or str(field.type)
 
 
 def _by_name(definitions: Iterable[Definition]) -> dict[str, list[Candidate]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from merge.errors import UsageError
 from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY, TableName
+from merge.values.chunk import PRIMARY_KEY, TableName, mysql_type_of
 
 _EXPECTED = "Expected TABLE:KEY, such as shop.orders:42, or shop.items:42,7 for a key of two columns."
 
@@ -65,10 +65,7 @@ class RowKey:
             same = np.ones(rows.num_rows, dtype=bool)
             for column, value in zip(columns, values, strict=True):
                 field = rows.schema.field(image).type.field(column)
-                shown = text(
-                    pc.struct_field(rows.column(image), [column]),
-                    (field.metadata or {}).get(MYSQL_TYPE, b"").decode(),
-                )
+                shown = text(pc.struct_field(rows.column(image), [column]), mysql_type_of(field))
                 same &= np.asarray(pc.fill_null(pc.equal(shown, value), fill_value=False))
             found |= same
         return found

@@ -46,6 +46,8 @@ _KINDS: Final = {
     pa.utf8(): "text",
     pa.binary(): "latin1",
 }
+#: the same by a decimal's bits
+_DECIMALS: Final = {128: "decimal", 256: "wide_decimal"}
 
 
 def text(values: Any, mysql_type: str = "") -> Any:
@@ -84,6 +86,29 @@ def values_of(values: Any, mysql_type: str) -> Values:
     return Values("text", len(printed), printed.offset, printed.buffers())
 
 
+def converted(values: Any, kind: Any, mysql_type: str = "") -> Any:
+    """Return values in another type: texts as `text` writes them, everything else as Arrow converts it.
+
+    Args:
+        values: as for `text`.
+        kind: the Arrow type.
+        mysql_type: as for `text`.
+
+    Returns:
+        (n,) Array or ChunkedArray.
+
+    Raises:
+        pyarrow.ArrowException: a value does not fit the type.
+    """
+    if values.type.equals(kind):
+        return values
+    if kind == pa.utf8():
+        return pa.chunked_array([text(values, mysql_type)])
+    if pa.types.is_dictionary(values.type) and not pa.types.is_dictionary(kind):
+        values = values.cast(values.type.value_type)
+    return values.cast(kind)
+
+
 def _one(values: Any) -> Any:
     """Return values as one array; those of a dictionary that differs from chunk to chunk without it."""
     if not isinstance(values, pa.ChunkedArray):
@@ -98,8 +123,8 @@ def _compiled(array: Any, mysql_type: str) -> Values | None:
     kind, members, digits = _KINDS.get(array.type), None, 0
     if pa.types.is_integer(array.type) and mysql_type.lower().startswith("year"):
         return None
-    if pa.types.is_decimal128(array.type) and array.type.scale >= 0:
-        kind, digits = "decimal", array.type.scale
+    if pa.types.is_decimal(array.type):
+        kind, digits = _DECIMALS[array.type.bit_width], array.type.scale
     elif pa.types.is_timestamp(array.type):
         array = array.cast(pa.timestamp("us", array.type.tz))
         kind, digits = "datetime", _fraction_digits(mysql_type)
@@ -125,8 +150,6 @@ def _printed(array: Any, mysql_type: str) -> Any:
         return text(array.cast(pa.binary()), mysql_type)
     if pa.types.is_list(kind):
         return _vector(array)
-    if pa.types.is_decimal(kind):
-        return _large_decimal(array)
     digits = array.cast(pa.utf8())
     return pc.utf8_lpad(digits, 4, "0") if pa.types.is_integer(kind) else digits
 
@@ -138,24 +161,6 @@ def _texts(array: Any, values: Values) -> Any:
         pa.utf8(),
         len(array),
         [None if valid is None else valid.buffers()[1], pa.py_buffer(begins), pa.py_buffer(data)],
-    )
-
-
-def _large_decimal(array: Any) -> Any:
-    kind = array.type
-    # the same digits as an integer: with a scale, Arrow prints small numbers as 1E-7
-    whole = pa.Array.from_buffers(
-        pa.decimal256(kind.precision, 0), len(array), array.buffers(), array.null_count, array.offset
-    ).cast(pa.utf8())
-    if not kind.scale:
-        return whole
-    digits = pc.utf8_lpad(pc.utf8_ltrim(whole, "-"), kind.scale + 1, "0")
-    return pc.binary_join_element_wise(
-        pc.if_else(pc.starts_with(whole, "-"), "-", ""),
-        pc.utf8_slice_codeunits(digits, 0, -kind.scale),
-        ".",
-        pc.utf8_slice_codeunits(digits, -kind.scale, None),
-        "",
     )
 
 

@@ -36,8 +36,8 @@ from merge.rows.absent import NAMES, absent_in, absent_names
 from merge.rows.assemble import BatchRows, Places, Runs, images
 from merge.rows.joined import Definition, joined, said
 from merge.rows.ranges import Ranges
-from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE, Op, TableName
+from merge.rows.text import converted
+from merge.values.chunk import Op, TableName, mysql_type_of
 
 #: a plain list: creating an array here would import pandas with this module
 OPS = [op.name for op in Op]
@@ -214,7 +214,7 @@ def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> l
             continue
         values, column = pc.struct_field(image, [place]), image.type.field(place)
         try:
-            columns.append(_converted(values, column, wanted.type))
+            columns.append(converted(values, wanted.type, mysql_type_of(column)))
         except pa.ArrowException:
             raise SchemaMismatch(
                 f"A value of column {wanted.name} of {table} does not fit {wanted.type}. "
@@ -226,18 +226,6 @@ def _aligned(piece: _Piece, side: str, schema: pa.Schema, table: TableName) -> l
                 types=f"{column.type}, {wanted.type}",
             ) from None
     return columns
-
-
-def _converted(values: Any, column: pa.Field, kind: Any) -> Any:
-    if values.type.equals(kind):
-        return values
-    if pa.types.is_dictionary(values.type) and not pa.types.is_dictionary(kind):
-        values = values.cast(values.type.value_type)
-    if kind == pa.utf8() and values.type != kind:
-        # Arrow's text of a number or a time is another one than MySQL's.
-        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
-        return pa.chunked_array([text(values, mysql_type)])
-    return values.cast(kind)
 
 
 def _taken(images: Sequence[pa.Table], runs: Runs, schema: pa.Schema, before: bool) -> Any:

@@ -81,6 +81,11 @@ STATEMENTS = pa.schema(
 )
 
 
+def mysql_type_of(column: pa.Field) -> str:
+    """Return a column's type as its source writes it, such as `datetime(3)`; empty if it is not known."""
+    return (column.metadata or {}).get(MYSQL_TYPE, b"").decode()  # type: ignore[no-any-return]
+
+
 def rows_schema(columns: list[pa.Field], primary_key: bytes) -> pa.Schema:
     """Return the schema of a table's record batch in a chunk.
 

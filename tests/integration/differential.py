@@ -135,7 +135,8 @@ def _document(chance: random.Random, depth: int = 0) -> Any:
     return chance.choice(
         (
             None, True, False, 0, -1, 2**15, -(2**31), 2**31, 2**63 - 1, -(2**63), 2**64 - 1, 0.1, 1e300, 1.5,
-            "", 'quo"te\\ \n\t/é日😀', "x" * chance.choice((1, 127, 128, 20000)), chance.random(),
+            "", 'quo"te\\ \n\t/é日😀', "x" * chance.choice((1, 127, 128, 20000)),
+            float(_doubles(chance)[1][0]),
         )
     )  # fmt: skip
 

@@ -26,6 +26,8 @@ NUMBERS = {
     "uint64": "Q",
 }
 FLOATS = {"float": "f", "double": "d"}
+#: kind -> bytes of a value
+DECIMALS = {"decimal": 16, "wide_decimal": 32}
 TIMES = ("datetime", "time")
 DAY_US = 86_400_000_000
 #: the first and the last microsecond of the years from 0 to 9999
@@ -57,8 +59,9 @@ def printed(kind: str, memory: bytes, place: int, digits: int) -> str:
     if kind in NUMBERS:
         form = f"<{NUMBERS[kind]}"
         return str(struct.unpack_from(form, memory, place * struct.calcsize(form))[0])
-    if kind == "decimal":
-        amount = int.from_bytes(memory[16 * place : 16 * place + 16], "little", signed=True)
+    if kind in DECIMALS:
+        width = DECIMALS[kind]
+        amount = int.from_bytes(memory[width * place : width * (place + 1)], "little", signed=True)
         figures = f"{abs(amount):0{digits + 1}d}"
         whole, fraction = figures[: len(figures) - digits], figures[len(figures) - digits :]
         return ("-" if amount < 0 else "") + whole + (f".{fraction}" if digits else "")
@@ -92,7 +95,7 @@ def expected(kind, rows, offset, valid, memory, data, digits):
         if kind == "latin1":
             found = [each.decode("latin1").encode() for each in found]
         return [each if is_there else None for each, is_there in zip(found, there, strict=True)]
-    width = {"decimal": 16, "datetime": 8, "time": 8}.get(kind) or struct.calcsize(
+    width = {"datetime": 8, "time": 8, **DECIMALS}.get(kind) or struct.calcsize(
         f"<{(NUMBERS | FLOATS)[kind]}"
     )
     if len(memory) < width * (offset + rows):
@@ -109,7 +112,7 @@ def expected(kind, rows, offset, valid, memory, data, digits):
 @st.composite
 def columns(draw):
     """A column of random kind and size over random memory, which mostly is large enough."""
-    kind = draw(st.sampled_from([*NUMBERS, *FLOATS, *TIMES, "decimal", "text", "latin1"]))
+    kind = draw(st.sampled_from([*NUMBERS, *FLOATS, *TIMES, *DECIMALS, "text", "latin1"]))
     rows, offset = draw(st.integers(0, 12)), draw(st.integers(0, 12))
     valid = draw(st.none() | st.binary(min_size=2, max_size=4) | st.binary(max_size=3))
     data = draw(st.binary(max_size=40))
@@ -122,9 +125,9 @@ def columns(draw):
         wrong = draw(st.none() | st.integers(-(1 << 63), (1 << 63) - 1))
         memory = struct.pack("<24q", *([wrong, *micros[1:]] if wrong is not None else micros))
     else:
-        memory = draw(st.binary(min_size=1, max_size=16)) * 24
+        memory = draw(st.binary(min_size=1, max_size=32)) * 24
     memory = memory[: draw(st.sampled_from([len(memory)] * 4 + [len(memory) // 2, 3, 0]))]
-    most = {"decimal": 38, "datetime": 6, "time": 6}.get(kind, 0)
+    most = {"decimal": 38, "wide_decimal": 76, "datetime": 6, "time": 6}.get(kind, 0)
     return kind, rows, offset, valid, memory, data, draw(st.integers(0, most))
 
 

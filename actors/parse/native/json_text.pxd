@@ -1,6 +1,7 @@
 """JSON: MySQL's binary JSON as the text that MySQL itself prints for it.
 
-Objects and arrays are written with ", " and ": ", keys in the stored order. Values that JSON has no type for
+Objects and arrays are written with ", " and ": ", keys in the stored order. Doubles are those of
+`merge.rows.native.doubles`, and ".0" tells whole ones from integers. Values that JSON has no type for
 are printed the way `SELECT` prints them: decimals as numbers, dates and times as strings, everything else as
 "base64:typeN:...", with an escaped line break after every 76 characters.
 

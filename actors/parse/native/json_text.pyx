@@ -1,20 +1,15 @@
 """JSON: the bodies of what `json_text.pxd` declares and describes."""
 
-from libc.math cimport isfinite
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memchr, memcpy, strlen
 
 from actors.parse.native.decimals cimport DIGITS_MAX, PACKED_MAX, group_size, packed_size, power10
-from actors.parse.native.faults cimport BAD_JSON, FINE, NO_MEMORY, TOO_LARGE
+from actors.parse.native.faults cimport BAD_JSON, FINE, TOO_LARGE
 from actors.parse.native.memory cimport Bytes, append, reserve
 from actors.parse.native.numbers cimport load16, load32, load64, load_big
 from actors.parse.native.text cimport is_utf8
-
-
-cdef extern from "Python.h":
-    char* PyOS_double_to_string(double value, char format_code, int precision, int flags, int* kind) noexcept
-    void PyMem_Free(void* memory)
-    const int Py_DTSF_ADD_DOT_0
+from merge.rows.native.digits cimport write_digits, write_padded
+from merge.rows.native.doubles cimport DOUBLE_CHARS, write_double
 
 
 cdef int spend(Json* json, size_t size) noexcept nogil:
@@ -30,44 +25,33 @@ cdef inline int put(Json* json, const char* text) noexcept nogil:
 
 cdef inline int put_number(Json* json, uint64_t value, bint negative, int width) noexcept nogil:
     """Print a number with leading zeros up to `width` digits, at most 20."""
-    cdef char digits[24]
-    cdef int at = 24, end
-    end = 24 - width
-    while value or at > end or at == 24:
+    cdef uint8_t digits[24]
+    cdef uint8_t* end = digits + 24
+    cdef uint8_t* at = write_digits(end, value)
+    while end - at < width:
         at -= 1
-        digits[at] = <char>(48 + value % 10)
-        value //= 10
+        at[0] = 48
     if negative:
         at -= 1
-        digits[at] = b"-"
-    return append(json.out, digits + at, 24 - at)
+        at[0] = 45
+    return append(json.out, at, end - at)
 
 
-cdef inline int put_double(Json* json, double value) noexcept nogil:
-    """Print the shortest text that reads back as this double: "1.0", "1e300", "1e-7"."""
-    cdef char* text
-    cdef size_t size, mantissa = 0
+cdef inline int put_double(Json* json, uint64_t bits) noexcept nogil:
+    """Print a double as a DOUBLE column is printed, and ".0" after what would otherwise be a whole number's text."""
+    cdef uint8_t text[DOUBLE_CHARS]
+    cdef uint8_t* end = text + DOUBLE_CHARS
+    cdef uint8_t* at
+    cdef size_t size
     cdef int fault
-    if not isfinite(value):
+    if bits >> 52 & 0x7FF == 0x7FF:
         return BAD_JSON
-    with gil:
-        text = PyOS_double_to_string(value, b"r", 0, Py_DTSF_ADD_DOT_0, NULL)
-    if text == NULL:
-        return NO_MEMORY
-    size = strlen(text)
-    while mantissa < size and text[mantissa] != b"e":
-        mantissa += 1
-    fault = append(json.out, text, mantissa)
-    if fault == FINE and mantissa < size:
-        mantissa += 1
-        fault = append(json.out, b"e-", 2 if text[mantissa] == b"-" else 1)
-        while mantissa < size and text[mantissa] in (b"+", b"-", b"0"):
-            mantissa += 1
-        if fault == FINE:
-            fault = append(json.out, text + mantissa, size - mantissa)
-    with gil:
-        PyMem_Free(text)
-    return fault
+    at = write_double(end, bits)
+    size = end - at
+    fault = append(json.out, at, size)
+    if memchr(at, b".", size) != NULL or memchr(at, b"e", size) != NULL:
+        return fault
+    return fault or append(json.out, b".0", 2)
 
 
 cdef int put_quoted(Json* json, const uint8_t* data, size_t size) noexcept nogil:
@@ -166,7 +150,7 @@ cdef inline int put_base64(Json* json, int kind, const uint8_t* data, size_t siz
 cdef inline int put_decimal(Json* json, const uint8_t* data, size_t size) noexcept nogil:
     """Print a packed DECIMAL, which follows its precision and scale, see `decimals`."""
     cdef uint8_t plain[PACKED_MAX]
-    cdef char text[DIGITS_MAX + 4]
+    cdef uint8_t text[DIGITS_MAX + 4]
     cdef size_t precision, scale, whole, at = 0, used = 0, index, group, digits, groups, begin, first
     cdef uint32_t value
     cdef uint8_t mask
@@ -192,10 +176,8 @@ cdef inline int put_decimal(Json* json, const uint8_t* data, size_t size) noexce
         if value >= power10(digits):
             return BAD_JSON
         at += group_size(digits)
-        for index in range(digits):
-            text[used + digits - 1 - index] = <char>(48 + value % 10)
-            value //= 10
         used += digits
+        write_padded(text + used, value, <int>digits)
     begin = 0
     while begin < whole and text[begin] == 48:
         begin += 1
@@ -299,7 +281,6 @@ cdef inline size_t scalar_size(int kind) noexcept nogil:
 cdef int put_scalar(Json* json, int kind, const uint8_t* data) noexcept nogil:
     """Print a value of fixed size, whose bytes are there."""
     cdef int64_t value
-    cdef double number
     if kind == LITERAL:
         if data[0] == 0:
             return append(json.out, b"null", 4)
@@ -309,8 +290,7 @@ cdef int put_scalar(Json* json, int kind, const uint8_t* data) noexcept nogil:
             return append(json.out, b"false", 5)
         return BAD_JSON
     if kind == DOUBLE:
-        memcpy(&number, data, 8)
-        return put_double(json, number)
+        return put_double(json, load64(data))
     if kind == UINT16:
         return put_number(json, load16(data), False, 1)
     if kind == UINT32:

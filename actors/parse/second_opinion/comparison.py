@@ -21,7 +21,7 @@ from actors.parse.grammar.tables import Select
 from actors.parse.second_opinion.values import CHARSETS, DIFFERENT, EQUAL, compared
 from actors.parse.second_opinion.witness import Image, Place, Row, Unread, Witness
 from merge.rows.absent import absent_in
-from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName
+from merge.values.chunk import Chunk, Op, TableName, mysql_type_of
 from merge.values.header import Flag
 
 #: bytes and rows of one chunk of ours
@@ -224,7 +224,7 @@ def _rows(chunk: Chunk) -> dict[int, list[_Ours]]:
 
 def _rows_of(name: TableName, rows: Any) -> Iterator[tuple[tuple[int, int], _Ours]]:
     fields = list(rows.schema.field("after").type)
-    types = {each.name: (each.metadata or {}).get(MYSQL_TYPE, b"").decode() for each in fields}
+    types = {each.name: mysql_type_of(each) for each in fields}
     lacks = {image: absent_in(rows, image) for image in ("before", "after")}
     for index, row in enumerate(rows.to_pylist()):
         absent = {

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from actors.parse.grammar import ddl
 from merge.rows.absent import absent_in
 from merge.rows.text import text
-from merge.values.chunk import MYSQL_TYPE, Chunk, Op, TableName
+from merge.values.chunk import Chunk, Op, TableName, mysql_type_of
 
 #: the operation of a statement that is not DDL and whose rows are in no event
 STATEMENT = "STATEMENT"
@@ -80,7 +80,7 @@ def _images(changes: Any, image: str) -> list[Image | None]:
 def _texts(values: Any, column: pa.Field) -> list[str | None]:
     if column.name.startswith("@") and pa.types.is_binary(values.type):
         return [None if value is None else _guessed(value) for value in values.to_pylist()]
-    texts: list[str | None] = text(values, (column.metadata or {}).get(MYSQL_TYPE, b"").decode()).to_pylist()
+    texts: list[str | None] = text(values, mysql_type_of(column)).to_pylist()
     return texts
 
 

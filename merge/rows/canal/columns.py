@@ -18,7 +18,7 @@ from merge.rows.canal.jdbc import jdbc_type, plain_type
 from merge.rows.canal.wire import number, text
 from merge.rows.native.canal import Rows
 from merge.rows.text import values_of
-from merge.values.chunk import MYSQL_TYPE, PRIMARY_KEY
+from merge.values.chunk import PRIMARY_KEY, mysql_type_of
 
 if TYPE_CHECKING:
     from merge.rows.native.canal import Column
@@ -48,7 +48,7 @@ def _columns(rows: pa.Table, side: str) -> Iterator[Column]:
     key = json.loads((rows.schema.metadata or {}).get(PRIMARY_KEY, b"[]"))
     absent = absent_in(rows, side)
     for place, column in enumerate(image.type):
-        mysql_type = (column.metadata or {}).get(MYSQL_TYPE, b"").decode()
+        mysql_type = mysql_type_of(column)
         values = values_of(pc.struct_field(image, [place]), mysql_type)
         constant = _constant(place, column.name, column.name in key, mysql_type, column.type)
         missing = _NONE if absent is None else np.ascontiguousarray(absent[:, place]).view(np.uint8)

@@ -20,6 +20,8 @@ cdef enum Kind:
     DOUBLE
     #: 128 bits
     DECIMAL
+    #: 256 bits
+    WIDE_DECIMAL
     #: microseconds since 1970
     DATETIME
     #: microseconds

@@ -10,9 +10,9 @@ class Values:
     """The values of a column, which are printed as `merge.rows.text` says.
 
     Args:
-        kind: int8 to int64, uint8 to uint64, float, double, decimal (of 128 bits), datetime and time (int64,
-            microseconds), text and latin1 (offsets of 32 bits; utf8, or bytes that are ISO-8859-1
-            characters), or dictionary (int32, indexes of `members`).
+        kind: int8 to int64, uint8 to uint64, float, double, decimal (of 128 bits), wide_decimal (of 256),
+            datetime and time (int64, microseconds), text and latin1 (offsets of 32 bits; utf8, or bytes that
+            are ISO-8859-1 characters), or dictionary (int32, indexes of `members`).
         rows: how many.
         offset: index of the first one in the buffers.
         buffers: of its Arrow array, the validity bitmap first.

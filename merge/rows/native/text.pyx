@@ -30,16 +30,18 @@ cdef extern from *:
 
 cdef enum:
     SECOND = 1_000_000
-    #: most digits of a fraction of a second, and after the point of a decimal of 128 bits
+    #: most digits of a fraction of a second, and after the point of a decimal of 128 and of 256 bits
     FRACTION = 6
     SCALE = 38
-    #: digits of a part of a large decimal
+    WIDE_SCALE = 76
+    #: digits of a part of a large decimal, and its most parts
     EIGHTEEN_DIGITS = 18
+    PARTS_MAX = 5
     #: the first day of year 0, and the first of March 400 years before, in days before 1970
     DAY_MIN = -719_528
     MARCH = 719_468 + 146_097
     #: most bytes of a value's text that has no offsets
-    TEXT_CHARS = 64
+    TEXT_CHARS = 80
 
 #: kind -> its number, bytes of a value, and the most bytes of its text
 _KINDS = {
@@ -54,13 +56,14 @@ _KINDS = {
     "float": (FLOAT, 4, DOUBLE_CHARS),
     "double": (DOUBLE, 8, DOUBLE_CHARS),
     "decimal": (DECIMAL, 16, 42),
+    "wide_decimal": (WIDE_DECIMAL, 32, 80),
     "datetime": (DATETIME, 8, 26),
     "time": (TIME, 8, 24),
     "text": (TEXT, 0, 1),
     "latin1": (LATIN1, 0, 2),
     "dictionary": (DICTIONARY, 4, 0),
 }
-_DIGITS_MAX = {"decimal": SCALE, "datetime": FRACTION, "time": FRACTION}
+_DIGITS_MAX = {"decimal": SCALE, "wide_decimal": WIDE_SCALE, "datetime": FRACTION, "time": FRACTION}
 
 
 cdef const uint8_t* _memory(buffer, Py_ssize_t size) except? NULL:
@@ -214,15 +217,20 @@ cdef inline uint8_t* _write_datetime(uint8_t* at, int64_t micros, int digits) no
     return _write_date(at, <int64_t>day + DAY_MIN)
 
 
-cdef uint8_t* _write_large_decimal(uint8_t* at, uint128_t amount, int scale) noexcept nogil:
-    """Write an amount of any size with `scale` digits after its point."""
-    cdef uint8_t[3 * EIGHTEEN_DIGITS] text
-    cdef uint8_t* end = text + 3 * EIGHTEEN_DIGITS
+cdef uint8_t* _write_large_decimal(uint8_t* at, uint64_t* words, int count, int scale) noexcept nogil:
+    """Write an amount of `count` words, the lowest first, with `scale` digits after its point; the words change."""
+    cdef uint8_t[PARTS_MAX * EIGHTEEN_DIGITS] text
+    cdef uint8_t* end = text + PARTS_MAX * EIGHTEEN_DIGITS
     cdef uint8_t* begin = end
-    cdef int whole
-    while begin != text:
-        begin = write_padded(begin, <uint64_t>(amount % TENS[EIGHTEEN_DIGITS]), EIGHTEEN_DIGITS)
-        amount = amount // TENS[EIGHTEEN_DIGITS]
+    cdef uint128_t rest
+    cdef int part, place, whole
+    for part in range(PARTS_MAX if count > 2 else 3):
+        rest = 0
+        for place in range(count - 1, -1, -1):
+            rest = rest << 64 | words[place]
+            words[place] = <uint64_t>(rest // TENS[EIGHTEEN_DIGITS])
+            rest = rest % TENS[EIGHTEEN_DIGITS]
+        begin = write_padded(begin, <uint64_t>rest, EIGHTEEN_DIGITS)
     while begin < end - scale - 1 and begin[0] == 48:
         begin += 1
     whole = <int>(end - begin) - scale
@@ -234,22 +242,26 @@ cdef uint8_t* _write_large_decimal(uint8_t* at, uint128_t amount, int scale) noe
     return at - whole
 
 
-cdef inline uint8_t* _write_decimal(uint8_t* at, const uint64_t* words, int scale) noexcept nogil:
-    cdef uint128_t amount = (<uint128_t>words[1] << 64) | words[0]
-    cdef uint64_t low
-    cdef bint negative = words[1] >> 63
-    if negative:
-        amount = 0 - amount
-    low = <uint64_t>amount
-    if amount >> 64 or scale > EIGHTEEN_DIGITS:
-        at = _write_large_decimal(at, amount, scale)
+cdef inline uint8_t* _write_decimal(uint8_t* at, const uint64_t* stored, int count, int scale) noexcept nogil:
+    """Write a decimal of `count` words, 2 or 4, in two's complement."""
+    cdef uint64_t[4] words
+    cdef uint64_t sign = 0 - (stored[count - 1] >> 63), high = 0
+    cdef uint128_t sum = sign & 1
+    cdef int place
+    for place in range(count):
+        sum += stored[place] ^ sign
+        words[place] = <uint64_t>sum
+        sum >>= 64
+        high |= words[place] if place else 0
+    if high or scale > EIGHTEEN_DIGITS:
+        at = _write_large_decimal(at, words, count, scale)
     elif scale:
-        at = write_padded(at, low % TENS[scale], scale) - 1
+        at = write_padded(at, words[0] % TENS[scale], scale) - 1
         at[0] = 46
-        at = write_digits(at, low // TENS[scale])
+        at = write_digits(at, words[0] // TENS[scale])
     else:
-        at = write_digits(at, low)
-    if negative:
+        at = write_digits(at, words[0])
+    if sign:
         at -= 1
         at[0] = 45
     return at
@@ -298,7 +310,9 @@ cdef uint8_t* write_text(uint8_t* at, const Column* column, Py_ssize_t row) noex
     if column.kind == DATETIME:
         return _write_datetime(at, (<const int64_t*>data)[row], column.digits)
     if column.kind == DECIMAL:
-        return _write_decimal(at, <const uint64_t*>data + 2 * row, column.digits)
+        return _write_decimal(at, <const uint64_t*>data + 2 * row, 2, column.digits)
+    if column.kind == WIDE_DECIMAL:
+        return _write_decimal(at, <const uint64_t*>data + 4 * row, 4, column.digits)
     if column.kind == DOUBLE:
         return write_double(at, (<const uint64_t*>data)[row])
     if column.kind == DICTIONARY:

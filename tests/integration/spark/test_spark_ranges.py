@@ -142,6 +142,21 @@ def test_columns_that_are_not_chosen_are_neither_sent_nor_there(
         read(spark, chosen | {"startingPosition": "cursor"})
 
 
+def test_a_decimal_that_spark_lacks_is_a_string_as_select_prints_it(
+    spark: Any, served: tuple[Shop, Instance]
+) -> None:
+    shop, instance = served
+    shop.servers[0].execute(
+        "CREATE TABLE shop_0.exact (id INT PRIMARY KEY, n DECIMAL(65,30))",
+        "INSERT INTO shop_0.exact VALUES (1, 0), (2, 1e-30), (3, -1e34), (4, NULL)",
+    )
+    chosen = options(shop, instance, table="shop.exact", client="exact", startingPosition="earliest")
+    expected = shop.servers[0].execute("SELECT id, CAST(n AS CHAR) FROM shop_0.exact")
+    rows = read(spark, chosen)
+    assert [(row.id, row.n) for row in rows] == list(expected)
+    assert rows[0].n == "0." + 30 * "0"
+
+
 def test_progress_says_where_the_sources_are(
     spark: Any, served: tuple[Shop, Instance], tmp_path: Path
 ) -> None:

@@ -167,6 +167,16 @@ def test_of_a_masked_value_no_byte_remains(mask, value):
     assert b"SECRET" not in buffers(result.column("after"))
 
 
+def test_a_mask_takes_the_text_that_a_column_of_its_type_has():
+    column = pa.field("at", pa.timestamp("us"), metadata={MYSQL_TYPE: b"datetime(3)"})
+    rows = pa.RecordBatch.from_pylist(
+        [{"_header": 0, "_row": 0, "_op": int(Op.INSERT), "before": None, "after": {"at": 1_500_000}}],
+        schema=rows_schema([column], b"[]"),
+    )
+    result = TableRule("x", masks={"at": Mask(MaskKind.LAST, last=12)}).apply(SOURCE, rows)
+    assert result.column("after").to_pylist() == [{"at": "00:00:01.500"}]
+
+
 @given(
     st.binary(max_size=200),
     st.lists(st.one_of(st.none(), st.binary(max_size=300))),
@@ -359,6 +369,7 @@ COLUMNS = {
         ("CHAR_LENGTH(t) = 3", [False, True, False, False]),
         ("COALESCE(a, 9) = 9", [False, False, True, False]),
         ("CONCAT(t, '!') = 'x!'", [True, False, False, False]),
+        ("CONCAT(a = 1, TRUE) = '11'", [True, False, False, False]),
         ("LEFT(t, 1) = 'X' OR RIGHT(t, 1) = 'x'", [True, True, False, False]),
         ("ABS(a) = 3", [False, False, False, True]),
         ("(a = 1) IS TRUE", [True, False, False, False]),

@@ -63,6 +63,8 @@ def test_constant_bytes_of_any_size_are_written(size):
         (pa.float64(), 0.0, -0.0, True),  # MySQL prints them otherwise
         (pa.float64(), float("nan"), -float("nan"), False),
         (pa.decimal128(9, 2), Decimal("1.50"), Decimal("1.51"), True),
+        (pa.decimal256(65, 30), Decimal("-1E-30"), Decimal("1E-30"), True),
+        (pa.decimal256(65, 30), Decimal("1E-30"), Decimal("1E-30"), False),
         (pa.duration("us"), 1, 2, False),  # of a column without a fraction
         (pa.timestamp("us"), 1, 1_000_000, True),
         (pa.dictionary(pa.int32(), pa.utf8()), "a", "b", True),

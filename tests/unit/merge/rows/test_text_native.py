@@ -14,7 +14,17 @@ import pytest
 from merge.rows.native.text import Values
 from merge.rows.text import text
 
-FIXED = {"int8": 1, "int16": 2, "int32": 4, "uint64": 8, "float": 4, "double": 8, "decimal": 16, "time": 8}
+FIXED = {
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "uint64": 8,
+    "float": 4,
+    "double": 8,
+    "decimal": 16,
+    "wide_decimal": 32,
+    "time": 8,
+}
 DAY_US = 86_400_000_000
 
 
@@ -81,7 +91,9 @@ def test_a_validity_bitmap_that_is_too_short_is_refused():
         Values("int8", 9, 0, [pa.py_buffer(b"\xff"), pa.py_buffer(bytes(9))])
 
 
-@pytest.mark.parametrize(("kind", "digits"), [("decimal", 39), ("datetime", 7), ("time", -1), ("int8", 1)])
+@pytest.mark.parametrize(
+    ("kind", "digits"), [("decimal", 39), ("wide_decimal", 77), ("datetime", 7), ("time", -1), ("int8", 1)]
+)
 def test_digits_that_a_kind_cannot_have_are_refused(kind, digits):
     with pytest.raises(ValueError, match="a number of digits"):
         Values(kind, 0, 0, [None, None], digits=digits)

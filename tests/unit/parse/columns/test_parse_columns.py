@@ -6,10 +6,12 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import math
+import struct
 
 import pytest
 import row_images
-from json_model import decimal_text, double_text, json_text
+from json_model import decimal_text, json_text
 from row_images import integer, sized
 
 from actors.parse.charsets.charsets import charset_of
@@ -143,10 +145,27 @@ def test_a_collation_that_no_server_has_is_refused():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1.0, "1.0"), (1.5, "1.5"), (1e300, "1e300"), (-2.5e-7, "-2.5e-7"), (0.1, "0.1"), (1e20, "1e20")],
+    [
+        (1.0, "1.0"),
+        (-0.0, "-0.0"),
+        (1.5, "1.5"),
+        (1e14, "100000000000000.0"),
+        (1e15, "1e15"),
+        (1234567890123456.5, "1234567890123456.5"),
+        (1e300, "1e300"),
+        (-2.5e-7, "-0.00000025"),
+        (1e-16, "1e-16"),
+    ],
 )
-def test_json_doubles(value, text):
-    assert double_text(value) == text
+def test_doubles_in_json_print_as_select_prints_them(value, text):
+    stored = b"\x0b" + struct.pack("<d", value)
+    assert images.json_text(stored) == json_text(stored) == text
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_no_number_is_damaged_json(value):
+    with pytest.raises(ValueError, match="bad_json"):
+        images.json_text(b"\x0b" + struct.pack("<d", value))
 
 
 def test_decimals_in_json():
